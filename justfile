@@ -1,0 +1,52 @@
+# Every target uses the `python` on PATH: activate a virtual environment first.
+
+core_venv := ".venv-core"
+
+# list the targets
+default:
+    @just --list
+
+# install the package, editable, with everything the gate needs
+install:
+    python -m pip install --quiet --upgrade pip
+    python -m pip install --quiet --editable . --group dev
+
+# rewrite the files in the house format
+format:
+    ruff check --fix
+    ruff format
+
+lint:
+    ruff check
+    ruff format --check
+
+types:
+    mypy
+
+imports:
+    lint-imports --no-logo
+
+test *args:
+    python -m pytest --timeout=600 {{ args }}
+
+# the core tests in a fresh environment that has the built wheel and no torch or transformers
+test-core:
+    python -m venv --clear {{ core_venv }}
+    {{ core_venv }}/bin/python -m pip install --quiet --upgrade pip
+    {{ core_venv }}/bin/python -m pip install --quiet . --group test
+    {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
+    {{ core_venv }}/bin/python -m pytest --timeout=600 tests/core
+
+# 100 % branch coverage of core; JIT off, because compiled code cannot be traced
+coverage:
+    NUMBA_DISABLE_JIT=1 python -m pytest --timeout=600 tests/core src/reviser/core --cov
+
+# the property tests at length
+full *args:
+    REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core {{ args }}
+
+bench *args:
+    python benchmarks/bench_core.py {{ args }}
+
+# the gate
+check: lint types imports coverage test-core test

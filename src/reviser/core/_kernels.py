@@ -1,0 +1,617 @@
+"""The sampling loops, compiled by numba; nothing here is public.
+
+Plain loops over integers: a target goes in as token ids, its restoration comes out as action ids.
+Random numbers come from Philox4x32-10, a counter-based generator: the key is the seed and the
+counter is (draw, epoch, index), so an example is the same whoever computes it.
+
+`policy.py` compiles policies into the rows read here; `tests/naive.py` is the readable twin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from reviser.core.actions import MOST_MOVE
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+U64 = npt.NDArray[np.uint64]
+F64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+compiled: Any = njit(cache=True, nogil=True)
+inlined: Any = njit(cache=True, nogil=True, forceinline=True)  # too small to pay for a call
+
+# What a row of `rows` describes.
+APPEND, OBFUSCATE, SPANS = 0, 1, 2
+
+# Columns of a policy's row. Probabilities are thresholds out of 2**32. The operations are tried
+# in the order of their columns, each threshold holding the sum so far.
+(KIND, WEIGHT, DELETE, INSERT, REPLACE, SWAP, SPAN_INSERT, SPAN_MOVE, START_LEFT, MERGE,
+ MAX_STEPS, MEAN_SPAN, UNIT, COLUMNS) = range(14)  # fmt: skip
+MOVE = SPAN_MOVE + 1  # an operation, not a column: what is left when no threshold is met
+
+# Entries of `ids`, the part of an ActionVocab that restorations are written with.
+(ID_STOP, ID_FIRST_MOVE, ID_DELETE, ID_REPLACE, ID_SWAP, ID_SPAN_DELETE, ID_SPAN_MOVE, ID_END,
+ MAX_MOVE, IDS) = range(10)  # fmt: skip
+
+MAX_ATTEMPTS = 1000
+MAX_NOISE_SPAN = 8
+MAX_SPELLING = 16  # more ids than any inverse takes, even with +-1 as the only digits
+_POWERS = np.array([n.bit_length() for n in range(MOST_MOVE + 1)], np.uint8)
+
+# -- random numbers ---------------------------------------------------------------------------
+
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+# A generator is one array: key (2), counter (4), how many numbers are used, then the numbers of
+# the last few blocks: made together, they keep the multipliers busy.
+_USED, _OUT, _BLOCKS = 6, 7, 16
+RNG_SIZE = _OUT + 4 * _BLOCKS
+
+
+@compiled
+def philox(rng: U64) -> None:
+    """Make the next numbers and count up."""
+    for block in range(_BLOCKS):
+        k0, k1 = rng[0], rng[1]
+        c0, c1, c2, c3 = (rng[2] + np.uint64(block)) & _LOW, rng[3], rng[4], rng[5]
+        for _ in range(10):
+            p0, p1 = _M0 * c0, _M1 * c2
+            c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+            k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+        first = _OUT + 4 * block
+        rng[first], rng[first + 1], rng[first + 2], rng[first + 3] = c0, c1, c2, c3
+    rng[2] = (rng[2] + np.uint64(_BLOCKS)) & _LOW
+    rng[_USED] = np.uint64(0)
+
+
+@compiled
+def start_rng(rng: U64, seed: np.uint64, epoch: np.uint64, index: np.uint64) -> None:
+    """Point a generator at the first draw of an example."""
+    rng[0], rng[1] = seed & _LOW, seed >> _32
+    rng[2], rng[3] = np.uint64(0), epoch & _LOW
+    rng[4], rng[5] = index & _LOW, index >> _32
+    rng[_USED] = np.uint64(4 * _BLOCKS)
+
+
+@inlined
+def draw(rng: U64) -> np.int64:
+    """A number below 2**32."""
+    used = np.int64(rng[_USED])
+    if used == 4 * _BLOCKS:
+        philox(rng)
+        used = np.int64(0)
+    rng[_USED] = np.uint64(used + 1)
+    return np.int64(rng[_OUT + used])
+
+
+@inlined
+def below(rng: U64, bound: int) -> int:
+    """A number below `bound`, by scaling: biased by less than bound / 2**32."""
+    return int((draw(rng) * bound) >> 32)
+
+
+# -- moves ------------------------------------------------------------------------------------
+
+
+@inlined
+def count_powers(limit: int, largest: int) -> int:
+    """How many powers of two are at most `limit` and `largest`."""
+    return int(_POWERS[min(limit, largest)])
+
+
+@compiled
+def fewest_unbounded(distance: int, largest: int) -> int:
+    """The fewest moves on an endless canvas, which bounds those on any other.
+
+    That is the weight of the non-adjacent form, the shortest sum of signed powers of two, once
+    for each way to round what only the largest move can cover.
+    """
+    size = abs(distance)
+    strides, rest = size // largest, size % largest
+    best = size
+    for value, used in ((rest, strides), (largest - rest, strides + 1)):
+        bits, weight = value ^ (3 * value), used
+        while bits:
+            bits &= bits - 1
+            weight += 1
+        best = min(best, weight)
+    return best
+
+
+@compiled
+def path_capacity(length: int, largest: int) -> int:
+    """How long a path `fewest_moves` may write on a canvas of `length`."""
+    return length // largest + 64
+
+
+@compiled
+def fewest_moves(start: int, goal: int, length: int, largest: int, path: I64) -> int:
+    """Write into `path` the fewest deltas from start to goal; return how many.
+
+    Every position on the way stays within 0..length. Exact: iterative deepening over an
+    admissible bound.
+    """
+    count = 0
+    while abs(goal - start) > 2 * largest:
+        delta = largest if goal > start else -largest
+        path[count] = delta
+        start += delta
+        count += 1
+    if start == goal:
+        return count
+    distance = abs(goal - start)
+    if distance <= largest and distance & (distance - 1) == 0:
+        path[count] = goal - start
+        return count + 1
+    choices = count_powers(largest, largest)
+    at = np.zeros(64, np.int64)  # position at each depth
+    tried = np.zeros(64, np.int64)  # choices already tried at each depth
+    sign = 1 if goal > start else -1
+    budget = fewest_unbounded(goal - start, largest)
+    while True:  # ends: walking by +-1 is always legal
+        depth = 0
+        at[0], tried[0] = start, 0
+        while depth >= 0:
+            n = tried[depth]
+            if n == 2 * choices:
+                depth -= 1
+                continue
+            tried[depth] = n + 1
+            delta = (largest >> (n // 2)) * (sign if n % 2 == 0 else -sign)
+            position = at[depth] + delta
+            if position < 0 or position > length:
+                continue
+            if fewest_unbounded(goal - position, largest) > budget - depth - 1:
+                continue
+            path[count + depth] = delta
+            if position == goal:
+                return count + depth + 1
+            depth += 1
+            at[depth], tried[depth] = position, 0
+        budget += 1
+
+
+# -- Algorithm 2 ------------------------------------------------------------------------------
+# The restoration is the obfuscation inverted and reversed. So each step's inverse is written at
+# once, from the end of `out` backwards; `at` is where the restoration so far begins.
+#
+# The canvas is a gap buffer: what is left of the gap lies at the front, the rest at the back. It
+# holds token ids; a temporary token t is held as -1 - t.
+
+
+@inlined
+def draw_jump(rng: U64, left: int, right: int, largest: int) -> int:
+    """A signed power of two, uniform among those that fit; there is always one."""
+    forward = count_powers(right, largest)
+    n = below(rng, forward + count_powers(left, largest))
+    return 1 << n if n < forward else -(1 << (n - forward))
+
+
+@inlined
+def shift_gap(buffer: I32, gap: int, length: int, delta: int) -> None:
+    back = len(buffer) - (length - gap)
+    for n in range(delta):
+        buffer[gap + n] = buffer[back + n]
+    for n in range(-delta):
+        buffer[back - 1 - n] = buffer[gap - 1 - n]
+
+
+@inlined
+def is_possible(operation: int, cursor: int, length: int, capacity: int) -> bool:
+    """Whether the canvas allows an operation; a move is always possible."""
+    if operation == INSERT:
+        return length < capacity
+    if operation == SPAN_INSERT:
+        return length + MAX_NOISE_SPAN <= capacity
+    if operation == SWAP:
+        return cursor >= 2
+    if operation == SPAN_MOVE:
+        return cursor >= 1 and length >= 2
+    return cursor >= 1
+
+
+@inlined
+def choose(row: I64, x: int, cursor: int, length: int, capacity: int) -> int:
+    """The operation that `x` picks; what the canvas does not allow becomes a move.
+
+    For Delete at the left edge, the only such case in the paper, that is its validity masking.
+    """
+    if x < row[DELETE]:
+        return DELETE if cursor > 0 else MOVE
+    if x >= row[SPAN_MOVE]:
+        return MOVE
+    operation = INSERT
+    while x >= row[operation]:
+        operation += 1
+    return operation if is_possible(operation, cursor, length, capacity) else MOVE
+
+
+# The state of a walk. `origin` is where the restoration has to be after the moves that come next
+# in it, or -1 at its very end, where moves lead nowhere and merging drops them.
+LENGTH, CURSOR, GAP, ORIGIN, AT, STEPS = range(6)
+
+
+@compiled
+def walk(
+    row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32, learn: Bools, path: I64,
+    bits: F64
+) -> int:  # fmt: skip
+    """Delete and move until the canvas is empty, the budget is spent or `out` is nearly full.
+
+    If noise comes up, return its operation at once: it is rare, and its code would slow this
+    loop. `bits`, if it has room, receives how unlikely the walk was.
+    """
+    length, cursor, gap, origin, at, steps = state
+    largest, merge, budget = ids[MAX_MOVE], row[MERGE] == 1, row[MAX_STEPS]
+    room = len(path) + MAX_SPELLING
+    operation = MOVE
+    while length > 0 and steps != budget and at >= room:
+        steps += 1
+        operation = choose(row, draw(rng), cursor, length, len(buffer))
+        if operation != DELETE and operation != MOVE:
+            break
+        if len(bits):
+            bits[0] += surprise(row, operation, 0, cursor, length, len(buffer), largest)
+        if operation == MOVE:
+            delta = draw_jump(rng, cursor, length - cursor, largest)
+            cursor += delta
+            if not merge:
+                at = write_move(out, at, -delta, ids)
+        else:
+            shift_gap(buffer, gap, length, cursor - gap)
+            if merge and origin >= 0 and origin != cursor:
+                at = write_path(out, at, cursor, origin, length, ids, path)
+            token = buffer[cursor - 1]
+            at -= 1
+            out[at] = token if token >= 0 else -1 - token
+            learn[at] = token >= 0
+            length -= 1
+            cursor -= 1
+            gap = origin = cursor
+    state[LENGTH], state[CURSOR], state[GAP] = length, cursor, gap
+    state[ORIGIN], state[AT], state[STEPS] = origin, at, steps
+    return operation
+
+
+@compiled
+def make_noise(
+    operation: int, target: I32, row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32,
+    learn: Bools, path: I64, bits: F64
+) -> None:  # fmt: skip
+    """One step with an operation of the richer set."""
+    length, cursor, gap, origin, at, _ = state
+    largest, merge = ids[MAX_MOVE], row[MERGE] == 1
+    shift_gap(buffer, gap, length, cursor - gap)
+    a, jump, fresh, grows = 0, 0, 0, 0
+    if operation == SWAP:
+        buffer[cursor - 1], buffer[cursor - 2] = buffer[cursor - 2], buffer[cursor - 1]
+    elif operation == SPAN_MOVE:
+        a = 1 + below(rng, min(cursor, length - 1, MAX_NOISE_SPAN))
+        jump = draw_jump(rng, cursor - a, length - cursor, largest)
+        jump_span(buffer, cursor, length, a, jump)
+    elif operation == REPLACE:
+        a = int(buffer[cursor - 1])
+        fresh = 1
+    else:
+        a = 1 if operation == INSERT else 2 + below(rng, MAX_NOISE_SPAN - 1)
+        fresh = grows = a
+    first = cursor if grows > 0 else cursor - 1
+    for i in range(fresh):
+        buffer[first + i] = -1 - target[below(rng, len(target))]
+    if len(bits):
+        bits[0] += surprise(row, operation, a, cursor, length, len(buffer), largest)
+        bits[0] += fresh * np.log2(len(target))
+    # A span takes the cursor along to the right and leaves it behind to the left, so its inverse
+    # departs from where the span went and arrives where the cursor is then.
+    arrival, departure = cursor + max(jump, 0), cursor + jump
+    if merge:
+        if origin >= 0 and origin != arrival:
+            at = write_path(out, at, arrival, origin, length, ids, path)
+    elif jump > 0:
+        at = write_move(out, at, -jump, ids)
+    at = write_inverse(out, learn, at, operation, a, jump, ids)
+    if jump < 0 and not merge:
+        at = write_move(out, at, jump, ids)
+    state[LENGTH], state[AT] = length + grows, at
+    state[CURSOR] = state[GAP] = arrival + grows
+    state[ORIGIN] = departure + grows
+
+
+@compiled
+def jump_span(buffer: I32, cursor: int, length: int, size: int, jump: int) -> None:
+    """Move the span left of the cursor, and to the right the gap with it."""
+    last = cursor + max(jump, 0)
+    shift_gap(buffer, cursor, length, last - cursor)
+    part, lead = buffer[last - size - abs(jump) : last], (size if jump > 0 else -jump)
+    part[:] = np.concatenate((part[lead:], part[:lead]))
+
+
+@compiled
+def surprise(
+    row: I64, operation: int, a: int, cursor: int, length: int, capacity: int, largest: int
+) -> float:
+    """How unlikely it was to pick an operation and its span, in bits."""
+    share = 1 << 32
+    for other in range(DELETE, MOVE):
+        part = row[other] - (0 if other == DELETE else row[other - 1])
+        if other == operation:
+            share = part
+            break
+        if is_possible(other, cursor, length, capacity) and operation == MOVE:
+            share -= part
+    total = 32 - np.log2(share)
+    if operation in (MOVE, SPAN_MOVE):
+        left = cursor if operation == MOVE else cursor - a
+        ways = count_powers(left, largest) + count_powers(length - cursor, largest)
+        total += np.log2(ways)
+    if operation == SPAN_MOVE:
+        total += np.log2(min(cursor, length - 1, MAX_NOISE_SPAN))
+    elif operation == SPAN_INSERT:
+        total += np.log2(MAX_NOISE_SPAN - 1)
+    return total
+
+
+@compiled
+def obfuscate(
+    target: I32, row: I64, ids: I64, rng: U64, out: I32, learn: Bools, bits: F64
+) -> tuple[I32, Bools, int]:
+    """Algorithm 2: the restoration fills the end of `out` (grown if need be), from the result on.
+
+    What exceeds the step budget is discarded and sampled again; -1 if that never ends.
+    """
+    n = len(target)
+    noisy = row[SPAN_MOVE] > row[DELETE]
+    buffer = np.empty(2 * n + 2 * MAX_NOISE_SPAN if noisy else n, np.int32)
+    path = np.empty(path_capacity(len(buffer), ids[MAX_MOVE]), np.int64)
+    state = np.empty(6, np.int64)
+    for _ in range(MAX_ATTEMPTS):
+        start_walk(target, row, ids, rng, state, buffer, out, bits)
+        while state[LENGTH] > 0 and state[STEPS] != row[MAX_STEPS]:
+            operation = walk(row, ids, rng, state, buffer, out, learn, path, bits)
+            if operation != DELETE and operation != MOVE:
+                make_noise(operation, target, row, ids, rng, state, buffer, out, learn, path, bits)
+            elif state[AT] < len(path) + MAX_SPELLING:
+                out, learn, state[AT] = grow_front(out, learn, state[AT])
+        if state[LENGTH] == 0:
+            return out, learn, state[AT]
+        learn[:] = True
+    return out, learn, -1
+
+
+@compiled
+def start_walk(
+    target: I32, row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32, bits: F64
+) -> None:
+    """A full canvas, the cursor where the policy starts it, and STOP at the end of `out`."""
+    n, cursor = len(target), 0
+    buffer[len(buffer) - n :] = target
+    if row[START_LEFT] == 0:
+        cursor = below(rng, n + 1)
+        shift_gap(buffer, 0, n, cursor)
+    out[-1] = ids[ID_STOP]
+    state[LENGTH], state[CURSOR], state[GAP], state[ORIGIN] = n, cursor, cursor, -1
+    state[AT], state[STEPS] = len(out) - 1, 0
+    if len(bits):
+        bits[0] = 0.0 if row[START_LEFT] else np.log2(n + 1)
+
+
+# -- writing backwards ------------------------------------------------------------------------
+
+
+@compiled
+def grow_front(out: I32, learn: Bools, at: int) -> tuple[I32, Bools, int]:
+    """Twice the room, the old contents at the end."""
+    size = len(out)
+    return (
+        np.concatenate((np.empty_like(out), out)),
+        np.concatenate((np.ones_like(learn), learn)),
+        at + size,
+    )
+
+
+@inlined
+def move_id(delta: int, ids: I64) -> int:
+    exponent = int(_POWERS[abs(delta)]) - 1
+    return ids[ID_FIRST_MOVE] + 2 * exponent + (1 if delta < 0 else 0)
+
+
+@inlined
+def write_move(out: I32, at: int, delta: int, ids: I64) -> int:
+    out[at - 1] = move_id(delta, ids)
+    return at - 1
+
+
+@compiled
+def write_path(out: I32, at: int, start: int, goal: int, length: int, ids: I64, path: I64) -> int:
+    """The fewest moves from one boundary to another."""
+    for n in range(fewest_moves(start, goal, length, ids[MAX_MOVE], path) - 1, -1, -1):
+        at = write_move(out, at, path[n], ids)
+    return at
+
+
+@compiled
+def write_number(out: I32, at: int, value: int, ids: I64) -> int:
+    """A number as ActionVocab.spell writes it: binary digits, largest first, then END."""
+    at -= 1
+    out[at] = ids[ID_END]
+    sign, rest, digit = (-1 if value < 0 else 1), abs(value), 1
+    while rest > 0:
+        if digit == ids[MAX_MOVE] or rest & digit:
+            at = write_move(out, at, sign * digit, ids)
+            rest -= digit
+        if digit < ids[MAX_MOVE]:
+            digit <<= 1
+    return at
+
+
+@compiled
+def write_inverse(out: I32, learn: Bools, at: int, operation: int, a: int, b: int, ids: I64) -> int:
+    """What undoes a step of noise. Bringing back a temporary token bears no loss."""
+    at -= 1
+    if operation == INSERT:
+        out[at] = ids[ID_DELETE]
+    elif operation == SWAP:
+        out[at] = ids[ID_SWAP]
+    elif operation == REPLACE:
+        out[at] = a if a >= 0 else -1 - a
+        out[at - 1] = ids[ID_REPLACE]
+        learn[at] = learn[at - 1] = a >= 0
+        at -= 1
+    else:
+        at += 1
+        if operation == SPAN_MOVE:
+            at = write_number(out, at, -b, ids)
+        at = write_number(out, at, a, ids) - 1
+        out[at] = ids[ID_SPAN_MOVE] if operation == SPAN_MOVE else ids[ID_SPAN_DELETE]
+    return at
+
+
+# -- spans ------------------------------------------------------------------------------------
+
+
+@compiled
+def cut_spans(units: Bytes, row: I64, rng: U64) -> I64:
+    """Where spans start, and the end: cuts at unit starts, to a mean length."""
+    n = len(units)
+    candidates = 0
+    for i in range(1, n):
+        if units[i] & row[UNIT]:
+            candidates += 1
+    threshold = cut_threshold(n, candidates, row[MEAN_SPAN])
+    cuts, count = np.zeros(candidates + 2, np.int64), 1
+    for i in range(1, n):
+        if units[i] & row[UNIT] and draw(rng) < threshold:
+            cuts[count] = i
+            count += 1
+    cuts[count] = n
+    return cuts[: count + 1]
+
+
+@compiled
+def cut_threshold(n: int, candidates: int, mean: int) -> int:
+    """The chance of a cut at each candidate, out of 2**32; `mean` is in 2**-16 tokens."""
+    if candidates == 0:
+        return 0
+    wanted = n * 65536.0 / mean - 1.0  # spans wanted, less the one there always is
+    return int(min(max(wanted / candidates, 0.0), 1.0) * 4294967296.0)
+
+
+@compiled
+def draw_order(count: int, rng: U64) -> I64:
+    """A random permutation (Fisher-Yates)."""
+    order = np.arange(count)
+    for i in range(count - 1, 0, -1):
+        j = below(rng, i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+@compiled
+def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
+    """Spans in the order given, each left to right, with the fewest moves between them.
+
+    Written backwards too: the last span first, taken out of a full canvas.
+    """
+    spans, at = len(order), len(out) - 1
+    there = np.zeros(spans + 1, np.int64)  # Fenwick tree: tokens on the canvas, by span
+    for span in range(spans):
+        there[span + 1] += cuts[span + 1] - cuts[span]
+        parent = span + 1 + ((span + 1) & -(span + 1))
+        if parent <= spans:
+            there[parent] += there[span + 1]
+    path = np.empty(path_capacity(len(target), ids[MAX_MOVE]), np.int64)
+    out[at] = ids[ID_STOP]
+    length, origin = len(target), -1
+    for n in range(spans - 1, -1, -1):
+        span = order[n]
+        size = cuts[span + 1] - cuts[span]
+        place, node = 0, span
+        while node > 0:
+            place += there[node]
+            node &= node - 1
+        if origin >= 0 and origin != place + size:
+            at = write_path(out, at, place + size, origin, length, ids, path)
+        at -= size
+        out[at : at + size] = target[cuts[span] : cuts[span + 1]]
+        length, origin, node = length - size, place, span + 1
+        while node <= spans:
+            there[node] -= size
+            node += node & -node
+    return at
+
+
+# -- a batch ----------------------------------------------------------------------------------
+
+
+@compiled
+def restorations(
+    tokens: I32,
+    offsets: I64,
+    units: Bytes,
+    rows: I64,
+    ids: I64,
+    seed: np.uint64,
+    epoch: np.uint64,
+    indices: U64,
+    measure: bool,
+) -> tuple[I32, Bools, I64, F64]:
+    """Restorations of many targets: ids, which bear loss, where each ends (-1: not found).
+
+    With `measure`, also the surprise in bits of each obfuscation.
+    """
+    results = np.empty(2 * len(tokens) + 64, np.int32)
+    learned = np.empty(len(results), np.bool_)
+    ends = np.zeros(len(offsets), np.int64)
+    surprises = np.zeros(len(indices) if measure else 0, np.float64)
+    out = np.empty(1024, np.int32)
+    learn = np.ones(len(out), np.bool_)
+    rng = np.zeros(RNG_SIZE, np.uint64)
+    for d in range(len(indices)):
+        target = tokens[offsets[d] : offsets[d + 1]]
+        start_rng(rng, seed, epoch, indices[d])
+        row = draw_row(rows, rng)
+        if row[KIND] == OBFUSCATE:
+            out, learn, at = obfuscate(target, row, ids, rng, out, learn, surprises[d : d + 1])
+            if at < 0:
+                ends[d + 1 :] = -1
+                break
+        else:
+            cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
+            order = draw_order(len(cuts) - 1, rng)
+            while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
+                out, learn, at = grow_front(out, learn, 0)
+            at = write_spans(target, cuts, order, ids, out)
+        first, last = ends[d], ends[d] + len(out) - at
+        while len(results) < last:
+            results = np.concatenate((results, np.empty_like(results)))
+            learned = np.concatenate((learned, np.empty_like(learned)))
+        results[first:last] = out[at:]
+        learned[first:last] = learn[at:]
+        learn[at:] = True
+        ends[d + 1] = last
+    return results[: ends.max()], learned[: ends.max()], ends, surprises
+
+
+@inlined
+def spans_capacity(n: int, spans: int, largest: int) -> int:
+    return n + spans * path_capacity(n, largest) + 1
+
+
+@compiled
+def draw_row(rows: I64, rng: U64) -> I64:
+    """The component of a mixture that an example takes; a lone policy draws nothing."""
+    chosen = 0
+    if len(rows) > 1:
+        x = draw(rng)
+        while x >= rows[chosen, WEIGHT]:
+            chosen += 1
+    return rows[chosen]

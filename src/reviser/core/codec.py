@@ -1,0 +1,346 @@
+"""Text to tokens and back, and edits of tokens to edits of the text a person sees.
+
+Knows a tokenizer's bytes, nothing of actions or masks. Byte-level tokens may hold part of a
+character, so an edit can break or join characters on either side; a `TextStream` accounts for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.canvas import Edit
+from reviser.errors import VocabError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Unit = Literal["char", "utf16"]
+
+UNITS = {"token": 1, "word": 2, "sentence": 4}
+"""Bits of `Codec.unit_starts`: what begins at a token."""
+
+Marks = npt.NDArray[np.uint8]
+
+_SENTENCE_END = re.compile(rb"[.!?]['\")\]]*\s*$")
+_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """One change of the visible text: `removed` at `offset` gave way to `inserted`.
+
+    Offsets and cursor count characters, or UTF-16 units if the stream was asked for those. A
+    cursor inside a character stands behind it.
+    """
+
+    offset: int
+    removed: str
+    inserted: str
+    cursor: int
+
+    def apply(self, text: str) -> str:
+        """The text after this edit; offsets must be in characters.
+
+        >>> TextEdit(4, "cat", "dog", 7).apply("The cat sat")
+        'The dog sat'
+        """
+        return text[: self.offset] + self.inserted + text[self.offset + len(self.removed) :]
+
+
+class Codec:
+    """A tokenizer seen as bytes: byte-level BPE, or SentencePiece style with byte fallback.
+
+    Text is never read as control tokens: a user who types `<|stop|>` gets those letters.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | Any) -> None:
+        from tokenizers import Tokenizer
+
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        self._tokenizer: Tokenizer = Tokenizer.from_str(backend.to_str())
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True
+        decoders = _decoder_steps(json.loads(self._tokenizer.to_str())["decoder"])
+        kinds = {step["type"] for step in decoders}
+        self._is_byte_level = "ByteLevel" in kinds
+        if not self._is_byte_level and not kinds & {"ByteFallback", "Metaspace"}:
+            raise VocabError(
+                f"Cannot tell the bytes of this tokenizer's tokens (decoder: {sorted(kinds)})."
+                " Use a byte-level BPE or a SentencePiece-style tokenizer."
+            )
+        self.hides_first_space = any(
+            step["type"] == "Strip" or step.get("prepend_scheme", "never") != "never"
+            for step in decoders
+        )
+        """Whether decoding drops one space at the very start, as Llama 2's tokenizer does."""
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Codec:
+        """Read `tokenizer.json` from a model folder."""
+        from tokenizers import Tokenizer
+
+        path = Path(folder) / "tokenizer.json"
+        if not path.is_file():
+            raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
+        return cls(Tokenizer.from_file(str(path)))
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, which are also the ids of its inserts."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The visible text; bytes that make no character show as U+FFFD."""
+        table = self.token_bytes
+        return _decode(b"".join([table[token] for token in tokens]), self.hides_first_space)
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        """The bytes of every token, by id; empty where the tokenizer has no token."""
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        table = [b""] * (max(vocab.values()) + 1)
+        for piece, i in vocab.items():
+            table[i] = piece.encode() if piece in added else self._piece_bytes(piece)
+        return table
+
+    def unit_starts(self, tokens: Sequence[int] | npt.NDArray[np.integer]) -> Marks:
+        """What begins at each token: the bits of `UNITS`.
+
+        A word begins where white space does; a sentence after a token that ends one, as far as
+        one token can tell.
+        """
+        words, ends = self._unit_tables
+        ids = np.asarray(tokens, np.int64)
+        after_end = np.concatenate([[True], ends[ids[:-1]]])[: len(ids)]
+        sentence = np.where(after_end, UNITS["sentence"], 0)
+        return (UNITS["token"] + UNITS["word"] * words[ids] + sentence).astype(np.uint8)
+
+    @cached_property
+    def _unit_tables(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        words = np.array([token[:1].isspace() for token in self.token_bytes])
+        ends = np.array([bool(_SENTENCE_END.search(token)) for token in self.token_bytes])
+        return words, ends
+
+    def stream(self, tokens: Sequence[int] = (), *, unit: Unit = "char") -> TextStream:
+        """Follow a canvas that holds `tokens`, turning its edits into text edits."""
+        return TextStream(self, tokens, unit=unit)
+
+    def _piece_bytes(self, piece: str) -> bytes:
+        if self._is_byte_level:
+            return bytes(_BYTE_OF[char] for char in piece)
+        byte = _BYTE_PIECE.fullmatch(piece)
+        return bytes([int(byte[1], 16)]) if byte else piece.replace("\u2581", " ").encode()
+
+
+class TextStream:
+    """The visible text of one canvas as it is edited.
+
+    Keeps, like the canvas, two stacks that meet where the last edit was, with the number of
+    characters that begin in each token, so an edit costs its size and its distance from the last.
+    """
+
+    def __init__(self, codec: Codec, tokens: Sequence[int] = (), *, unit: Unit = "char") -> None:
+        self._codec = codec
+        self._unit = unit
+        self._left: list[bytes] = []
+        self._right: list[bytes] = []  # reversed: the last is next to the boundary
+        self._left_units: list[int] = []  # units of the characters that begin in each token
+        self._right_units: list[int] = []
+        self._offset = 0  # sum of _left_units
+        if tokens:
+            self.feed(Edit(0, (), tuple(tokens), 0, len(tokens)))
+
+    @property
+    def text(self) -> str:
+        """The visible text now."""
+        return _decode(b"".join(self._left + self._right[::-1]), self._codec.hides_first_space)
+
+    def feed(self, edit: Edit) -> TextEdit:
+        """Take the canvas's edit; give the edit of the text."""
+        if not edit.changes_text:
+            self._go_to(edit.cursor)
+            return TextEdit(self._offset, "", "", self._offset)
+        self._go_to(edit.position + len(edit.removed))
+        removed = self._take(len(edit.removed))
+        inserted = [self._codec.token_bytes[token] for token in edit.inserted]
+        before, after, hide = self._context()
+        old = _read(before + removed + after, self._unit, hide)
+        new = _read(before + inserted + after, self._unit, hide)
+        first, last = len(before), len(new.units) - len(after)
+        offset = self._offset - sum(old.units[:first])
+        for n in range(first):
+            self._left_units[n - first] += new.units[n] - old.units[n]
+        for n in range(1, len(after) + 1):  # the last part in reading order is deepest
+            self._right_units[n - 1 - len(after)] += new.units[-n] - old.units[-n]
+        self._left += inserted
+        self._left_units += new.units[first:last]
+        self._offset = offset + sum(new.units[:last])
+        self._go_to(edit.cursor)
+        return self._trimmed(offset, old, new, first, len(after))
+
+    def _trimmed(
+        self, offset: int, old: _Window, new: _Window, before: int, after: int
+    ) -> TextEdit:
+        """The edit from one window to the other, without the context that stayed as it was."""
+        head = min(sum(old.chars[:before]), sum(new.chars[:before]))
+        kept = next((n for n in range(head) if old.text[n] != new.text[n]), head)
+        tail = min(sum(w.chars[len(w.chars) - after :]) for w in (old, new))
+        same = next((n for n in range(tail) if old.text[-1 - n] != new.text[-1 - n]), tail)
+        return TextEdit(
+            offset + sum(_size(char, self._unit) for char in old.text[:kept]),
+            old.text[kept : len(old.text) - same],
+            new.text[kept : len(new.text) - same],
+            self._offset,
+        )
+
+    def _context(self) -> tuple[list[bytes], list[bytes], bool]:
+        """Parts of the neighbouring tokens whose characters an edit here can change.
+
+        UTF-8 falls into step at every byte that does not continue a character, and a character
+        has at most three that do. With a hidden first space, what is first matters too: the
+        third result says that the parts begin the text and its first space does not show.
+        """
+        left, right = b"".join(_tail(self._left, 4)), b"".join(_head(self._right, 4))
+        back, ahead = _open_bytes(left), _continuing_bytes(right)
+        hide = self._codec.hides_first_space and back == len(left)
+        if hide:
+            ahead += right[ahead : ahead + 1] == b" "
+        return _tail(self._left, back), _head(self._right, ahead), hide
+
+    def _take(self, count: int) -> list[bytes]:
+        """Pop the last `count` tokens left of the boundary."""
+        start = len(self._left) - count
+        taken = self._left[start:]
+        self._offset -= sum(self._left_units[start:])
+        del self._left[start:], self._left_units[start:]
+        return taken
+
+    def _go_to(self, position: int) -> None:
+        distance = position - len(self._left)
+        if distance > 0:
+            self._offset += sum(self._right_units[-distance:])
+            _shift(self._right, self._left, distance)
+            _shift(self._right_units, self._left_units, distance)
+        elif distance < 0:
+            self._offset -= sum(self._left_units[distance:])
+            _shift(self._left, self._right, -distance)
+            _shift(self._left_units, self._right_units, -distance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Some bytes read as text, with what begins in each of the parts they came in."""
+
+    text: str
+    chars: list[int]
+    units: list[int]
+
+
+def _read(parts: list[bytes], unit: Unit, hide_first_space: bool) -> _Window:
+    data = b"".join(parts)
+    text = data.decode("utf-8", "replace")
+    hidden = hide_first_space and text.startswith(" ")
+    if data.isascii() and not hidden:
+        sizes = [len(part) for part in parts]
+        return _Window(text, sizes, sizes)
+    chars, units = [0] * len(parts), [0] * len(parts)
+    part, part_end, position = 0, len(parts[0]), 0
+    for n, char in enumerate(text):
+        while position >= part_end:
+            part += 1
+            part_end += len(parts[part])
+        if n > 0 or not hidden:
+            chars[part] += 1
+            units[part] += _size(char, unit)
+        position += _width(data, position, char)
+    return _Window(text[hidden:], chars, units)
+
+
+def _width(data: bytes, position: int, char: str) -> int:
+    """How many bytes a decoded character took; a replaced one stands for up to three."""
+    if char != "\ufffd":
+        return len(char.encode())
+    tries = (data[position : position + n] for n in (3, 2, 1))
+    return next(len(piece) for piece in tries if piece.decode("utf-8", "replace") == "\ufffd")
+
+
+def _size(char: str, unit: Unit) -> int:
+    return 2 if unit == "utf16" and ord(char) > 0xFFFF else 1
+
+
+def _open_bytes(data: bytes) -> int:
+    """How many of the last bytes may belong to a character that what follows completes."""
+    for n in range(1, min(3, len(data)) + 1):
+        if data[-n] >= 0xC0:
+            return n
+        if data[-n] < 0x80:
+            return 0
+    return 0
+
+
+def _continuing_bytes(data: bytes) -> int:
+    """How many of the first bytes may belong to a character begun before them."""
+    return next((n for n, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), len(data[:3]))
+
+
+def _tail(tokens: list[bytes], size: int) -> list[bytes]:
+    """The last `size` bytes, in the parts that the tokens hold of them."""
+    parts: list[bytes] = []
+    for token in reversed(tokens):
+        if size == 0:
+            break
+        parts.append(token[-size:])
+        size -= len(parts[-1])
+    return parts[::-1]
+
+
+def _head(reversed_tokens: list[bytes], size: int) -> list[bytes]:
+    """The first `size` bytes of tokens kept in reverse."""
+    parts: list[bytes] = []
+    for token in reversed(reversed_tokens):
+        if size == 0:
+            break
+        parts.append(token[:size])
+        size -= len(parts[-1])
+    return parts
+
+
+def _shift(source: list[Any], target: list[Any], count: int) -> None:
+    """Move the last `count` of one stack onto the other, which faces it."""
+    target.extend(reversed(source[-count:]))
+    del source[-count:]
+
+
+def _decode(data: bytes, hide_first_space: bool) -> str:
+    text = data.decode("utf-8", "replace")
+    return text[1:] if hide_first_space and text.startswith(" ") else text
+
+
+def _decoder_steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if decoder is None:
+        return []
+    if decoder["type"] == "Sequence":
+        return [step for part in decoder["decoders"] for step in _decoder_steps(part)]
+    return [decoder]
+
+
+def _byte_level_alphabet() -> dict[str, int]:
+    # Byte-level BPE writes each byte as one visible character: itself where it is printable
+    # Latin-1, else the next unused one from U+0100 on.
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in shown]
+    return {chr(b): b for b in shown} | {chr(0x100 + n): b for n, b in enumerate(others)}
+
+
+_BYTE_OF = _byte_level_alphabet()

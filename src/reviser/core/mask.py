@@ -1,0 +1,390 @@
+"""Which actions are allowed, for many sequences at once, from a few integers each.
+
+Rows know length, cursor, the editable gaps, budgets and a half-spelled action; never content, so
+a mask costs a few dozen comparisons a row whatever the vocabulary. True means allowed.
+
+Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`),
+T steps of a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.errors import ConfigError, InvalidAction
+
+BoolArray = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+# Columns of a row; the gaps' lower bounds and then their upper bounds follow.
+_LENGTH, _CURSOR, _PENDING, _SPAN, _AMOUNT, _DIGIT, _MAX_LENGTH, _EDITS_LEFT, _GAPS = range(9)
+
+_NONE = -1  # nothing pending; otherwise the Kind that waits for an argument, or STOP
+_UNLIMITED = 1 << 40
+_TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
+
+
+class Boundary:
+    """The state of B sequences that legality depends on; content stays with the canvas.
+
+    A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed;
+    text outside every gap is locked, and the cursor may pass over it. A prefix is locked by a
+    single gap behind it. Bounds move as text is inserted. STOP is always allowed, unless an
+    action is half spelled: then only what can complete it is.
+
+    >>> vocab = ActionVocab.build(100, max_move=2)
+    >>> rows = Boundary(vocab, 1)
+    >>> rows.reset(0, length=3, cursor=3, gaps=[(3, 3)])  # a prefix of three tokens
+    >>> rows.fill_mask()  # inserts, stop, +1, -1, +2, -2
+    array([[ True,  True, False, False, False, False]])
+    >>> rows.advance([42])
+    >>> rows.fill_mask()
+    array([[ True,  True, False,  True, False, False]])
+    """
+
+    def __init__(self, vocab: ActionVocab, rows: int) -> None:
+        self.vocab = vocab
+        self._state: Rows = np.zeros((rows, _GAPS + 2), np.int64)
+        self._deltas = np.array(vocab.deltas, np.int64)
+        columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
+        self._move_columns = slice(2, 2 + len(self._deltas))
+        self._operators = [
+            (columns[i], kind)
+            for kind in (Kind.DELETE, Kind.SWAP, *_TAKES_ARGUMENT)
+            if (i := getattr(vocab, kind.name.lower())) is not None
+        ]
+        self._end_column = 0 if vocab.end is None else columns[vocab.end]
+        for row in range(rows):
+            self.reset(row)
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def reset(
+        self,
+        row: int,
+        *,
+        length: int = 0,
+        cursor: int | None = None,
+        gaps: Sequence[tuple[int, int]] | None = None,
+        max_length: int | None = None,
+        max_edits: int | None = None,
+    ) -> None:
+        """Start a row from a canvas of `length`; by default all of it is one gap.
+
+        `max_edits` counts actions that change the canvas; when none is left only STOP is.
+        """
+        cursor = length if cursor is None else cursor
+        gaps = [(0, length)] if gaps is None else gaps
+        _check_gaps(length, cursor, gaps)
+        missing = len(gaps) - self._lows(self._state).shape[1]
+        if missing > 0:
+            self._widen(missing)
+        state = self._state[row : row + 1]
+        state[0, :_GAPS] = length, cursor, _NONE, 0, 0, 0, _UNLIMITED, _UNLIMITED
+        if max_length is not None:
+            state[0, _MAX_LENGTH] = max_length
+        if max_edits is not None:
+            state[0, _EDITS_LEFT] = max_edits
+        lows, highs = self._lows(state), self._highs(state)
+        lows[:], highs[:] = _UNLIMITED, _NONE  # unused gaps hold no boundary
+        for n, (low, high) in enumerate(gaps):
+            lows[0, n], highs[0, n] = low, high
+
+    @property
+    def length(self) -> Rows:
+        """Canvas length of each row."""
+        return self._state[:, _LENGTH].copy()
+
+    @property
+    def cursor(self) -> Rows:
+        """Cursor of each row."""
+        return self._state[:, _CURSOR].copy()
+
+    @property
+    def is_finished(self) -> BoolArray:
+        """Which rows have stopped."""
+        finished: BoolArray = self._state[:, _PENDING] == Kind.STOP
+        return finished
+
+    def gaps(self, row: int) -> list[tuple[int, int]]:
+        """The gaps of a row as they are now, in order."""
+        state = self._state[row : row + 1]
+        pairs = zip(self._lows(state)[0].tolist(), self._highs(state)[0].tolist(), strict=True)
+        return [(low, high) for low, high in pairs if low <= high]
+
+    def fork(self, rows: Sequence[int] | None = None) -> Boundary:
+        """An independent copy of all rows, or of some in the order given."""
+        twin = Boundary(self.vocab, 0)
+        twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
+        return twin
+
+    def put(self, rows: Sequence[int], other: Boundary) -> None:
+        """Overwrite rows with another's: restores a fork, moves and swaps rows."""
+        missing = self._state.shape[1] - other._state.shape[1]
+        if missing < 0:
+            self._widen(-missing // 2)
+        elif missing > 0:
+            other = other.fork()
+            other._widen(missing // 2)
+        self._state[np.asarray(rows, int)] = other._state
+
+    # -- the mask -----------------------------------------------------------------------------
+
+    def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
+        """What each row may do next: column 0 for every insert, then one per `vocab.controls`.
+
+        Ids in `vocab.forbidden` and beyond `vocab.size` have no column: they are never allowed.
+        Changes no state.
+        """
+        state, vocab = self._state, self.vocab
+        if out is None:
+            out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
+        lows, highs = self._lows(state), self._highs(state)
+        length, cursor, pending = state[:, _LENGTH], state[:, _CURSOR], state[:, _PENDING]
+        left_room, right_room, in_gap = _rooms(cursor, lows, highs)
+        floor, ceiling = lows.min(axis=1), highs.max(axis=1)
+        has_room = length < state[:, _MAX_LENGTH]
+        is_free = pending == _NONE
+        may_edit = is_free & (state[:, _EDITS_LEFT] > 0)
+
+        out[:, 0] = may_edit & in_gap & has_room
+        out[:, 1] = is_free | (pending == Kind.STOP)
+        goals = cursor[:, None] + self._deltas
+        in_reach = (goals >= floor[:, None]) & (goals <= ceiling[:, None])
+        np.logical_and(in_reach, may_edit[:, None], out=out[:, self._move_columns])
+        for column, kind in self._operators:
+            if kind is Kind.SPAN_COPY:  # reads locked text, writes into any gap
+                out[:, column] = may_edit & (cursor > 0) & has_room & (ceiling >= 0)
+            else:
+                out[:, column] = may_edit & (left_room >= (2 if kind is Kind.SWAP else 1))
+        if self._end_column:
+            out[:, self._end_column] = False
+        waiting = np.flatnonzero(~out[:, 1])
+        if waiting.size:
+            rooms = left_room[waiting], right_room[waiting]
+            out[waiting] = self._argument_mask(state[waiting], *rooms)
+        return out
+
+    def _argument_mask(self, state: Rows, left_room: Rows, right_room: Rows) -> BoolArray:
+        out = np.zeros((len(state), 1 + len(self.vocab.controls)), np.bool_)
+        kind, cursor, span = state[:, _PENDING], state[:, _CURSOR], state[:, _SPAN]
+        amount = state[:, _AMOUNT, None] + self._deltas
+        out[:, 0] = kind == Kind.REPLACE
+        if not self._end_column:
+            return out
+        spare = state[:, _MAX_LENGTH] - state[:, _LENGTH]
+        copies, first = kind == Kind.SPAN_COPY, span == 0
+        high = np.where(copies, np.minimum(cursor, spare), left_room)
+        low = np.where(first, 1, span - left_room)
+        high = np.where(first, high, right_room)
+        fits = (amount >= low[:, None]) & (amount <= high[:, None])
+        closes = np.where(first, state[:, _AMOUNT] > 0, True)
+        places = copies & ~first
+        if places.any():
+            fits[places], closes[places] = self._copy_places(state[places], amount[places])
+        numbers = kind != Kind.REPLACE
+        digits = fits & self._digit_follows(state[:, _DIGIT]) & numbers[:, None]
+        out[:, self._move_columns] = digits
+        out[:, self._end_column] = closes & numbers
+        return out
+
+    def _digit_follows(self, previous: Rows) -> BoolArray:
+        size, before = np.abs(self._deltas), np.abs(previous)[:, None]
+        falling = (size < before) | ((size == before) & (size == self.vocab.max_move))
+        one_sign = (self._deltas > 0) == (previous > 0)[:, None]
+        follows: BoolArray = (before == 0) | (falling & one_sign)
+        return follows
+
+    def _copy_places(self, state: Rows, amount_BD: Rows) -> tuple[BoolArray, BoolArray]:
+        # A digit is allowed if some gap can still be reached: smaller digits add up to one less
+        # than it, and the largest may repeat.
+        lows, highs = self._lows(state)[:, None], self._highs(state)[:, None]
+        near = state[:, _CURSOR, None] + amount_BD
+        reach = np.abs(self._deltas) - 1
+        reach[reach == self.vocab.max_move - 1] = _UNLIMITED
+        far = near + np.sign(self._deltas) * reach
+        low, high = np.minimum(near, far)[..., None], np.maximum(near, far)[..., None]
+        fits = np.any((lows <= high) & (low <= highs), axis=2)
+        goal = (state[:, _CURSOR] + state[:, _AMOUNT])[:, None]
+        return fits, np.any((lows[:, 0] <= goal) & (goal <= highs[:, 0]), axis=1)
+
+    # -- advancing ----------------------------------------------------------------------------
+
+    def advance(
+        self, action_ids: Sequence[int] | npt.NDArray[np.integer], rows: Sequence[int] | None = None
+    ) -> None:
+        """Take one id per row, or per row named; each must be one the mask allowed.
+
+        Begin and delimiter pass without effect, so a history can be fed as it is.
+        """
+        ids = np.asarray(action_ids, np.int64)
+        if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
+            raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
+        chosen = None if rows is None else np.asarray(rows, int)
+        state = self._state if chosen is None else self._state[chosen]
+        kind = self.vocab.kinds[ids].astype(np.int64)
+        cursor, pending = state[:, _CURSOR], state[:, _PENDING]
+        free = pending == _NONE
+        plain = free & (kind != Kind.REPLACE)  # a replacement happens with its argument
+        grows = np.where(plain, self.vocab.length_deltas[ids], 0)
+        steps = np.where(plain, self.vocab.cursor_deltas[ids], 0)
+        changes = plain & np.isin(kind, [Kind.INSERT, Kind.DELETE, Kind.SWAP])
+        place = cursor.copy()  # where the length changes
+        waiting = np.flatnonzero(~free & (pending != Kind.STOP))
+        starts = free & np.isin(kind, [Kind.STOP, *_TAKES_ARGUMENT])
+        pending[starts] = kind[starts]
+        if waiting.size:
+            part = state[waiting]
+            done = self._read_argument(part, ids[waiting], kind[waiting])
+            grows[waiting], steps[waiting], place[waiting], changes[waiting] = done
+            state[waiting] = part
+        lows, highs = self._lows(state), self._highs(state)
+        lows += np.where(lows > place[:, None], grows[:, None], 0)
+        highs += np.where(highs >= place[:, None], grows[:, None], 0)
+        state[:, _LENGTH] += grows
+        state[:, _CURSOR] += steps
+        state[:, _EDITS_LEFT] -= changes
+        if chosen is not None:
+            self._state[chosen] = state
+
+    def _read_argument(
+        self, state: Rows, ids: Rows, kind: Rows
+    ) -> tuple[Rows, Rows, Rows, BoolArray]:
+        """Feed one id to half-spelled actions; return their effects, zero where not complete."""
+        pending, span, cursor = state[:, _PENDING], state[:, _SPAN], state[:, _CURSOR]
+        digit = kind == Kind.MOVE
+        delta = self.vocab.cursor_deltas[ids]
+        state[:, _DIGIT] = np.where(digit, delta, 0)
+        state[:, _AMOUNT] += np.where(digit, delta, 0)
+        amount = state[:, _AMOUNT].copy()
+        closed = kind == Kind.END
+        last = (span > 0) | (pending == Kind.SPAN_DELETE) | (pending == Kind.REPLACE)
+        done = last & ~digit
+        erases, copies, moves = (
+            done & (pending == k) for k in (Kind.SPAN_DELETE, Kind.SPAN_COPY, Kind.SPAN_MOVE)
+        )
+        grows = np.where(copies, span, 0) - np.where(erases, amount, 0)
+        steps = np.where(moves, np.maximum(amount, 0), 0) - np.where(erases, amount, 0)
+        steps += np.where(copies, amount + span, 0)
+        place = cursor + np.where(copies, amount, 0)
+        state[:, _SPAN] = np.where(done, 0, np.where(closed, amount, span))
+        state[closed, _AMOUNT] = 0
+        state[done, _PENDING] = _NONE
+        return grows, steps, place, done
+
+    # -- layout -------------------------------------------------------------------------------
+
+    def _lows(self, state: Rows) -> Rows:
+        return state[:, _GAPS : (_GAPS + state.shape[1]) // 2]
+
+    def _highs(self, state: Rows) -> Rows:
+        return state[:, (_GAPS + state.shape[1]) // 2 :]
+
+    def _widen(self, gaps: int) -> None:
+        state = self._state
+        lows = np.full((len(state), gaps), _UNLIMITED, np.int64)
+        parts = [state[:, :_GAPS], self._lows(state), lows, self._highs(state), lows * 0 + _NONE]
+        self._state = np.concatenate(parts, axis=1)
+
+
+def _rooms(cursor: Rows, lows: Rows, highs: Rows) -> tuple[Rows, Rows, BoolArray]:
+    """Editable tokens left and right of each cursor, and whether it is in a gap at all."""
+    at = cursor[:, None]
+    inside: BoolArray = (lows <= at) & (at <= highs)
+    left = np.where(inside, at - lows, 0).sum(axis=1)
+    right = np.where(inside, highs - at, 0).sum(axis=1)
+    return left, right, np.any(inside, axis=1)
+
+
+def _check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> None:
+    bounds = [bound for gap in gaps for bound in gap]
+    ordered = all(low <= high for low, high in gaps)
+    apart = all(a[1] < b[0] for a, b in pairwise(gaps))
+    if not (ordered and apart and all(0 <= bound <= length for bound in [*bounds, cursor])):
+        raise ConfigError(
+            f"Gaps {list(gaps)} with cursor {cursor} do not fit a canvas of length {length}: they"
+            " must be in order, apart from each other, and within it."
+        )
+
+
+def expand(vocab: ActionVocab, mask_BC: BoolArray) -> BoolArray:
+    """A mask as wide as the vocabulary, for tests and for looking at; engines do without."""
+    wide = np.zeros((len(mask_BC), vocab.size), np.bool_)
+    wide[:, vocab.kinds == Kind.INSERT] = mask_BC[:, :1]
+    wide[:, vocab.controls] = mask_BC[:, 1:]
+    return wide
+
+
+def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
+    """Length and cursor after every id of legal histories, by running sums over time.
+
+    Ids without effect (begin, delimiter, forbidden ones) can serve as padding.
+
+    >>> vocab = ActionVocab.build(100)
+    >>> length, cursor = trace(vocab, np.array([[7, 8, vocab.move_id(-1), 9]]))
+    >>> length.tolist(), cursor.tolist()
+    ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
+    """
+    kinds = vocab.kinds[history_BT]
+    grows = vocab.length_deltas[history_BT].astype(np.int64)
+    steps = vocab.cursor_deltas[history_BT].astype(np.int64)
+    if vocab.end is not None:
+        grows, steps = _span_effects(kinds, grows, steps)
+    half_spelled = kinds == Kind.REPLACE  # its -1 takes effect with its argument
+    return np.cumsum(grows, axis=1) + half_spelled, np.cumsum(steps, axis=1) + half_spelled
+
+
+def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> BoolArray:
+    """Which ids of legal histories are arguments of an action before them."""
+    kinds = vocab.kinds[history_BT]
+    replaced = np.zeros(kinds.shape, np.bool_)
+    replaced[:, 1:] = kinds[:, :-1] == Kind.REPLACE
+    inside: BoolArray = replaced | _Numbers(kinds).inside
+    return inside
+
+
+class _Numbers:
+    """Where the numbers of span operators stand in histories, found by running sums."""
+
+    def __init__(self, kinds: npt.NDArray[np.uint8]) -> None:
+        self.is_end = kinds == Kind.END
+        opens = (kinds >= Kind.SPAN_DELETE) & (kinds <= Kind.SPAN_COPY)
+        self.time = np.broadcast_to(np.arange(kinds.shape[1]), kinds.shape)
+        opened = np.maximum.accumulate(np.where(opens, self.time, -1), axis=1)
+        self.start = np.maximum(opened, 0)  # the operator that an argument belongs to
+        self.operator = np.where(opened >= 0, self.at_start(kinds), 0)
+        ends = np.cumsum(self.is_end, axis=1)
+        closed = ends - self.at_start(ends)
+        needed = np.where(self.operator == Kind.SPAN_DELETE, 1, 2) * (opened >= 0)
+        self.inside = (closed - self.is_end < needed) & ~opens
+        self.completes = self.inside & self.is_end & (closed == needed)
+
+    def at_start(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Each position's value at the start of its operator."""
+        return np.take_along_axis(values, self.start, axis=1)
+
+
+def _span_effects(kinds: npt.NDArray[np.uint8], grows: Rows, steps: Rows) -> tuple[Rows, Rows]:
+    """Take the digits of numbers out of the sums; put each span operator's effect at its END."""
+    numbers = _Numbers(kinds)
+    digits = np.cumsum(np.where(numbers.inside, steps, 0), axis=1)
+    both = digits - numbers.at_start(digits)
+    earlier_end = np.zeros(kinds.shape, np.int64)
+    ends = np.maximum.accumulate(np.where(numbers.is_end, numbers.time, 0), axis=1)
+    earlier_end[:, 1:] = ends[:, :-1]
+    second = digits - np.take_along_axis(digits, earlier_end, axis=1)
+    erases, moves, copies = (
+        numbers.completes & (numbers.operator == kind)
+        for kind in (Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY)
+    )
+    grows = grows - np.where(erases, both, 0) + np.where(copies, both - second, 0)
+    steps = np.where(numbers.inside, 0, steps) - np.where(erases, both, 0)
+    steps += np.where(moves, np.maximum(second, 0), 0) + np.where(copies, both, 0)
+    return grows, steps

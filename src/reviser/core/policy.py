@@ -1,0 +1,222 @@
+"""Trajectory policies: in which order a target is taken apart, and so written again.
+
+A policy is a value; `trajectory.Sampler` runs it. Each compiles to rows of integers that the
+kernels read. What a policy costs is measured in `order_tax.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import UNITS
+from reviser.errors import ConfigError, VocabError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Append:
+    """Left to right: the autoregressive baseline, with the same trunk, data and code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Operations of the richer set, each with its probability per obfuscation step.
+
+    Each leaves something wrong that the restoration then repairs with the operator named. The
+    tokens it puts in are drawn from the target; bringing one back bears no loss.
+    """
+
+    insert: float = 0.0
+    """Insert a token; repaired by `delete`."""
+    replace: float = 0.0
+    """Replace a token; repaired by `replace`."""
+    swap: float = 0.0
+    """Swap two tokens; repaired by `swap`."""
+    span_insert: float = 0.0
+    """Insert 2 to 8 tokens; repaired by `span_delete`."""
+    span_move: float = 0.0
+    """Move 1 to 8 tokens by a power of two; repaired by `span_move`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obfuscation:
+    """Algorithm 2: delete left of the cursor or move, at random, until nothing is left.
+
+    The defaults are the paper's.
+    """
+
+    delete: float = 0.8
+    """Probability of a delete; the rest are moves, uniform over the valid ones."""
+    start: Literal["uniform", "left"] = "uniform"
+    """Where the cursor starts. The text says uniform; the printed samples look like left."""
+    merge_moves: bool = False
+    """Write each chain of moves as the fewest that get there, and drop those before STOP."""
+    max_obfuscation_steps: int | None = None
+    """K_max: a walk that takes longer is discarded and sampled again."""
+    noise: Noise = Noise()
+    """The richer action set; none by default."""
+
+    def __post_init__(self) -> None:
+        noise = self.noise
+        shares = [noise.insert, noise.replace, noise.swap, noise.span_insert, noise.span_move]
+        if min(shares) < 0 or not 0 < self.delete < 1 or self.delete + sum(shares) >= 1:
+            raise ConfigError(
+                f"delete={self.delete} and {noise} must be probabilities that leave some for"
+                " moves: delete above 0, together below 1."
+            )
+        if noise.insert + 5 * noise.span_insert >= self.delete:  # a noise span has 5 on average
+            raise ConfigError(f"{noise} puts in as many tokens as delete={self.delete} takes out.")
+        if self.start not in ("uniform", "left"):
+            raise ConfigError(f"start is {self.start!r}; use 'uniform' or 'left'.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans:
+    """Spans of text in random order, each written left to right, with the fewest moves between.
+
+    The text is cut at random among the starts of its units, to a mean length in tokens.
+    """
+
+    mean: float = 8.0
+    unit: Literal["token", "word", "sentence"] = "word"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.mean <= 1 << 20 or self.unit not in UNITS:
+            raise ConfigError(
+                f"Spans of mean {self.mean} aligned to {self.unit!r}: the mean must be 1 or more"
+                f" tokens, the unit one of {', '.join(UNITS)}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """Each example takes one of several policies, at random by weight.
+
+    With `final_weights` the weights go there in a straight line as training progresses.
+    """
+
+    policies: tuple[Append | Obfuscation | Spans, ...]
+    weights: tuple[float, ...]
+    final_weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for weights in (self.weights, self.final_weights or self.weights):
+            if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
+                raise ConfigError(
+                    f"Weights {weights} do not fit {len(self.policies)} policies: one each, none"
+                    " negative, not all zero."
+                )
+
+    def weights_at(self, progress: float) -> list[float]:
+        """The weights, adding up to 1, when a share `progress` of training is done."""
+        first, last = (
+            np.array(w) / sum(w) for w in (self.weights, self.final_weights or self.weights)
+        )
+        mixed = (1 - progress) * first + progress * last
+        return [float(weight) for weight in mixed]
+
+
+Policy: TypeAlias = Append | Obfuscation | Spans | Mixture
+
+PRESETS: dict[str, Policy] = {
+    "append": Append(),
+    "paper": Obfuscation(),
+    "paper-left": Obfuscation(start="left"),
+    "paper-merged": Obfuscation(merge_moves=True),
+    "delete-0.9": Obfuscation(delete=0.9, merge_moves=True),
+    "delete-0.95": Obfuscation(delete=0.95, merge_moves=True),
+    "spans-8": Spans(mean=8),
+    "spans-16": Spans(mean=16),
+    "spans-32": Spans(mean=32),
+    "half-append": Mixture(policies=(Append(), Spans(mean=16)), weights=(1, 1)),
+    "repair": Obfuscation(
+        delete=0.75,
+        merge_moves=True,
+        noise=Noise(insert=0.03, replace=0.03, swap=0.02, span_insert=0.01, span_move=0.01),
+    ),
+}
+"""Policies worth comparing, by the name `reviser policies` prints."""
+
+
+def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]:
+    """The rows that the kernels read: one per component of a mixture, weights summed up."""
+    from reviser.core import _kernels as k
+
+    parts = policy.policies if isinstance(policy, Mixture) else (policy,)
+    weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
+    rows = np.stack([_row(part) for part in parts])
+    rows[:, k.WEIGHT] = _thresholds(weights)
+    rows[-1, k.WEIGHT] = 1 << 32  # whatever rounding left
+    return rows
+
+
+def operators_needed(policy: Policy) -> list[str]:
+    """The operators that restorations under this policy use."""
+    if isinstance(policy, Mixture):
+        return sorted({name for part in policy.policies for name in operators_needed(part)})
+    if not isinstance(policy, Obfuscation):
+        return []
+    noise = policy.noise
+    repairs = {
+        "delete": noise.insert,
+        "replace": noise.replace,
+        "swap": noise.swap,
+        "span_delete": noise.span_insert,
+        "span_move": noise.span_move,
+    }
+    return sorted(name for name, share in repairs.items() if share > 0)
+
+
+def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
+    """The ids that the kernels write; an operator the policy needs must be there."""
+    from reviser.core import _kernels as k
+
+    missing = [name for name in operators_needed(policy) if getattr(vocab, name) is None]
+    if missing:
+        raise VocabError(
+            f"This policy's restorations need {', '.join(missing)}, which the vocabulary lacks."
+            " Build it with those operators, or take the noise out of the policy."
+        )
+    entries = {
+        k.ID_STOP: vocab.stop,
+        k.ID_FIRST_MOVE: vocab.first_move,
+        k.ID_DELETE: vocab.delete,
+        k.ID_REPLACE: vocab.replace,
+        k.ID_SWAP: vocab.swap,
+        k.ID_SPAN_DELETE: vocab.span_delete,
+        k.ID_SPAN_MOVE: vocab.span_move,
+        k.ID_END: vocab.end,
+        k.MAX_MOVE: vocab.max_move,
+    }
+    return np.array([-1 if entries[n] is None else entries[n] for n in range(k.IDS)], np.int64)
+
+
+def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
+    from reviser.core import _kernels as k
+
+    row = np.zeros(k.COLUMNS, np.int64)
+    if isinstance(policy, Obfuscation):
+        noise = policy.noise
+        row[k.KIND] = k.OBFUSCATE
+        shares = [policy.delete, noise.insert, noise.replace, noise.swap]
+        shares += [noise.span_insert, noise.span_move]
+        row[k.DELETE : k.SPAN_MOVE + 1] = _thresholds(shares)
+        row[k.START_LEFT] = policy.start == "left"
+        row[k.MERGE] = policy.merge_moves
+        budget = policy.max_obfuscation_steps
+        row[k.MAX_STEPS] = -1 if budget is None else budget
+    else:  # appending is a single span
+        row[k.KIND] = k.SPANS
+        if isinstance(policy, Spans):
+            row[k.MEAN_SPAN] = round(policy.mean * 65536)
+            row[k.UNIT] = UNITS[policy.unit]
+    return row
+
+
+def _thresholds(shares: list[float]) -> npt.NDArray[np.int64]:
+    """Running sums out of 2**32, each share rounded on its own so that none becomes another's."""
+    return np.cumsum([round(share * 2**32) for share in shares])

@@ -1,0 +1,33 @@
+"""Every error a caller can meet.
+
+A message says what was given, what is allowed and what to do; the same sentence reaches a Python
+caller, the command line and an HTTP client. Broken invariants of our own are asserts, not these.
+"""
+
+
+class ReviserError(Exception):
+    """The root of the tree: catch this to catch all of ours."""
+
+
+class VocabError(ReviserError, ValueError):
+    """An action vocabulary or tokenizer that cannot be used as asked."""
+
+
+class InvalidAction(ReviserError, ValueError):
+    """An action the executor cannot apply; the canvas is unchanged."""
+
+
+class TrajectoryError(ReviserError, ValueError):
+    """A trajectory that cannot be sampled, built or read."""
+
+
+class ConfigError(ReviserError, ValueError):
+    """A setting outside its range or with an unknown name."""
+
+
+class CheckpointError(ReviserError):
+    """A model folder or checkpoint file that cannot be opened."""
+
+
+class MissingExtra(ReviserError, ImportError):
+    """An optional dependency that is not installed."""

@@ -1,0 +1,15 @@
+"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile(
+    "default", deadline=None, derandomize=os.environ.get("CI") == "true", max_examples=100
+)
+settings.register_profile("full", deadline=None, max_examples=10_000)
+# Without the compiler the kernels are slow Python, and coverage asks for lines, not for luck.
+settings.register_profile("nojit", deadline=None, derandomize=True, max_examples=20)
+
+profile = "nojit" if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else "default"
+settings.load_profile(os.environ.get("REVISER_HYPOTHESIS") or profile)

@@ -1,0 +1,494 @@
+"""The action vocabulary: its layout, its file, its spelling, and the shortest way to move."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+import naive
+from reviser.core.actions import FILE_NAME, OPERATORS, Action, ActionVocab, Kind
+from reviser.errors import VocabError
+from strategies import operator_sets, seeds, vocabs
+
+ALL = ActionVocab.build(10, operators=OPERATORS, max_move=8)
+LENGTHS = st.integers(1, 5000)
+OFFSETS = st.integers(-5000, 5000)
+
+
+@st.composite
+def actions(draw: st.DrawFn, vocab: ActionVocab) -> Action:
+    """Any whole action that the vocabulary can spell."""
+    name = draw(st.sampled_from(sorted({*naive.names(vocab)} - {"end", "given", "forbidden"})))
+    kind = Kind[name.upper()]
+    if kind in (Kind.INSERT, Kind.REPLACE):
+        return Action(kind, draw(st.sampled_from(naive.ids_of(vocab, "insert"))))
+    if kind is Kind.MOVE:
+        return Action(kind, draw(st.sampled_from(vocab.deltas)))
+    if kind is Kind.SPAN_DELETE:
+        return Action(kind, draw(LENGTHS))
+    if kind in (Kind.SPAN_MOVE, Kind.SPAN_COPY):
+        return Action(kind, draw(LENGTHS), draw(OFFSETS))
+    return Action(kind)
+
+
+# -- spelling -------------------------------------------------------------------------------------
+
+
+@given(st.data(), vocabs())
+def test_reading_a_spelled_history_gives_back_its_actions(
+    data: st.DataObject, vocab: ActionVocab
+) -> None:
+    whole = data.draw(st.lists(actions(vocab), max_size=8))
+    assert vocab.read([i for action in whole for i in vocab.spell(action)]) == whole
+
+
+@given(vocabs(), st.integers(0, 9), st.integers(0, 9))
+def test_every_action_is_spelled_as_in_the_paper_twin(
+    vocab: ActionVocab, length: int, cursor: int
+) -> None:
+    assume(cursor <= length)
+    for action, spelling in naive.spellings(vocab, length, cursor):
+        name, *arguments = action
+        if name == "span_move":
+            k, j = arguments
+            arguments = [k, j - cursor if j >= cursor else j - (cursor - k)]
+        if name == "span_copy":
+            arguments[1] -= cursor
+        assert vocab.spell(Action(Kind[name.upper()], *arguments)) == spelling
+
+
+@given(st.data(), vocabs())
+def test_begin_and_delimiter_are_passed_over_in_reading(
+    data: st.DataObject, vocab: ActionVocab
+) -> None:
+    given_ids = [i for i in (vocab.begin, vocab.delimiter) if i is not None]
+    action = data.draw(actions(vocab))
+    assert vocab.read([*given_ids, *vocab.spell(action), *given_ids]) == [action]
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (Action(Kind.INSERT, 7), "insert 7"),
+        (Action(Kind.MOVE, 4), "move +4"),
+        (Action(Kind.MOVE, -1), "move -1"),
+        (Action(Kind.STOP), "stop"),
+        (Action(Kind.DELETE), "delete"),
+        (Action(Kind.REPLACE, 3), "replace, insert 3"),
+        (Action(Kind.SWAP), "swap"),
+        (Action(Kind.SPAN_DELETE, 5), "span_delete, move +4, move +1, end"),
+        (Action(Kind.SPAN_MOVE, 1, -3), "span_move, move +1, end, move -2, move -1, end"),
+        (Action(Kind.SPAN_COPY, 17, 0), "span_copy, move +8, move +8, move +1, end, end"),
+    ],
+    ids=str,
+)
+def test_an_operator_is_followed_by_its_arguments(action: Action, words: str) -> None:
+    assert ", ".join(ALL.describe(i) for i in ALL.spell(action)) == words
+
+
+def test_an_action_prints_as_its_name_and_arguments() -> None:
+    shown = {
+        Action(Kind.INSERT, 7): "insert 7",
+        Action(Kind.MOVE, 4): "move +4",
+        Action(Kind.STOP): "stop",
+        Action(Kind.REPLACE, 3): "replace 3",
+        Action(Kind.SPAN_DELETE, 5): "span_delete 5",
+        Action(Kind.SPAN_MOVE, 2, -3): "span_move 2 -3",
+        Action(Kind.SPAN_COPY, 2, 3): "span_copy 2 +3",
+    }
+    assert {action: str(action) for action in shown} == shown
+
+
+def test_ids_that_are_no_action_have_words_too() -> None:
+    vocab = ActionVocab.build(3, never_insert=[1])
+    assert vocab.begin is not None
+    assert vocab.delimiter is not None
+    words = [vocab.describe(i) for i in (vocab.begin, vocab.delimiter, 1, vocab.size, -1)]
+    outside = [f"forbidden id {i}" for i in (1, vocab.size, -1)]
+    assert words == ["begin", "delimiter", *outside]
+
+
+@given(st.data(), vocabs())
+def test_a_history_starts_with_begin_the_prefix_and_the_delimiter(
+    data: st.DataObject, vocab: ActionVocab
+) -> None:
+    prefix = data.draw(st.lists(st.sampled_from(naive.ids_of(vocab, "insert"))))
+    begin, delimiter = ([] if i is None else [i] for i in (vocab.begin, vocab.delimiter))
+    assume(begin or prefix or delimiter)
+    assert vocab.prefix_actions(prefix) == [*begin, *prefix, *delimiter]
+
+
+# -- the layout -----------------------------------------------------------------------------------
+
+
+def test_the_paper_preset_is_the_released_layout_id_for_id() -> None:
+    vocab = ActionVocab.paper()
+    powers = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    moves = {sign * power: 50261 + 2 * n + (sign < 0) for n, power in enumerate(powers)
+             for sign in (1, -1)}  # fmt: skip
+    assert (vocab.tokens, vocab.size, vocab.stop) == (50257, 50291, 50260)
+    assert {delta: vocab.move_id(delta) for delta in vocab.deltas} == moves
+    assert sorted(moves.values()) == list(range(50261, 50281))
+    assert (vocab.begin, vocab.delimiter) == (None, None)
+    reserved = [50257, 50258, 50259, *range(50281, 50291)]
+    assert vocab.forbidden.tolist() == [50256, *reserved]
+    assert np.count_nonzero(vocab.kinds == Kind.INSERT) == 50256
+
+
+def test_the_paper_preset_can_delete_on_request() -> None:
+    vocab = ActionVocab.paper(delete=True)
+    assert vocab.kind(50259) is Kind.DELETE
+    assert vocab.controls.tolist() == [50260, *range(50261, 50281), 50259]
+
+
+def test_the_paper_presets_controls_are_all_ids_behind_the_tokens() -> None:
+    names = ActionVocab.paper(delete=True).control_tokens
+    assert list(names.values()) == list(range(50257, 50291))
+    assert list(names)[:6] == [
+        "<|reserved_0|>", "<|reserved_1|>", "<|delete|>", "<|stop|>", "<|move+1|>", "<|move-1|>",
+    ]  # fmt: skip
+    assert list(names)[-1] == "<|reserved_11|>"
+
+
+def test_our_preset_lays_its_controls_out_behind_the_tokens() -> None:
+    vocab = ActionVocab.build(10, operators=reversed(OPERATORS), max_move=2, reserved=1)
+    moves = ["<|move+1|>", "<|move-1|>", "<|move+2|>", "<|move-2|>"]
+    operators = [f"<|{name}|>" for name in OPERATORS]
+    names = ["<|begin|>", "<|delimiter|>", "<|stop|>", *moves, *operators, "<|end|>"]
+    assert vocab.control_tokens == dict(zip([*names, "<|reserved_0|>"], range(10, 25), strict=True))
+
+
+def test_a_begin_token_can_be_reused_and_the_delimiter_left_out() -> None:
+    vocab = ActionVocab.build(10, max_move=1, begin=4, delimiter=False, never_insert=[7])
+    assert vocab.control_tokens == {
+        "<|begin|>": 4, "<|stop|>": 10, "<|move+1|>": 11, "<|move-1|>": 12,
+    }  # fmt: skip
+    assert vocab.never_insert == (4, 7)
+    assert vocab.delimiter is None
+
+
+@given(operator_sets)
+def test_a_vocabulary_has_an_end_exactly_if_an_operator_takes_a_number(
+    operators: set[str],
+) -> None:
+    vocab = ActionVocab.build(10, operators=operators)
+    assert (vocab.end is not None) == any(name.startswith("span") for name in operators)
+
+
+@given(vocabs())
+def test_every_id_has_one_kind_and_is_an_insert_a_control_or_forbidden(vocab: ActionVocab) -> None:
+    inserts = np.flatnonzero(vocab.kinds == Kind.INSERT).tolist()
+    parts = [*inserts, *vocab.controls.tolist(), *vocab.forbidden.tolist()]
+    assert sorted(parts) == list(range(vocab.size))
+    assert not {*vocab.never_insert} & {*inserts}
+    assert [vocab.kind(i) for i in range(vocab.size)] == vocab.kinds.tolist()
+    assert vocab.kind(-1) is vocab.kind(vocab.size) is Kind.FORBIDDEN
+
+
+@given(vocabs())
+def test_the_delta_tables_hold_the_effect_of_each_id(vocab: ActionVocab) -> None:
+    for i, name in enumerate(naive.names(vocab)):
+        change = {"insert": 1, "delete": -1, "replace": -1}.get(name, 0)
+        assert vocab.length_deltas[i] == change
+        assert vocab.cursor_deltas[i] == naive.deltas(vocab).get(i, change)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_move": 3}, "max_move is 3; it must be a power of two from 1 to 65536."),
+        ({"max_move": 0}, "max_move is 0; it must be a power of two from 1 to 65536."),
+        ({"max_move": 131072}, "max_move is 131072; it must be a power of two from 1 to 65536."),
+        (
+            {"stop": 30},
+            "This vocabulary has tokens=10 and size=20, which leaves these ids outside it:"
+            " {'stop': 30}. Raise size.",
+        ),
+        (
+            {"size": 14},
+            "This vocabulary has tokens=10 and size=14, which leaves these ids outside it:"
+            " {'move+2': 14, 'move-2': 15}. Raise size.",
+        ),
+        (
+            {"tokens": 21},
+            "This vocabulary has tokens=21 and size=20, which leaves these ids outside it: none."
+            " Raise size.",
+        ),
+        (
+            {"delete": 13},
+            "Two names share one id in {'stop': 11, 'delete': 13, 'move+1': 12, 'move-1': 13,"
+            " 'move+2': 14, 'move-2': 15}. Give each its own.",
+        ),
+        (
+            {"stop": 5},
+            "These control ids are also ordinary tokens: {'stop': 5}. Add them to never_insert,"
+            " or use ids from 10 on.",
+        ),
+        ({"span_copy": 17}, "Span operators need an `end` id to close numbers; others none."),
+        ({"end": 17}, "Span operators need an `end` id to close numbers; others none."),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(changed: dict[str, int], message: str) -> None:
+    sound: dict[str, Any] = {"tokens": 10, "size": 20, "max_move": 2, "first_move": 12, "stop": 11}
+    ActionVocab(**sound)
+    with pytest.raises(VocabError) as refusal:
+        ActionVocab(**sound | changed)
+    assert str(refusal.value) == message
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (
+            lambda: ALL.move_id(3),
+            "Move delta 3 is not in this vocabulary (allowed: +-1, +-2, ... +-8). Use"
+            " vocab.split_move(3) to write it as several moves.",
+        ),
+        (
+            lambda: ALL.split_move(4, cursor=3, length=5),
+            "Cannot move 4 from cursor 3: the canvas has length 5.",
+        ),
+        (
+            lambda: ALL.split_move(-1, cursor=6, length=5),
+            "Cannot move -1 from cursor 6: the canvas has length 5.",
+        ),
+        (
+            lambda: ActionVocab.build(10, operators=["swap", "twist", "bend"]),
+            "Unknown operators ['bend', 'twist']. Known: delete, replace, swap, span_delete,"
+            " span_move, span_copy.",
+        ),
+        (
+            lambda: ActionVocab.paper().spell(Action(Kind.SWAP)),
+            "This vocabulary has no swap.",
+        ),
+        (
+            lambda: ALL.spell(Action(Kind.INSERT, 10)),
+            "Token 10 cannot be inserted with this vocabulary.",
+        ),
+        (
+            lambda: ActionVocab.build(9, operators=["replace"], never_insert=[4]).spell(
+                Action(Kind.REPLACE, 4)
+            ),
+            "Token 4 cannot be inserted with this vocabulary.",
+        ),
+        (
+            lambda: ALL.spell(Action(Kind.SPAN_COPY, 0, 2)),
+            "A span has at least one token; span_copy got 0.",
+        ),
+        (lambda: ALL.read([3, ALL.end]), f"end (id {ALL.end}) cannot start an action."),
+        (lambda: ALL.read([-7]), "forbidden id -7 (id -7) cannot start an action."),
+        (
+            lambda: ALL.read([ALL.span_delete, ALL.move_id(1)]),
+            "A number is not closed by END: the ids break off inside an action.",
+        ),
+        (
+            lambda: ALL.read([ALL.span_delete, ALL.move_id(1), 3]),
+            "A number is not closed by END: the ids break off inside an action.",
+        ),
+        (
+            lambda: ALL.read([ALL.replace, ALL.stop]),
+            f"Token {ALL.stop} cannot be inserted with this vocabulary.",
+        ),
+        (
+            lambda: ActionVocab.paper().prefix_actions([]),
+            "An empty prefix gives the model no input, and this vocabulary has no begin token."
+            " Give a prefix of at least one token.",
+        ),
+        (
+            lambda: ALL.prefix_actions([4, ALL.stop]),
+            f"Token {ALL.stop} cannot be inserted with this vocabulary.",
+        ),
+        (lambda: ActionVocab.from_json("[]"), "This is not an action_vocab.json of format 1."),
+        (lambda: ActionVocab.from_json("{}"), "This is not an action_vocab.json of format 1."),
+        (
+            lambda: ActionVocab.from_json('{"format": 1, "tokens": 9, "sise": 20, "stop": 10}'),
+            "action_vocab.json has unknown keys ['sise'] and lacks ['first_move', 'max_move',"
+            " 'size'].",
+        ),
+    ],
+)
+def test_a_refusal_says_what_was_given_and_what_is_allowed(
+    ask: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(VocabError) as refusal:
+        ask()
+    assert str(refusal.value) == message
+
+
+# -- saving ---------------------------------------------------------------------------------------
+
+
+@given(vocabs())
+def test_a_vocabulary_survives_its_file(
+    tmp_path_factory: pytest.TempPathFactory, vocab: ActionVocab
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    vocab.save(folder)
+    assert ActionVocab.load(folder) == vocab
+    assert ActionVocab.from_json(vocab.to_json()) == vocab
+
+
+def test_absent_operators_are_not_in_the_file() -> None:
+    saved = json.loads(ActionVocab.paper().to_json())
+    assert saved == {
+        "format": 1, "tokens": 50257, "size": 50291, "max_move": 512, "first_move": 50261,
+        "stop": 50260, "never_insert": [50256],
+    }  # fmt: skip
+
+
+def test_a_folder_without_the_file_is_not_a_reviser_model(tmp_path: Path) -> None:
+    message = f"There is no {FILE_NAME} in {str(tmp_path)!r}: not a Reviser model."
+    with pytest.raises(VocabError) as refusal:
+        ActionVocab.load(tmp_path)
+    assert str(refusal.value) == message
+
+
+# -- from a tokenizer -----------------------------------------------------------------------------
+
+
+def byte_tokenizer(special: tuple[str, ...] = ("<|endoftext|>",)) -> Tokenizer:
+    """A byte-level BPE of 256 bytes and one merge, with special tokens behind them."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = {piece: n for n, piece in enumerate([*letters, "th"])}
+    tokenizer = Tokenizer(models.BPE(pieces, [("t", "h")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special])
+    return tokenizer
+
+
+def test_a_tokenizer_is_extended_with_the_control_tokens(tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=4, reserved=2)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    saved = Tokenizer.from_file(str(path))
+    assert vocab.tokens == 258
+    assert saved.get_vocab_size() == vocab.size
+    assert {name: saved.token_to_id(name) for name in vocab.control_tokens} == vocab.control_tokens
+    assert all(saved.get_added_tokens_decoder()[i].special for i in vocab.control_tokens.values())
+    text = "<|stop|>the thé<|move-4|>"
+    ids = saved.encode(text).ids
+    assert [ids[0], ids[-1]] == [vocab.stop, vocab.move_id(-4)]
+    assert saved.decode(ids) == "the thé"
+
+
+def test_a_tokenizers_own_special_tokens_are_never_inserted() -> None:
+    vocab = ActionVocab.from_tokenizer(byte_tokenizer(("<pad>", "<eos>")))
+    assert vocab.never_insert == (257, 258)
+
+
+def test_ids_that_a_tokenizer_skips_are_never_inserted() -> None:
+    tokenizer = Tokenizer(models.BPE({"a": 0, "<s>": 5}, []))
+    tokenizer.add_special_tokens([AddedToken("<s>", special=True)])
+    vocab = ActionVocab.from_tokenizer(tokenizer)
+    assert vocab.never_insert == (1, 2, 3, 4, 5)
+    assert vocab.control_tokens["<|begin|>"] == tokenizer.token_to_id("<|begin|>") == 6
+
+
+def test_an_added_token_that_is_not_special_can_be_inserted() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.add_tokens(["reviser"])
+    vocab = ActionVocab.from_tokenizer(tokenizer)
+    assert vocab.kind(tokenizer.token_to_id("reviser")) is Kind.INSERT
+    assert vocab.kind(tokenizer.token_to_id("<|endoftext|>")) is Kind.FORBIDDEN
+
+
+def test_a_tokenizers_own_token_can_begin() -> None:
+    tokenizer = byte_tokenizer()
+    vocab = ActionVocab.from_tokenizer(tokenizer, begin="<|endoftext|>", delimiter=False)
+    assert vocab.begin == tokenizer.token_to_id("<|endoftext|>") == 257
+    assert tokenizer.token_to_id("<|begin|>") is None
+    assert vocab.kind(257) is Kind.GIVEN
+
+
+def test_the_wrapper_around_a_tokenizer_is_looked_through() -> None:
+    wrapped = SimpleNamespace(backend_tokenizer=byte_tokenizer())
+    vocab = ActionVocab.from_tokenizer(wrapped)
+    assert wrapped.backend_tokenizer.token_to_id("<|stop|>") == vocab.stop
+
+
+def test_a_tokenizer_of_transformers_is_extended_too() -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer())
+    vocab = ActionVocab.from_tokenizer(tokenizer)
+    assert len(tokenizer) == vocab.size
+    assert tokenizer.convert_tokens_to_ids("<|stop|>") == vocab.stop
+
+
+def test_a_tokenizer_is_not_extended_twice() -> None:
+    tokenizer = byte_tokenizer()
+    ActionVocab.from_tokenizer(tokenizer)
+    size = tokenizer.get_vocab_size()
+    with pytest.raises(VocabError) as refusal:
+        ActionVocab.from_tokenizer(tokenizer)
+    assert str(refusal.value) == (
+        "The tokenizer already has '<|begin|>': it was extended before. Open its"
+        " action_vocab.json with ActionVocab.load instead."
+    )
+    assert tokenizer.get_vocab_size() == size
+
+
+def test_an_unknown_begin_token_is_refused() -> None:
+    with pytest.raises(VocabError) as refusal:
+        ActionVocab.from_tokenizer(byte_tokenizer(), begin="<s>")
+    assert str(refusal.value) == "The tokenizer has no token '<s>' to begin with."
+
+
+def test_a_tokenizer_that_numbers_the_control_tokens_otherwise_is_refused() -> None:
+    with_hole = Tokenizer(models.BPE({"a": 0, "b": 5}, []))  # its next token is 2, not 6
+    with pytest.raises(VocabError, match=r"numbered the control tokens .*'<\|stop\|>': 4, .* not"):
+        ActionVocab.from_tokenizer(with_hole)
+
+
+# -- the shortest way -----------------------------------------------------------------------------
+
+
+def assert_shortest(vocab: ActionVocab, start: int, goal: int, length: int, count: int) -> None:
+    path = vocab.split_move(goal - start, cursor=start, length=length)
+    assert len(path) == count
+    assert {*path} <= {*vocab.deltas}
+    positions = np.cumsum([start, *path])
+    assert positions[-1] == goal
+    assert positions.min() >= 0
+    assert positions.max() <= length
+
+
+@pytest.mark.parametrize("max_move", [1, 2, 4, 8, 16])
+def test_a_move_is_split_into_as_few_deltas_as_a_search_finds(max_move: int) -> None:
+    vocab = ActionVocab.build(1, max_move=max_move)
+    for length in range(20):
+        for start in range(length + 1):
+            counts = naive.move_counts(start, length, max_move)
+            for goal in range(length + 1):
+                assert_shortest(vocab, start, goal, length, counts[goal])
+
+
+@given(st.integers(0, 9), st.integers(1, 3000), seeds)
+def test_a_move_on_a_long_canvas_is_split_into_as_few_deltas_as_a_search_finds(
+    exponent: int, length: int, seed: int
+) -> None:
+    rng, vocab = Random(seed), ActionVocab.build(1, max_move=2**exponent)
+    start = rng.choice([0, length, rng.randint(0, length)])
+    counts = naive.move_counts(start, length, vocab.max_move)
+    for goal in {0, length, *rng.choices(range(length + 1), k=20)}:
+        assert_shortest(vocab, start, goal, length, counts[goal])
+
+
+@given(st.integers(0, 6), st.integers(-400, 400))
+def test_without_a_canvas_a_move_may_pass_over_any_position(exponent: int, distance: int) -> None:
+    vocab = ActionVocab.build(1, max_move=2**exponent)
+    path = vocab.split_move(distance)
+    wide = naive.move_counts(1000, 2000, vocab.max_move)
+    assert (sum(path), len(path)) == (distance, wide[1000 + distance])

@@ -1,0 +1,300 @@
+"""The canvas: it does what the paper says, refuses the rest, and takes back what it did."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import naive
+from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
+from reviser.core.canvas import Canvas, Edit, follows
+from reviser.errors import InvalidAction, VocabError
+from strategies import SMALL_VOCABS, pick, random_action, random_history, seeds, small_vocabs
+
+ALL = SMALL_VOCABS[3]
+PLAIN = ActionVocab.build(10, operators=OPERATORS, max_move=8)
+LONGEST = 12  # canvases on which the twin lists every whole action
+STEPS = 60  # states of a walk, so 100 examples visit 6,000 and 10,000 visit 600,000
+
+Snapshot = tuple[list[int], int, bool]
+
+
+def snapshot(canvas: Canvas) -> Snapshot:
+    return canvas.tokens(), canvas.cursor, canvas.is_finished
+
+
+def accepts(canvas: Canvas, action_id: int) -> bool:
+    """Whether the id can be applied; leaves the canvas as it was."""
+    before = snapshot(canvas)
+    try:
+        canvas.apply(action_id)
+    except InvalidAction:
+        assert snapshot(canvas) == before
+        return False
+    canvas.rollback()
+    assert snapshot(canvas) == before
+    return True
+
+
+def random_canvas(rng: Random, vocab: ActionVocab, longest: int) -> Canvas:
+    """A canvas whose tokens can be told apart."""
+    tokens = range(1000, 1000 + rng.randint(0, longest))
+    return Canvas(vocab, tokens, rng.randint(0, len(tokens)))
+
+
+# -- the law --------------------------------------------------------------------------------------
+
+
+@given(small_vocabs, seeds)
+def test_the_canvas_accepts_what_the_paper_allows_and_does_what_it_says(
+    vocab: ActionVocab, seed: int
+) -> None:
+    rng = Random(seed)
+    canvas = random_canvas(rng, vocab, LONGEST)
+    state = naive.State(tuple(canvas.tokens()), canvas.cursor)
+    for _ in range(STEPS):
+        legal = naive.legal_ids(vocab, state)
+        assert {i for i in range(-1, vocab.size + 1) if accepts(canvas, i)} == legal
+        if state.stopped or len(state.tokens) > LONGEST:
+            canvas = random_canvas(rng, vocab, LONGEST)
+            state = naive.State(tuple(canvas.tokens()), canvas.cursor)
+            continue
+        action_id = pick(rng, vocab, legal)
+        state = naive.execute(vocab, state, action_id)
+        canvas.apply(action_id)
+        assert snapshot(canvas) == (list(state.tokens), state.cursor, state.stopped)
+        assert len(canvas) == len(state.tokens)
+
+
+@given(seeds)
+def test_a_long_canvas_does_what_the_paper_says(seed: int) -> None:
+    rng = Random(seed)
+    canvas = random_canvas(rng, ALL, 300)
+    state = naive.State(tuple(canvas.tokens()), canvas.cursor)
+    for _ in range(STEPS):
+        action = random_action(rng, ALL, len(canvas), canvas.cursor)
+        for i in naive.spell(ALL, action, canvas.cursor):
+            canvas.apply(i)
+            state = naive.execute(ALL, state, i)
+            assert snapshot(canvas) == (list(state.tokens), state.cursor, False)
+
+
+@given(seeds)
+def test_an_edit_says_what_gave_way_to_what(seed: int) -> None:
+    rng = Random(seed)
+    canvas = Canvas(ALL)
+    for i in random_history(rng, ALL, STEPS):
+        before, cursor = canvas.tokens(), canvas.cursor
+        edit = canvas.apply(i)
+        end = edit.position + len(edit.removed)
+        assert tuple(before[edit.position : end]) == edit.removed
+        assert [*before[: edit.position], *edit.inserted, *before[end:]] == canvas.tokens()
+        assert (edit.cursor_before, edit.cursor) == (cursor, canvas.cursor)
+        assert edit.changes_text or canvas.tokens() == before
+
+
+def test_an_id_that_only_begins_an_action_changes_nothing() -> None:
+    canvas = Canvas(PLAIN, [1, 2, 3], 2)
+    nothing = Edit(2, (), (), 2, 2)
+    assert PLAIN.span_delete is not None
+    assert canvas.apply(PLAIN.span_delete) == nothing
+    assert canvas.apply(PLAIN.move_id(2)) == nothing
+    assert not nothing.changes_text
+    assert PLAIN.end is not None
+    assert canvas.apply(PLAIN.end) == Edit(0, (1, 2), (), 2, 0)
+
+
+@pytest.mark.parametrize("largest", [1, 2, 8])
+def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) -> None:
+    digits = [1, 2, 4, 8, -1, -2, -4, -8]
+    for digit in digits:
+        assert follows(0, digit, largest)
+        for previous in digits:
+            falls = abs(digit) < abs(previous) or abs(digit) == abs(previous) == largest
+            assert follows(previous, digit, largest) == (falls and digit * previous > 0)
+
+
+# -- taking back ----------------------------------------------------------------------------------
+
+
+@given(small_vocabs, seeds)
+def test_applying_then_rolling_back_is_the_identity(vocab: ActionVocab, seed: int) -> None:
+    rng = Random(seed)
+    canvas = random_canvas(rng, vocab, LONGEST)
+    past: list[tuple[Snapshot, set[int]]] = []  # what was there before each id
+    for _ in range(STEPS):
+        accepted = {i for i in range(vocab.size) if accepts(canvas, i)}
+        if past and (not accepted or len(canvas) > LONGEST or rng.random() < 0.1):
+            count = rng.randint(1, len(past))
+            canvas.rollback(count)
+            past, (before, then_accepted) = past[:-count], past[-count]
+            assert snapshot(canvas) == before
+            assert {i for i in range(vocab.size) if accepts(canvas, i)} == then_accepted
+            continue
+        past.append((snapshot(canvas), accepted))
+        canvas.apply(pick(rng, vocab, accepted))
+    canvas.rollback(len(past))
+    if past:
+        assert snapshot(canvas) == past[0][0]
+
+
+@given(seeds, st.data())
+def test_a_fork_is_independent_and_shares_the_past(seed: int, data: st.DataObject) -> None:
+    history = random_history(Random(seed), ALL, 10)
+    count = data.draw(st.integers(0, len(history)))
+    canvas = Canvas.replay(ALL, history)
+    before, twin = snapshot(canvas), canvas.fork()
+    twin.rollback(count)
+    assert snapshot(twin) == snapshot(Canvas.replay(ALL, history[: len(history) - count]))
+    assert snapshot(canvas) == before
+    twin_before = snapshot(twin)
+    canvas.rollback(len(history))
+    canvas.apply(ALL.stop)
+    assert snapshot(twin) == twin_before
+
+
+@given(seeds)
+def test_replay_gives_what_the_history_left_behind(seed: int) -> None:
+    history = random_history(Random(seed), ALL, STEPS)
+    state = naive.replay(ALL, history)
+    assert snapshot(Canvas.replay(ALL, history)) == (list(state.tokens), state.cursor, False)
+
+
+def test_begin_and_delimiter_leave_the_canvas_as_it_is() -> None:
+    given_ids = [PLAIN.begin, PLAIN.delimiter]
+    assert snapshot(Canvas.replay(PLAIN, [*given_ids, 4, *given_ids, 5])) == ([4, 5], 2, False)
+
+
+@given(seeds, st.integers(0, 30), st.integers(0, 30))
+def test_a_window_is_a_slice_around_the_cursor(seed: int, before: int, after: int) -> None:
+    canvas = random_canvas(Random(seed), ALL, 20)
+    tokens, cursor = canvas.tokens(), canvas.cursor
+    left, right = tokens[max(0, cursor - before) : cursor], tokens[cursor : cursor + after]
+    assert canvas.window(before, after) == (left, right)
+
+
+# -- whole actions --------------------------------------------------------------------------------
+
+
+@given(seeds, st.sampled_from([kind for kind in Kind if kind < Kind.END]))
+def test_a_whole_action_happens_or_nothing_does(seed: int, kind: Kind) -> None:
+    rng = Random(seed)
+    vocab = ALL
+    canvas = random_canvas(rng, vocab, 8)
+    before, u = snapshot(canvas), canvas.cursor
+    offset = rng.randint(-9, 9) if kind in (Kind.SPAN_MOVE, Kind.SPAN_COPY) else 0
+    argument = rng.choice(vocab.deltas) if kind is Kind.MOVE else rng.randint(1, 9)
+    if kind in (Kind.INSERT, Kind.REPLACE):
+        argument = rng.choice(naive.ids_of(vocab, "insert"))
+    action = Action(kind, argument, offset)
+    meant = naive.meaning(vocab, vocab.spell(action), u)
+    assert meant is not None
+    if meant not in naive.valid_actions(vocab, len(canvas), u):
+        with pytest.raises(InvalidAction):
+            canvas.act(action)
+        assert snapshot(canvas) == before
+        assert accepts(canvas, vocab.stop)  # nothing is left half spelled
+        return
+    edits = canvas.act(action)
+    name, *arguments = meant
+    tokens, cursor = naive.EXECUTOR[name](tuple(before[0]), u, *arguments)
+    assert snapshot(canvas) == (list(tokens), cursor, kind is Kind.STOP)
+    assert len(edits) == len(vocab.spell(action))
+    canvas.rollback(len(edits))
+    assert snapshot(canvas) == before
+
+
+def test_an_action_that_cannot_be_spelled_changes_nothing() -> None:
+    canvas = Canvas(ActionVocab.paper(), [1, 2])
+    with pytest.raises(VocabError, match="This vocabulary has no swap"):
+        canvas.act(Action(Kind.SWAP))
+    assert snapshot(canvas) == ([1, 2], 2, False)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "refused", "message"),
+    [
+        ([], "move -8", "the cursor is at 3, so it would land at -5. The canvas is unchanged."),
+        ([], "move +4", "the cursor is at 3, so it would land at 7. The canvas is unchanged."),
+        ([], "end", "it is not an action."),
+        ([], "forbidden id 999", "it is not an action."),
+        (["replace"], "stop", "replace expects a token here. The canvas is unchanged."),
+        (
+            ["span_delete"],
+            "move +4",
+            "span_delete expects a number from 1 to 3 here. The canvas is unchanged.",
+        ),
+        (["span_copy"], "end", "span_copy expects a digit here. The canvas is unchanged."),
+        (["span_copy"], "insert 3", "span_copy expects a digit here. The canvas is unchanged."),
+        (
+            ["span_copy", "move +1", "end"],
+            "move -4",
+            "span_copy expects a number from -3 to 2 here. The canvas is unchanged.",
+        ),
+        (
+            ["span_move", "move +1", "end"],
+            "move +4",
+            "span_move expects a number from -2 to 2 here. The canvas is unchanged.",
+        ),
+        (
+            ["span_move", "move +1"],
+            "move +2",
+            "span_move expects a number from 1 to 3 here. The canvas is unchanged.",
+        ),
+    ],
+)
+def test_a_refusal_says_where_the_cursor_is_or_what_is_expected(
+    first: list[str], refused: str, message: str
+) -> None:
+    ids = {PLAIN.describe(i): i for i in [*range(PLAIN.size), 999]}
+    canvas = Canvas(PLAIN, [1, 2, 3, 4, 5], 3)
+    for word in first:
+        canvas.apply(ids[word])
+    with pytest.raises(InvalidAction) as refusal:
+        canvas.apply(ids[refused])
+    assert str(refusal.value) == f"Cannot apply {refused}: {message}"
+    assert snapshot(canvas) == ([1, 2, 3, 4, 5], 3, False)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_an_operator_needs_tokens_to_its_left(operator: str) -> None:
+    needed = 2 if operator == "swap" else 1
+    canvas = Canvas(PLAIN, [1, 2, 3], needed - 1)
+    with pytest.raises(InvalidAction) as refusal:
+        canvas.apply(getattr(PLAIN, operator))
+    assert str(refusal.value) == (
+        f"Cannot apply {operator}: the cursor is at {needed - 1}, so it needs {needed} token(s)"
+        " to its left. The canvas is unchanged."
+    )
+
+
+def test_nothing_follows_stop_until_it_is_rolled_back() -> None:
+    canvas = Canvas(PLAIN, [1, 2])
+    canvas.apply(PLAIN.stop)
+    assert canvas.is_finished
+    with pytest.raises(InvalidAction) as refusal:
+        canvas.apply(PLAIN.stop)
+    assert str(refusal.value) == "The trajectory has stopped; nothing can follow STOP."
+    canvas.rollback()
+    assert not canvas.is_finished
+    assert canvas.apply(3).inserted == (3,)
+
+
+def test_a_cursor_outside_the_canvas_is_refused() -> None:
+    with pytest.raises(InvalidAction) as refusal:
+        Canvas(PLAIN, [1, 2], 3)
+    assert str(refusal.value) == "Cursor 3 is outside 0..2."
+
+
+@pytest.mark.parametrize("count", [-1, 2])
+def test_no_more_is_rolled_back_than_was_applied(count: int) -> None:
+    canvas = Canvas(PLAIN)
+    canvas.apply(1)
+    with pytest.raises(InvalidAction) as refusal:
+        canvas.rollback(count)
+    assert str(refusal.value) == f"Cannot roll back {count} ids: 1 were applied."
+    assert snapshot(canvas) == ([1], 1, False)

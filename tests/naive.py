@@ -1,0 +1,393 @@
+"""The paper in slow Python: what every fast path in `core` is compared with.
+
+Written from the paper (its executor, its masking section and its appendix on other edit
+operators), never from the code it judges: a vocabulary is asked for the kind of an id and for
+nothing else. Actions are tuples in the paper's own terms, such as ("span_move", k, j), where j is
+a boundary of the whole canvas. Whatever is spelled in several ids is decided by listing every
+whole action there is, so keep canvases small.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from reviser.core.actions import ActionVocab
+
+Tokens = tuple[Any, ...]  # a token may be anything: an id here, a Cell below
+Action = tuple[Any, ...]  # its name, then its arguments as the paper writes them
+Ids = tuple[int, ...]
+
+# -- the executor, each operator with the paper's own indices -------------------------------------
+
+
+def part(c: Tokens, first: int, last: int) -> Tokens:
+    """The tokens c_first, ..., c_last: counted from 1, both included, perhaps none."""
+    return c[first - 1 : last]
+
+
+def insert(c: Tokens, u: int, x: Any) -> tuple[Tokens, int]:
+    return (*part(c, 1, u), x, *part(c, u + 1, len(c))), u + 1
+
+
+def move(c: Tokens, u: int, delta: int) -> tuple[Tokens, int]:
+    return c, u + delta
+
+
+def stop(c: Tokens, u: int) -> tuple[Tokens, int]:
+    return c, u
+
+
+def delete(c: Tokens, u: int) -> tuple[Tokens, int]:
+    return part(c, 1, u - 1) + part(c, u + 1, len(c)), u - 1
+
+
+def replace(c: Tokens, u: int, x: Any) -> tuple[Tokens, int]:
+    return (*part(c, 1, u - 1), x, *part(c, u + 1, len(c))), u
+
+
+def swap(c: Tokens, u: int) -> tuple[Tokens, int]:
+    exchanged = part(c, u, u) + part(c, u - 1, u - 1)
+    return part(c, 1, u - 2) + exchanged + part(c, u + 1, len(c)), u
+
+
+def span_delete(c: Tokens, u: int, k: int) -> tuple[Tokens, int]:
+    return part(c, 1, u - k) + part(c, u + 1, len(c)), u - k
+
+
+def span_move(c: Tokens, u: int, k: int, j: int) -> tuple[Tokens, int]:
+    moved = part(c, u - k + 1, u)
+    if j <= u - k:
+        return part(c, 1, j) + moved + part(c, j + 1, u - k) + part(c, u + 1, len(c)), u
+    return part(c, 1, u - k) + part(c, u + 1, j) + moved + part(c, j + 1, len(c)), j
+
+
+def span_copy(c: Tokens, u: int, k: int, j: int) -> tuple[Tokens, int]:
+    return part(c, 1, j) + part(c, u - k + 1, u) + part(c, j + 1, len(c)), j + k
+
+
+EXECUTOR = {
+    operator.__name__: operator
+    for operator in (
+        insert, move, stop, delete, replace, swap, span_delete, span_move, span_copy,
+    )
+}  # fmt: skip
+
+
+# -- which whole actions are valid ----------------------------------------------------------------
+
+
+@cache
+def names(vocab: ActionVocab) -> tuple[str, ...]:
+    """What every id does, as a word."""
+    return tuple(vocab.kind(i).name.lower() for i in range(vocab.size))
+
+
+def ids_of(vocab: ActionVocab, name: str) -> list[int]:
+    return [i for i, other in enumerate(names(vocab)) if other == name]
+
+
+@cache
+def deltas(vocab: ActionVocab) -> dict[int, int]:
+    """The delta of each move's id: they come in the order +1, -1, +2, -2, +4, ..."""
+    moves = ids_of(vocab, "move")
+    return {i: (-1) ** n * 2 ** (n // 2) for n, i in enumerate(moves)}
+
+
+def valid_actions(vocab: ActionVocab, length: int, u: int) -> Iterator[Action]:
+    """Every whole action whose validity constraint holds at cursor u of a canvas of `length`."""
+    tokens = ids_of(vocab, "insert")
+    to_the_left = range(1, u + 1)
+    yield ("stop",)
+    yield from (("insert", x) for x in tokens)
+    yield from (("move", d) for d in deltas(vocab).values() if 0 <= u + d <= length)
+    if u >= 1:
+        yield ("delete",)
+        yield from (("replace", x) for x in tokens)
+    if u >= 2:
+        yield ("swap",)
+    yield from (("span_delete", k) for k in to_the_left)
+    for k in to_the_left:
+        destinations = {*range(u - k + 1), *range(u, length + 1)}
+        yield from (("span_move", k, j) for j in sorted(destinations))
+        yield from (("span_copy", k, j) for j in range(length + 1))
+
+
+# -- how an action is spelled ---------------------------------------------------------------------
+
+
+def spell_number(vocab: ActionVocab, value: int) -> list[int]:
+    """Binary: moves as digits, the largest that fits first, all of the number's sign; then END."""
+    id_of = {delta: i for i, delta in deltas(vocab).items()}
+    sign = -1 if value < 0 else 1
+    ids, rest = [], abs(value)
+    while rest:
+        digit = max(delta for delta in id_of if 0 < delta <= rest)
+        ids.append(id_of[sign * digit])
+        rest -= digit
+    return [*ids, *ids_of(vocab, "end")]
+
+
+def spell(vocab: ActionVocab, action: Action, u: int) -> Ids:
+    """The ids of a whole action at cursor u: places are spelled relative to the cursor."""
+    name, *arguments = action
+    if name == "insert":
+        return (arguments[0],)
+    if name == "move":
+        return tuple(i for i, delta in deltas(vocab).items() if delta == arguments[0])
+    ids = ids_of(vocab, name)
+    if name == "replace":
+        ids.append(arguments[0])
+    if name.startswith("span"):
+        ids += spell_number(vocab, arguments[0])
+    if name == "span_move":
+        k, j = arguments
+        ids += spell_number(vocab, j - u if j >= u else j - (u - k))
+    if name == "span_copy":
+        ids += spell_number(vocab, arguments[1] - u)
+    return tuple(ids)
+
+
+def meaning(vocab: ActionVocab, ids: Ids, u: int) -> Action | None:
+    """The action that ids spell at cursor u, read from scratch; None if they break off."""
+    name, rest = names(vocab)[ids[0]], list(ids[1:])
+    if name == "insert":
+        return ("insert", ids[0])
+    if name == "move":
+        return ("move", deltas(vocab)[ids[0]])
+    if name == "replace":
+        return ("replace", rest[0]) if rest else None
+    if not name.startswith("span"):
+        return (name,)
+    numbers, value = [], 0
+    for i in rest:
+        if names(vocab)[i] == "end":
+            numbers.append(value)
+            value = 0
+        else:
+            value += deltas(vocab)[i]
+    if len(numbers) < (1 if name == "span_delete" else 2):
+        return None
+    if name == "span_move":
+        k, jump = numbers
+        return (name, k, u + jump if jump >= 0 else u - k + jump)
+    if name == "span_copy":
+        k, distance = numbers
+        return (name, k, u + distance)
+    return (name, *numbers)
+
+
+@lru_cache(maxsize=4096)
+def spellings(vocab: ActionVocab, length: int, u: int) -> list[tuple[Action, Ids]]:
+    """Every valid action that this vocabulary can spell, with its spelling."""
+    known = {*names(vocab)}
+    actions = [action for action in valid_actions(vocab, length, u) if action[0] in known]
+    return [(action, spell(vocab, action, u)) for action in actions]
+
+
+# -- one id at a time -----------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """The canvas, the cursor, and the ids of an action that is not complete yet."""
+
+    tokens: Tokens
+    cursor: int
+    pending: Ids = ()
+    stopped: bool = False
+
+
+def legal_ids(vocab: ActionVocab, state: State) -> set[int]:
+    """The ids that lead on to some valid action; begin and delimiter may stand between actions."""
+    if state.stopped:
+        return set()
+    read = len(state.pending)
+    ids = {
+        spelling[read]
+        for _, spelling in spellings(vocab, len(state.tokens), state.cursor)
+        if spelling[:read] == state.pending
+    }
+    return ids if state.pending else ids | {*ids_of(vocab, "given")}
+
+
+def legal(vocab: ActionVocab, state: State, action_id: int) -> bool:
+    return action_id in legal_ids(vocab, state)
+
+
+def execute(vocab: ActionVocab, state: State, action_id: int) -> State:
+    """The state after a legal id."""
+    pending = (*state.pending, action_id)
+    action = meaning(vocab, pending, state.cursor)
+    if action is None:
+        return state._replace(pending=pending)
+    if action == ("given",):
+        return state
+    name, *arguments = action
+    tokens, cursor = EXECUTOR[name](state.tokens, state.cursor, *arguments)
+    return State(tokens, cursor, stopped=name == "stop")
+
+
+def replay(vocab: ActionVocab, history: Iterable[int]) -> State:
+    state = State((), 0)
+    for action_id in history:
+        state = execute(vocab, state, action_id)
+    return state
+
+
+# -- what the mask adds: locked text, and budgets -------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """A token that can be told from its equals; locked ones are to stay."""
+
+    identity: Any
+    locked: bool
+
+
+class Document(NamedTuple):
+    """A canvas of cells under the mask's policies.
+
+    A gap is known by how many locked cells stand before it. That number never changes, and no two
+    gaps share it, since locked text stands between them.
+    """
+
+    cells: tuple[Cell, ...]
+    cursor: int
+    gaps: frozenset[int]
+    max_length: float = float("inf")
+    edits_left: float = float("inf")
+    pending: Ids = ()
+    stopped: bool = False
+    written: int = 0  # the identity of the next cell that is written
+
+
+def document(
+    length: int,
+    cursor: int,
+    gaps: Iterable[tuple[int, int]],
+    max_length: int | None = None,
+    max_edits: int | None = None,
+) -> Document:
+    """A canvas on which all is locked but what lies between a gap's two boundaries."""
+    gaps = list(gaps)
+    cells = tuple(
+        Cell(("given", n), locked=not any(low <= n < high for low, high in gaps))
+        for n in range(length)
+    )
+    return Document(
+        cells=cells,
+        cursor=cursor,
+        gaps=frozenset(locked_before(cells, low) for low, _ in gaps),
+        max_length=float("inf") if max_length is None else max_length,
+        edits_left=float("inf") if max_edits is None else max_edits,
+    )
+
+
+def locked_before(cells: tuple[Cell, ...], place: int) -> int:
+    return sum(cell.locked for cell in cells[:place])
+
+
+def places(doc: Document) -> list[int]:
+    """The boundaries that lie in a gap."""
+    return [p for p in range(len(doc.cells) + 1) if locked_before(doc.cells, p) in doc.gaps]
+
+
+def gap_bounds(doc: Document) -> list[tuple[int, int]]:
+    """The first and the last boundary of each gap, in order."""
+    by_gap: dict[int, list[int]] = {}
+    for place in places(doc):
+        by_gap.setdefault(locked_before(doc.cells, place), []).append(place)
+    return [(min(members), max(members)) for members in by_gap.values()]
+
+
+def perform(doc: Document, action: Action) -> Document:
+    """The document after a whole action; what it writes is new and free, also what it copies."""
+    name, *arguments = action
+    if name in ("insert", "replace"):
+        arguments = [Cell(doc.written, locked=False)]
+    cells, cursor = EXECUTOR[name](doc.cells, doc.cursor, *arguments)
+    if name == "span_copy":
+        k, j = arguments
+        copies = tuple(Cell(doc.written + n, locked=False) for n in range(k))
+        cells = part(cells, 1, j) + copies + part(cells, j + k + 1, len(cells))
+    return doc._replace(
+        cells=cells,
+        cursor=cursor,
+        written=doc.written + len(cells),  # more than were written, so never used twice
+        pending=(),
+        stopped=name == "stop",
+        edits_left=doc.edits_left - (name not in ("move", "stop")),
+    )
+
+
+def gap_of(cells: tuple[Cell, ...]) -> dict[Cell, int]:
+    """The gap that each free cell stands in."""
+    gaps, locked = {}, 0
+    for cell in cells:
+        if cell.locked:
+            locked += 1
+        else:
+            gaps[cell] = locked
+    return gaps
+
+
+def permits(doc: Document, action: Action) -> bool:
+    """Whether the policies let a valid action happen."""
+    if action == ("stop",):
+        return True
+    if doc.edits_left <= 0:
+        return False
+    after = perform(doc, action)
+    if action[0] == "move":
+        reach = places(doc)
+        return bool(reach) and min(reach) <= after.cursor <= max(reach)
+    if action[0] == "span_move":
+        lifted = part(doc.cells, doc.cursor - action[1] + 1, doc.cursor)
+        if any(cell.locked for cell in lifted):
+            return False  # not even to put it down where it was
+    before_gap, after_gap = gap_of(doc.cells), gap_of(after.cells)
+    return (
+        [cell for cell in after.cells if cell.locked] == [cell for cell in doc.cells if cell.locked]
+        and all(gap in doc.gaps for gap in after_gap.values())
+        and all(before_gap.get(cell, gap) == gap for cell, gap in after_gap.items())
+        and len(after.cells) <= max(doc.max_length, len(doc.cells))
+    )
+
+
+def allowed_ids(vocab: ActionVocab, doc: Document) -> set[int]:
+    """The ids from which some permitted action can still be completed."""
+    if doc.stopped:
+        return {*ids_of(vocab, "stop")}
+    read = len(doc.pending)
+    ids: set[int] = set()
+    for action, spelling in spellings(vocab, len(doc.cells), doc.cursor):
+        if spelling[:read] == doc.pending and spelling[read] not in ids and permits(doc, action):
+            ids.add(spelling[read])
+    return ids
+
+
+def write(vocab: ActionVocab, doc: Document, action_id: int) -> Document:
+    """The document after an allowed id."""
+    if doc.stopped:
+        return doc
+    pending = (*doc.pending, action_id)
+    action = meaning(vocab, pending, doc.cursor)
+    return doc._replace(pending=pending) if action is None else perform(doc, action)
+
+
+# -- the shortest way for the cursor --------------------------------------------------------------
+
+
+def move_counts(start: int, length: int, max_move: int) -> dict[int, int]:
+    """How many moves each boundary of a canvas is away from `start`, by breadth-first search."""
+    steps = [sign * 2**n for n in range(max_move.bit_length()) for sign in (1, -1)]
+    counts, queue = {start: 0}, deque([start])
+    while queue:
+        at = queue.popleft()
+        for goal in (at + step for step in steps):
+            if 0 <= goal <= length and goal not in counts:
+                counts[goal] = counts[at] + 1
+                queue.append(goal)
+    return counts

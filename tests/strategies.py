@@ -1,0 +1,125 @@
+"""What the tests of `core` draw from: vocabularies, layouts of documents, the next id of a walk."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+import naive
+from reviser.core.actions import OPERATORS, ActionVocab
+
+SPANS = ("span_delete", "span_move", "span_copy")
+
+
+def scattered_vocab(
+    rng: Random, operators: set[str], max_move: int, *, given: int = 2
+) -> ActionVocab:
+    """A vocabulary of a few tokens whose controls lie anywhere, also among the ordinary tokens."""
+    ordinary, barred, reserved = rng.randint(3, 5), rng.randint(0, 2), rng.randint(0, 2)
+    controls = ["stop", *(name for name in OPERATORS if name in operators)]
+    controls += ["begin", "delimiter"][:given]
+    controls += ["end"] * any(name in operators for name in SPANS)
+    rng.shuffle(controls)
+    below = rng.randint(0, len(controls))
+    low = ["token"] * (ordinary - 1) + ["barred"] * barred + controls[:below]
+    high = controls[below:] + ["first_move"] + ["reserved"] * reserved
+    rng.shuffle(low)
+    rng.shuffle(high)
+    names = ["token", *low]
+    tokens = len(names)
+    for name in high:
+        names += ["first_move"] * 2 * max_move.bit_length() if name == "first_move" else [name]
+    ids = {name: names.index(name) for name in (*controls, "first_move")}
+    never_insert = tuple(i for i in range(tokens) if names[i] != "token")
+    return ActionVocab(
+        tokens=tokens, size=len(names), max_move=max_move, never_insert=never_insert, **ids
+    )
+
+
+def _small_vocabs() -> list[ActionVocab]:
+    rng = Random(2)
+    every = [scattered_vocab(rng, {*OPERATORS}, 2**n, given=n % 3) for n in (0, 1, 1, 2, 2, 3)]
+    one = [scattered_vocab(rng, {operator}, 2) for operator in OPERATORS]
+    return [*every, *one, ActionVocab.build(3, max_move=4)]
+
+
+SMALL_VOCABS = _small_vocabs()
+"""All operators with moves up to 1, 2, 4 and 8; each operator alone; none."""
+
+small_vocabs = st.sampled_from(SMALL_VOCABS)
+operator_sets = st.sets(st.sampled_from(OPERATORS))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def vocabs(draw: st.DrawFn) -> ActionVocab:
+    """Any layout, any operators, moves up to 1 ... 512."""
+    max_move = 2 ** draw(st.integers(0, 9))
+    rng = Random(draw(seeds))
+    return scattered_vocab(rng, draw(operator_sets), max_move, given=draw(st.integers(0, 2)))
+
+
+class Layout(NamedTuple):
+    """A row's beginning, as `Boundary.reset` takes it."""
+
+    length: int
+    cursor: int
+    gaps: list[tuple[int, int]]
+    max_length: int | None = None
+    max_edits: int | None = None
+
+
+def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
+    """A document with gaps and budgets; sometimes without any, sometimes all one gap."""
+    length = rng.randint(0, longest)
+    count = min(rng.randint(0, most_gaps), length // 2 + 1)
+    if rng.random() < 0.2:
+        gaps = [(0, length)]
+    else:  # sorted bounds, each pushed on by the gaps before it, so that gaps stay apart
+        free = sorted(rng.choices(range(length - count + 2), k=2 * count)) if count else []
+        gaps = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
+    max_length = rng.choice([None, length - 1, length, length + 1, length + 3, longest])
+    max_edits = rng.choice([None, None, 0, 1, 5, 30])
+    return Layout(length, rng.randint(0, length), gaps, max_length, max_edits)
+
+
+def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
+    """One of the ids: first what to do, then with what; STOP seldom, so that walks are long."""
+    by_name: dict[str, list[int]] = {}
+    for i in sorted(ids):
+        by_name.setdefault(naive.names(vocab)[i], []).append(i)
+    if len(by_name) > 1 and rng.random() < 0.99:
+        by_name.pop("stop", None)
+    return rng.choice(by_name[rng.choice(sorted(by_name))])
+
+
+def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive.Action:
+    """A valid action as the paper writes it, found without listing them all."""
+    x = rng.choice(naive.ids_of(vocab, "insert"))
+    steps = [d for d in vocab.deltas if 0 <= u + d <= length]
+    choices: list[naive.Action] = [("insert", x)]
+    if steps:
+        choices.append(("move", rng.choice(steps)))
+    if u >= 1:
+        k = rng.randint(1, min(u, 9))
+        j = rng.choice([*range(u - k + 1), *range(u, length + 1)])
+        choices += [("delete",), ("replace", x), ("span_delete", k), ("span_move", k, j)]
+        choices += [("span_copy", k, rng.randint(0, length))]
+    if u >= 2:
+        choices.append(("swap",))
+    return rng.choice(choices)
+
+
+def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
+    """The ids of valid actions from a blank canvas, on a vocabulary with every operator."""
+    history: list[int] = []
+    state = naive.State((), 0)
+    for _ in range(actions):
+        action = random_action(rng, vocab, len(state.tokens), state.cursor)
+        ids = naive.spell(vocab, action, state.cursor)
+        history += ids
+        for i in ids:
+            state = naive.execute(vocab, state, i)
+    return history

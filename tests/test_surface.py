@@ -1,0 +1,96 @@
+"""What a user meets first: the public names, the cost of importing, the README's promises."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+import reviser
+from reviser.cli import main
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+HEAVY = ("torch", "transformers", "vllm", "numba")
+
+
+def heavy_modules_after(code: str) -> list[str]:
+    """The heavy modules that a fresh interpreter holds once it has run `code`."""
+    report = f"\nimport sys; print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", code + report], capture_output=True, text=True, check=True
+    )
+    *_, last_line = run.stdout.splitlines()
+    label, *names = last_line.split()
+    assert label == "heavy:"
+    return names
+
+
+def commands(command: click.Command, path: str) -> Iterator[str]:
+    """Every command under `command`, as a person types it."""
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from commands(child, f"{path} {name}")
+    else:
+        yield path
+
+
+def test_the_import_check_sees_an_import() -> None:
+    assert heavy_modules_after("import numba") == ["numba"]
+
+
+def test_importing_reviser_imports_nothing_heavy() -> None:
+    assert heavy_modules_after("import reviser") == []
+
+
+def test_asking_for_help_imports_nothing_heavy() -> None:
+    help_code = "from reviser.cli import main\nmain(['--help'], standalone_mode=False)"
+    assert heavy_modules_after(help_code) == []
+
+
+def test_the_public_names_are_exactly_the_exported_ones() -> None:
+    exported = {
+        name
+        for name in dir(reviser)
+        if not name.startswith("_") and not isinstance(getattr(reviser, name), ModuleType)
+    }
+    assert exported == {name for name in reviser.__all__ if not name.startswith("_")}
+
+
+def test_every_public_name_resolves() -> None:
+    for name in reviser.__all__:
+        assert getattr(reviser, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        reviser.no_such_name  # noqa: B018
+
+
+def test_the_installed_command_runs() -> None:
+    script = Path(sys.executable).with_name("reviser")
+    run = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Usage: reviser")
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert reviser.__version__ == version("reviser-lm")
+
+
+@pytest.mark.parametrize("command", list(commands(main, "reviser")))
+def test_every_command_is_in_the_readme(command: str) -> None:
+    assert command in README
+
+
+def test_the_code_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "readme"}
+    blocks = list(re.finditer(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE))
+    assert blocks
+    for block in blocks:
+        line = README.count("\n", 0, block.start(1))  # so that a traceback names README lines
+        exec(compile("\n" * line + block[1], "README.md", "exec"), namespace)
