@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import Boundary
     from reviser.core.policy import Append, Mixture, Obfuscation, Policy, Spans
-    from reviser.core.trajectory import Trajectory
+    from reviser.core.trajectory import Sampler, Trajectory
 
 __all__ = [
     "Action",
@@ -26,6 +26,7 @@ __all__ = [
     "Mixture",
     "Obfuscation",
     "Policy",
+    "Sampler",
     "Spans",
     "TextEdit",
     "TextStream",
@@ -38,7 +39,7 @@ _ROOMS = {
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
     "reviser.core.mask": ("Boundary",),
     "reviser.core.policy": ("Append", "Mixture", "Obfuscation", "Policy", "Spans"),
-    "reviser.core.trajectory": ("Trajectory",),
+    "reviser.core.trajectory": ("Sampler", "Trajectory"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

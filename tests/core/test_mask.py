@@ -4,6 +4,7 @@ from itertools import pairwise
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 import naive
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand, trace
+from reviser.core.mask import Boundary, expand, is_argument, trace
 from reviser.errors import ConfigError, InvalidAction
 from strategies import (
     SMALL_VOCABS,
@@ -342,17 +343,20 @@ def test_no_rows_at_all_have_a_mask_too() -> None:
 # -- histories ------------------------------------------------------------------------------------
 
 
-@given(seeds)
-def test_a_trace_is_the_canvas_step_by_step(seed: int) -> None:
-    rng = Random(seed)
+def random_batch(rng: Random) -> tuple[list[list[int]], npt.NDArray[np.int64]]:
+    """Three histories, and the same padded to one length."""
     histories = [random_history(rng, ALL, rng.randint(0, 25)) for _ in range(3)]
-    width = max(map(len, histories))
-    padding = rng.choice(ALL.forbidden.tolist())
-    padded = np.full((3, width), padding)
+    padded = np.full((3, max(map(len, histories))), rng.choice(ALL.forbidden.tolist()))
     for n, history in enumerate(histories):
         padded[n, : len(history)] = history
+    return histories, padded
+
+
+@given(seeds)
+def test_a_trace_is_the_canvas_step_by_step(seed: int) -> None:
+    histories, padded = random_batch(Random(seed))
     lengths, cursors = trace(ALL, padded)
-    assert lengths.shape == cursors.shape == (3, width)
+    assert lengths.shape == cursors.shape == padded.shape
     for n, history in enumerate(histories):
         canvas, rows = Canvas(ALL), Boundary(ALL, 1)
         for step, i in enumerate(history):
@@ -364,9 +368,22 @@ def test_a_trace_is_the_canvas_step_by_step(seed: int) -> None:
         assert (cursors[n, len(history) :] == canvas.cursor).all()
 
 
-def test_the_trace_of_an_empty_history_is_empty() -> None:
-    lengths, cursors = trace(ALL, np.zeros((2, 0), int))
-    assert lengths.shape == cursors.shape == (2, 0)
+@given(seeds)
+def test_an_argument_is_an_id_that_comes_while_an_action_is_half_spelled(seed: int) -> None:
+    histories, padded = random_batch(Random(seed))
+    arguments = is_argument(ALL, padded)
+    for n, history in enumerate(histories):
+        state = naive.State((), 0)
+        for step, i in enumerate(history):
+            assert arguments[n, step] == bool(state.pending)
+            state = naive.execute(ALL, state, i)
+        assert not arguments[n, len(history) :].any()
+
+
+def test_an_empty_history_has_no_trace_and_no_arguments() -> None:
+    empty = np.zeros((2, 0), int)
+    lengths, cursors = trace(ALL, empty)
+    assert lengths.shape == cursors.shape == is_argument(ALL, empty).shape == (2, 0)
 
 
 @given(seeds)

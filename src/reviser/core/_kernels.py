@@ -60,16 +60,17 @@ RNG_SIZE = _OUT + 4 * _BLOCKS
 @compiled
 def philox(rng: U64) -> None:
     """Make the next numbers and count up."""
+    key0, key1, draws, epoch, low, high = rng[0], rng[1], rng[2], rng[3], rng[4], rng[5]
     for block in range(_BLOCKS):
-        k0, k1 = rng[0], rng[1]
-        c0, c1, c2, c3 = (rng[2] + np.uint64(block)) & _LOW, rng[3], rng[4], rng[5]
+        k0, k1 = key0, key1
+        c0, c1, c2, c3 = (draws + np.uint64(block)) & _LOW, epoch, low, high
         for _ in range(10):
             p0, p1 = _M0 * c0, _M1 * c2
             c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
             k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
         first = _OUT + 4 * block
         rng[first], rng[first + 1], rng[first + 2], rng[first + 3] = c0, c1, c2, c3
-    rng[2] = (rng[2] + np.uint64(_BLOCKS)) & _LOW
+    rng[2] = (draws + np.uint64(_BLOCKS)) & _LOW
     rng[_USED] = np.uint64(0)
 
 
