@@ -391,3 +391,63 @@ def move_counts(start: int, length: int, max_move: int) -> dict[int, int]:
                 counts[goal] = counts[at] + 1
                 queue.append(goal)
     return counts
+
+
+# -- text: what a person sees of a canvas ---------------------------------------------------------
+
+
+@cache
+def gpt2_bytes() -> dict[str, int]:
+    """The byte behind each character of byte-level BPE: `bytes_to_unicode` of GPT-2's release."""
+    ranges = [("!", "~"), ("¡", "¬"), ("®", "ÿ")]
+    of = {chr(i): i for first, last in ranges for i in range(ord(first), ord(last) + 1)}
+    for i in range(256):
+        if i not in of.values():
+            of[chr(256 + sum(char > "ÿ" for char in of))] = i
+    return of
+
+
+def piece_bytes(piece: str, *, byte_level: bool) -> bytes:
+    """What a tokenizer's piece stands for: byte-level BPE, else SentencePiece."""
+    if byte_level:
+        return bytes([gpt2_bytes()[char] for char in piece])
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return bytes.fromhex(piece[3:5])
+    return piece.replace("\u2581", " ").encode()
+
+
+class Seen(NamedTuple):
+    """The visible text, and the byte at which each of its characters begins."""
+
+    text: str
+    starts: list[int]
+
+    def before(self, byte: int) -> str:
+        """The characters that begin before a byte."""
+        return "".join(
+            char for char, start in zip(self.text, self.starts, strict=True) if start < byte
+        )
+
+
+def see(data: bytes, *, hides_first_space: bool) -> Seen:
+    """All of a canvas's bytes read as text, from the first, one character at a time."""
+    text, starts, at = "", [], 0
+    while at < len(data):
+        char, width = first_char(data[at : at + 4])
+        text += char
+        starts.append(at)
+        at += width
+    hidden = hides_first_space and text.startswith(" ")
+    return Seen(text[hidden:], starts[hidden:])
+
+
+def first_char(data: bytes) -> tuple[str, int]:
+    """The first character and its bytes; what makes none is replaced, as far as it might have."""
+    broken = None
+    for width in range(1, len(data) + 1):
+        try:
+            return data[:width].decode(), width
+        except UnicodeDecodeError as error:
+            broken = error
+    assert broken is not None
+    return "\ufffd", broken.end

@@ -5,10 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 import naive
 from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.policy import Append, Mixture, Noise, Obfuscation, Policy, Spans
 
 SPANS = ("span_delete", "span_move", "span_copy")
 
@@ -123,3 +126,56 @@ def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
         for i in ids:
             state = naive.execute(vocab, state, i)
     return history
+
+
+@st.composite
+def obfuscations(draw: st.DrawFn, *, noisy: bool | None = None) -> Obfuscation:
+    """Shares in percent; noise puts in well under what is deleted, so that walks come to an end."""
+    delete = draw(st.integers(20, 95))
+    free, fuel, noise = 99 - delete, delete // 2, {}
+    for name, tokens in {
+        "insert": 1,
+        "span_insert": 5,
+        "replace": 0,
+        "swap": 0,
+        "span_move": 0,
+    }.items():
+        share = draw(st.integers(0, min(free, fuel // tokens if tokens else free)))
+        noise[name], free, fuel = share / 100, free - share, fuel - share * tokens
+    is_noisy = draw(st.booleans()) if noisy is None else noisy
+    return Obfuscation(
+        delete=delete / 100,
+        start=draw(st.sampled_from(["uniform", "left"])),
+        merge_moves=draw(st.booleans()),
+        noise=Noise(**noise) if is_noisy else Noise(),
+    )
+
+
+spans = st.builds(Spans, mean=st.floats(1, 12), unit=st.sampled_from(["token", "word", "sentence"]))
+lone_policies = st.builds(Append) | obfuscations() | spans
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Any policy; of mixtures also those that some component never takes part in."""
+    if draw(st.booleans()):
+        return draw(lone_policies)
+    parts = draw(st.lists(lone_policies, min_size=1, max_size=4))
+    weights = st.lists(st.integers(0, 5), min_size=len(parts), max_size=len(parts)).filter(any)
+    return Mixture(
+        policies=tuple(parts),
+        weights=tuple(draw(weights)),
+        final_weights=draw(st.none() | weights.map(tuple)),
+    )
+
+
+def random_targets(rng: Random, vocab: ActionVocab, count: int, longest: int) -> list[list[int]]:
+    tokens = naive.ids_of(vocab, "insert")
+    return [rng.choices(tokens, k=rng.randint(0, longest)) for _ in range(count)]
+
+
+def random_marks(rng: Random, target: list[int]) -> npt.NDArray[np.uint8]:
+    """Where words and sentences start, as `Codec.unit_starts` marks it."""
+    return np.array(
+        [1 + 2 * (rng.random() < 0.6) + 4 * (rng.random() < 0.2) for _ in target], np.uint8
+    )

@@ -1,4 +1,4 @@
-"""What the paper prints, replayed: its tables, its figure and its ten trajectories.
+"""What the paper prints, replayed: its tables, its figure, its ten trajectories, its numbers.
 
 The print is in `fixtures/paper.json`, which `fixtures/extract_paper.py` reads out of the LaTeX.
 Tokens are printed as strings; here each gets a made-up token id, the same everywhere.
@@ -9,17 +9,20 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reviser.core.actions import Action, ActionVocab, Kind
+from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.core.mask import Boundary, expand
-from reviser.core.trajectory import Trajectory
+from reviser.core.policy import Obfuscation
+from reviser.core.trajectory import Sampler, Trajectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SHARED = Path(__file__).parents[2] / "shared"
@@ -134,16 +137,38 @@ def test_the_printed_lists_are_the_columns_of_their_table() -> None:
 def test_only_the_transient_insert_and_the_prefix_bear_no_loss() -> None:
     table = TABLES["tab:obf_restore_side_by_side"]
     restored = Canvas.replay(RICHER, ids(table["A"], RICHER))
+    prefix = [token_id("Once"), token_id(",")]
     trajectory = Trajectory.from_obfuscation(
-        RICHER,
-        restored.tokens(),
-        restored.cursor,
-        map(action, table["B"]),
-        prefix=[token_id("Once"), token_id(",")],
+        RICHER, restored.tokens(), restored.cursor, map(action, table["B"]), prefix=prefix
     )
+    assert trajectory.history(RICHER) == prefix + ids(table["A"], RICHER)
     learned = [printed != ["insert", "hello"] for printed in table["A"]]
     assert trajectory.loss_mask(RICHER) == [False, False, *learned]
     assert learned.count(False) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Action(Kind.INSERT, 9),
+        Action(Kind.REPLACE, 9),
+        Action(Kind.SWAP),
+        Action(Kind.SPAN_DELETE, 3),
+        *(Action(Kind.SPAN_MOVE, 2, jump) for jump in (-2, -1, 0, 1, 3)),
+        *(Action(Kind.SPAN_COPY, 3, offset) for offset in (-4, -1, 0, 3)),
+    ],
+    ids=str,
+)
+def test_the_inverse_of_every_operator_restores_the_target(step: Action) -> None:
+    vocab = ActionVocab.build(10, operators=OPERATORS)
+    target, cursor = list(range(7)), 4
+    canvas = Canvas(vocab, target, cursor)
+    canvas.act(step)
+    to_the_end = [Action(Kind.MOVE, 1)] * (len(canvas) - canvas.cursor)
+    clear = [*to_the_end, Action(Kind.SPAN_DELETE, len(canvas))]
+    trajectory = Trajectory.from_obfuscation(vocab, target, cursor, [step, *clear])
+    restored = Canvas.replay(vocab, trajectory.restoration)
+    assert (restored.tokens(), restored.cursor) == (target, cursor)
 
 
 def test_the_worked_example_bears_loss_everywhere() -> None:
@@ -262,6 +287,60 @@ def test_the_introductions_example_is_found_at_its_steps() -> None:
     ) in shown(after)
 
 
+# -- Algorithm 2, sampled -------------------------------------------------------------------------
+
+
+def walk(restoration: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The obfuscation steps behind a restoration: length, cursor and delta, 0 for a delete."""
+    canvas, taken = Canvas(VOCAB), []
+    for action_id in restoration[:-1]:
+        edit = canvas.apply(action_id)
+        delta = 0 if edit.changes_text else edit.cursor_before - edit.cursor
+        taken.append((len(canvas), canvas.cursor, delta))
+    return taken[::-1]
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
+def test_a_sampled_restoration_is_the_strict_inverse_of_a_walk(length: int) -> None:
+    for index in range(20):
+        sampled = Sampler(VOCAB, Obfuscation()).sample(range(length), prefix=[5], index=index)
+        assert sampled.target(VOCAB) == list(range(length))
+        taken = walk(sampled.restoration)
+        obfuscation = [Action(Kind.MOVE, d) if d else Action(Kind.DELETE) for *_, d in taken]
+        start = taken[0][1]
+        assert sampled == Trajectory.from_obfuscation(
+            RICHER, range(length), start, obfuscation, prefix=[5]
+        )
+
+
+def test_a_walk_starts_anywhere_deletes_with_0_8_and_moves_uniformly() -> None:
+    n, samples = 12, 3000
+    batch = Sampler(VOCAB, Obfuscation()).batch([range(n)] * samples, range(samples))
+    happened: defaultdict[str, float] = defaultdict(float)
+    expected: defaultdict[str, float] = defaultdict(float)
+    expected |= {f"start {cursor}": samples / (n + 1) for cursor in range(n + 1)}
+    for first, last in pairwise(batch.offsets.tolist()):
+        taken = walk(batch.ids[first:last].tolist())
+        happened[f"start {taken[0][1]}"] += 1
+        for length, cursor, delta in taken:
+            valid = [d for d in VOCAB.deltas if 0 <= cursor + d <= length]
+            delete = 0.8 if cursor > 0 else 0.0
+            happened[f"step {delta}"] += 1
+            expected["step 0"] += delete
+            for d in valid:
+                expected[f"step {d}"] += (1 - delete) / len(valid)
+    assert happened.keys() == expected.keys()
+    for name, count in expected.items():  # five standard deviations, with a fixed seed
+        assert abs(happened[name] - count) < 5 * count**0.5, name
+
+
+def test_a_walk_beyond_its_step_budget_is_sampled_again() -> None:
+    sampler = Sampler(VOCAB, Obfuscation(max_obfuscation_steps=14))
+    sampled = [sampler.sample(range(12), index=index) for index in range(100)]
+    assert {len(trajectory.restoration) - 1 for trajectory in sampled} == {12, 13, 14}
+    assert all(trajectory.target(VOCAB) == list(range(12)) for trajectory in sampled)
+
+
 # -- the action space -----------------------------------------------------------------------------
 
 
@@ -280,12 +359,8 @@ def test_the_paper_preset_has_the_released_ids() -> None:
 
 
 def test_the_primary_action_set_is_tokens_moves_and_stop() -> None:
-    kinds = [VOCAB.kind(i) for i in range(VOCAB.size) if VOCAB.kind(i) is not Kind.FORBIDDEN]
-    assert {kind: kinds.count(kind) for kind in kinds} == {
-        Kind.INSERT: 50256,
-        Kind.MOVE: 20,
-        Kind.STOP: 1,
-    }
+    counts = Counter(VOCAB.kinds.tolist())
+    assert counts == {Kind.INSERT: 50256, Kind.MOVE: 20, Kind.STOP: 1, Kind.FORBIDDEN: 14}
 
 
 # -- against the sources, where they are at hand --------------------------------------------------

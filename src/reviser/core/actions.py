@@ -74,12 +74,13 @@ class Action:
     offset: int = 0
 
     def __str__(self) -> str:
-        arguments = {Kind.MOVE: f" {self.argument:+d}", Kind.SPAN_DELETE: f" {self.argument}"}
-        if self.kind in (Kind.INSERT, Kind.REPLACE):
-            arguments[self.kind] = f" {self.argument}"
-        elif self.kind in (Kind.SPAN_MOVE, Kind.SPAN_COPY):
-            arguments[self.kind] = f" {self.argument} {self.offset:+d}"
-        return self.kind.name.lower() + arguments.get(self.kind, "")
+        name, numbers = self.kind.name.lower(), _NUMBER_ARGUMENTS.get(self.kind, 0)
+        if self.kind is Kind.MOVE:
+            return f"{name} {self.argument:+d}"
+        if numbers == 2:
+            return f"{name} {self.argument} {self.offset:+d}"
+        takes_one = numbers == 1 or self.kind in (Kind.INSERT, Kind.REPLACE)
+        return f"{name} {self.argument}" if takes_one else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,8 @@ class ActionVocab:
                 f"This vocabulary has tokens={self.tokens} and size={self.size}, which leaves"
                 f" these ids outside it: {outside or 'none'}. Raise size."
             )
+        if not all(0 <= i < self.tokens for i in self.never_insert):
+            raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
         if len(set(named.values())) < len(named):
             raise VocabError(f"Two names share one id in {named}. Give each its own.")
         insertable = {
@@ -142,7 +145,8 @@ class ActionVocab:
                 f"These control ids are also ordinary tokens: {insertable}. Add them to"
                 f" never_insert, or use ids from {self.tokens} on."
             )
-        takes_number = any(getattr(self, kind.name.lower()) for kind in _NUMBER_ARGUMENTS)
+        operators = [getattr(self, kind.name.lower()) for kind in _NUMBER_ARGUMENTS]
+        takes_number = any(i is not None for i in operators)
         if takes_number != (self.end is not None):
             raise VocabError("Span operators need an `end` id to close numbers; others none.")
 

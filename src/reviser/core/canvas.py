@@ -50,10 +50,12 @@ class Canvas:
 
     >>> vocab = ActionVocab.build(100)
     >>> canvas = Canvas(vocab, [7, 8])
-    >>> canvas.apply(vocab.move_id(-1))
-    Edit(position=1, removed=(), inserted=(), cursor_before=2, cursor=1)
-    >>> canvas.apply(9).inserted, canvas.tokens(), canvas.cursor
-    ((9,), [7, 9, 8], 2)
+    >>> canvas.apply(vocab.move_id(-1)).cursor
+    1
+    >>> canvas.apply(9)
+    Edit(position=1, removed=(), inserted=(9,), cursor_before=1, cursor=2)
+    >>> canvas.tokens()
+    [7, 9, 8]
     >>> canvas.rollback(2)
     >>> canvas.tokens(), canvas.cursor
     ([7, 8], 2)

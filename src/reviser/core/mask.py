@@ -28,6 +28,8 @@ _LENGTH, _CURSOR, _PENDING, _SPAN, _AMOUNT, _DIGIT, _MAX_LENGTH, _EDITS_LEFT, _G
 _NONE = -1  # nothing pending; otherwise the Kind that waits for an argument, or STOP
 _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
+_EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
+_STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
 
 
 class Boundary:
@@ -229,16 +231,16 @@ class Boundary:
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         chosen = None if rows is None else np.asarray(rows, int)
         state = self._state if chosen is None else self._state[chosen]
-        kind = self.vocab.kinds[ids].astype(np.int64)
+        kind = self.vocab.kinds[ids]
         cursor, pending = state[:, _CURSOR], state[:, _PENDING]
         free = pending == _NONE
         plain = free & (kind != Kind.REPLACE)  # a replacement happens with its argument
         grows = np.where(plain, self.vocab.length_deltas[ids], 0)
         steps = np.where(plain, self.vocab.cursor_deltas[ids], 0)
-        changes = plain & np.isin(kind, [Kind.INSERT, Kind.DELETE, Kind.SWAP])
+        changes = plain & _EDITS_AT_ONCE[kind]
         place = cursor.copy()  # where the length changes
         waiting = np.flatnonzero(~free & (pending != Kind.STOP))
-        starts = free & np.isin(kind, [Kind.STOP, *_TAKES_ARGUMENT])
+        starts = free & _STAYS_PENDING[kind]
         pending[starts] = kind[starts]
         if waiting.size:
             part = state[waiting]
@@ -255,7 +257,7 @@ class Boundary:
             self._state[chosen] = state
 
     def _read_argument(
-        self, state: Rows, ids: Rows, kind: Rows
+        self, state: Rows, ids: Rows, kind: npt.NDArray[np.uint8]
     ) -> tuple[Rows, Rows, Rows, BoolArray]:
         """Feed one id to half-spelled actions; return their effects, zero where not complete."""
         pending, span, cursor = state[:, _PENDING], state[:, _SPAN], state[:, _CURSOR]

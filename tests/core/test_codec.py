@@ -1,0 +1,469 @@
+"""The codec: text there and back, and text edits that an editor can follow blindly."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+import small_tokenizers
+from editors import Editor, Reader, inverse
+from reviser.core.actions import Action, Kind
+from reviser.core.canvas import Canvas, Edit
+from reviser.core.codec import UNITS, Codec, TextEdit
+from reviser.errors import VocabError
+from small_tokenizers import END_OF_TEXT, SPACE
+from strategies import seeds
+
+ACTIONS = 60  # of a walk, each of one id or several
+
+BYTES = Reader(small_tokenizers.byte_level())
+LLAMA = Reader(small_tokenizers.byte_fallback())
+GEMMA = Reader(small_tokenizers.byte_fallback(strip=False))
+META = Reader(small_tokenizers.metaspace())
+READERS = {"byte level": BYTES, "llama": LLAMA, "gemma": GEMMA, "metaspace": META}
+
+every_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+some_texts = st.text() | st.lists(st.sampled_from("a .é€😀👩\u200d🚀\u0301你\n\ufffd")).map("".join)
+
+
+def own_decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    return tokenizer.decode(list(tokens), skip_special_tokens=False)
+
+
+def byte_tokens(reader: Reader, data: bytes) -> list[int]:
+    """One token for every byte, whatever merges there are."""
+    return [next(i for i in reader.insertable if reader.bytes_of[i] == bytes([b])) for b in data]
+
+
+def insert(token: int) -> Action:
+    return Action(Kind.INSERT, token)
+
+
+def move(delta: int) -> Action:
+    return Action(Kind.MOVE, delta)
+
+
+# -- text to tokens and back ----------------------------------------------------------------------
+
+
+@given(some_texts)
+def test_byte_level_text_comes_back_as_it_was(text: str) -> None:
+    tokens = BYTES.codec.encode(text)
+    assert BYTES.codec.decode(tokens) == text
+    assert BYTES.tokenizer.decode(tokens) == text
+
+
+@pytest.mark.parametrize("reader", [LLAMA, GEMMA], ids=["llama", "gemma"])
+@given(text=some_texts)
+def test_text_comes_back_through_byte_fallback(reader: Reader, text: str) -> None:
+    text = text.replace(SPACE, " ")  # the one character that such tokenizers cannot tell
+    assert reader.codec.decode(reader.codec.encode(text)) == text
+
+
+def test_text_comes_back_through_metaspace_if_it_holds_known_letters_only() -> None:
+    for text in ("The cat sat on the mat. The end.", "déjà vu 👩\u200d🚀 你好", ""):
+        assert META.codec.decode(META.codec.encode(text)) == text
+
+
+@pytest.mark.parametrize("reader", [BYTES, META], ids=["byte level", "metaspace"])
+@given(seed=seeds)
+def test_any_tokens_are_decoded_as_their_tokenizer_does(reader: Reader, seed: int) -> None:
+    rng = Random(seed)
+    tokens = [reader.token(rng) for _ in range(rng.randint(0, 30))]
+    controls = rng.choices(range(reader.vocab.size), k=rng.randint(0, 3))
+    tokens = rng.sample(tokens + controls, len(tokens) + len(controls))
+    assert reader.codec.decode(tokens) == own_decode(reader.tokenizer, tokens)
+
+
+@pytest.mark.parametrize("reader", [LLAMA, GEMMA], ids=["llama", "gemma"])
+@given(seed=seeds, text=some_texts)
+def test_whole_characters_are_decoded_as_their_tokenizer_does(
+    reader: Reader, seed: int, text: str
+) -> None:
+    rng = Random(seed)
+    parts = [byte_tokens(reader, char.encode()) for char in text]
+    parts += [[i] for i in range(reader.vocab.size) if not is_part(reader.codec.token_bytes[i])]
+    tokens = [token for part in rng.choices(parts, k=20) for token in part]
+    assert reader.codec.decode(tokens) == own_decode(reader.tokenizer, tokens)
+
+
+@pytest.mark.parametrize("reader", [LLAMA, GEMMA], ids=["llama", "gemma"])
+@given(st.binary(max_size=12))
+def test_broken_bytes_look_the_same_whoever_holds_them(reader: Reader, data: bytes) -> None:
+    # The tokenizers' own decoder gives up a whole run of byte tokens for one that is broken, so
+    # that a character far away would change; here a byte spoils its neighbours at most.
+    shown = reader.codec.decode([*reader.codec.encode("a"), *byte_tokens(reader, data)])
+    assert shown == "a" + data.decode("utf-8", "replace")
+    assert BYTES.codec.decode(byte_tokens(BYTES, data)) == data.decode("utf-8", "replace")
+
+
+def is_part(data: bytes) -> bool:
+    """Whether bytes are not whole characters."""
+    return "\ufffd" in data.decode("utf-8", "replace")
+
+
+@every_reader
+def test_the_bytes_of_every_token_are_known(reader: Reader) -> None:
+    table = reader.codec.token_bytes
+    assert len(table) == reader.vocab.size
+    assert {i: table[i] for i in reader.insertable} == reader.bytes_of
+    for name, i in reader.vocab.control_tokens.items():
+        assert table[i] == name.encode()
+
+
+def test_an_id_without_a_token_has_no_bytes() -> None:
+    tokenizer = Tokenizer(models.BPE({"a": 0, "b": 3}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    codec = Codec(tokenizer)
+    assert codec.token_bytes == [b"a", b"", b"", b"b"]
+    assert codec.decode([3, 1, 0]) == own_decode(tokenizer, [3, 1, 0]) == "ba"
+    stream = codec.stream([1, 0])
+    assert stream.feed(Edit(1, (), (2, 3, 1), 1, 4)) == TextEdit(0, "", "b", 1)
+    assert stream.text == "ba"
+
+
+def test_a_piece_outside_the_byte_alphabet_stands_for_itself() -> None:
+    tokenizer = Tokenizer(models.BPE({"\u0120a": 0, "two words": 1, SPACE: 2}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    assert Codec(tokenizer).decode([0, 1, 2]) == own_decode(tokenizer, [0, 1, 2])
+
+
+def test_an_added_token_of_spaces_reads_as_spaces() -> None:
+    tokenizer = small_tokenizers.byte_fallback(strip=False)  # Gemma has such tokens
+    tokenizer.add_tokens([AddedToken(SPACE * 2, normalized=False)])
+    codec = Codec(tokenizer)
+    tokens = [*codec.encode("a"), tokenizer.token_to_id(SPACE * 2), *codec.encode("b")]
+    assert codec.decode(tokens) == own_decode(tokenizer, tokens) == "a  b"
+
+
+def test_an_added_token_of_a_byte_level_tokenizer_reads_as_it_is_written() -> None:
+    tokenizer = small_tokenizers.byte_level()
+    tokenizer.add_tokens(["na\u00efve words"])
+    codec = Codec(tokenizer)
+    assert codec.encode("na\u00efve words") == [tokenizer.token_to_id("na\u00efve words")]
+    assert codec.decode(codec.encode("so na\u00efve words")) == "so na\u00efve words"
+
+
+# -- control tokens -------------------------------------------------------------------------------
+
+
+@every_reader
+@given(data=st.data())
+def test_text_never_becomes_a_control_token(reader: Reader, data: st.DataObject) -> None:
+    names = [*reader.vocab.control_tokens, END_OF_TEXT, *small_tokenizers.SPECIAL]
+    pieces = data.draw(st.lists(st.sampled_from(names) | st.text(max_size=3), min_size=1))
+    tokens = reader.codec.encode("".join(pieces))
+    unknown = {reader.tokenizer.token_to_id("<unk>")}  # what has no token and no bytes is unknown
+    assert {*tokens} - unknown <= {*reader.insertable}
+
+
+@pytest.mark.parametrize("text", ["<|stop|>", END_OF_TEXT, "a <|move-8|><|endoftext|> b"])
+def test_a_person_who_types_a_control_tokens_name_gets_its_letters(text: str) -> None:
+    codec = BYTES.codec
+    assert BYTES.tokenizer.encode(text).ids != codec.encode(
+        text
+    )  # the tokenizer itself is taken in
+    assert codec.decode(codec.encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["</s>", "the <s> </s>", "</s></s>"])
+def test_text_never_matches_a_special_piece_of_a_unigram_model(text: str) -> None:
+    tokenizer = small_tokenizers.unigram()
+    codec = Codec(tokenizer)
+    special = {tokenizer.token_to_id(piece) for piece in small_tokenizers.SPECIAL}
+    assert special.isdisjoint(codec.encode(text))
+    assert codec.decode(codec.encode(text)) == text
+
+
+# -- from a tokenizer -----------------------------------------------------------------------------
+
+
+def test_padding_truncation_and_templates_do_not_reach_the_tokens() -> None:
+    tokenizer = small_tokenizers.byte_level()
+    plain = Codec(tokenizer).encode("The cat sat")
+    tokenizer.enable_padding(length=50)
+    tokenizer.enable_truncation(2)
+    assert Codec(tokenizer).encode("The cat sat") == plain
+
+
+def test_the_given_tokenizer_stays_as_it_was() -> None:
+    tokenizer = small_tokenizers.byte_level()
+    tokenizer.enable_truncation(2)
+    before = tokenizer.to_str()
+    Codec(tokenizer).encode(END_OF_TEXT)
+    assert tokenizer.to_str() == before
+    assert tokenizer.encode(END_OF_TEXT).ids == [tokenizer.token_to_id(END_OF_TEXT)]
+
+
+def test_the_wrapper_around_a_tokenizer_is_looked_through() -> None:
+    codec = Codec(SimpleNamespace(backend_tokenizer=small_tokenizers.byte_level()))
+    assert codec.decode(codec.encode("Straße")) == "Straße"
+
+
+def test_a_codec_is_read_from_a_model_folder(tmp_path: Path) -> None:
+    BYTES.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for folder in (tmp_path, str(tmp_path)):
+        assert Codec.load(folder).encode("The cat <|stop|>") == BYTES.codec.encode(
+            "The cat <|stop|>"
+        )
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(VocabError) as refusal:
+        Codec.load(tmp_path)
+    assert str(refusal.value) == f"There is no tokenizer.json in {str(tmp_path)!r}."
+
+
+@pytest.mark.parametrize(
+    ("decoder", "kinds"),
+    [
+        (decoders.WordPiece(), "['WordPiece']"),
+        (decoders.Sequence([decoders.Replace("_", " "), decoders.Fuse()]), "['Fuse', 'Replace']"),
+        (None, "[]"),
+    ],
+)
+def test_a_tokenizer_whose_bytes_cannot_be_told_is_refused(
+    decoder: decoders.Decoder | None, kinds: str
+) -> None:
+    tokenizer = Tokenizer(models.BPE({"a": 0}, []))
+    if decoder is not None:
+        tokenizer.decoder = decoder
+    with pytest.raises(VocabError) as refusal:
+        Codec(tokenizer)
+    assert str(refusal.value) == (
+        f"Cannot tell the bytes of this tokenizer's tokens (decoder: {kinds})."
+        " Use a byte-level BPE or a SentencePiece-style tokenizer."
+    )
+
+
+def test_a_first_space_is_hidden_where_the_decoder_hides_it() -> None:
+    assert [reader.codec.hides_first_space for reader in READERS.values()] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    for scheme, hides in (("always", True), ("first", True), ("never", False)):
+        tokenizer = small_tokenizers.metaspace()
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
+        codec, the = Codec(tokenizer), tokenizer.token_to_id(f"{SPACE}the")
+        assert codec.hides_first_space is hides
+        assert codec.decode([the, the]) == own_decode(tokenizer, [the, the])
+
+
+# -- text edits -----------------------------------------------------------------------------------
+
+
+@every_reader
+@given(seed=seeds)
+def test_an_editor_that_applies_the_text_edits_shows_the_decoded_canvas(
+    reader: Reader, seed: int
+) -> None:
+    rng = Random(seed)
+    tokens = [reader.token(rng) for _ in range(rng.randint(0, 12))]
+    canvas = Canvas(reader.vocab, tokens, rng.randint(0, len(tokens)))
+    editor = Editor(reader, tokens)
+    for edit in reader.walk(rng, canvas, ACTIONS):
+        editor.follow(edit, canvas)
+
+
+@every_reader
+@given(seed=seeds)
+def test_a_stream_that_starts_with_tokens_equals_one_that_was_fed_them(
+    reader: Reader, seed: int
+) -> None:
+    rng = Random(seed)
+    tokens = [reader.token(rng) for _ in range(rng.randint(0, 20))]
+    canvas = Canvas(reader.vocab)
+    given_at_once, fed = reader.codec.stream(tokens), reader.codec.stream()
+    for token in tokens:
+        fed.feed(canvas.apply(token))
+    assert given_at_once.text == fed.text == reader.codec.decode(tokens)
+    for edit in reader.walk(rng, canvas, 10):
+        assert given_at_once.feed(edit) == fed.feed(edit)
+
+
+@every_reader
+@given(seed=seeds)
+def test_edits_fed_inverted_and_in_reverse_restore_the_text(reader: Reader, seed: int) -> None:
+    rng = Random(seed)
+    tokens = [reader.token(rng) for _ in range(rng.randint(0, 12))]
+    canvas, editor = Canvas(reader.vocab, tokens), Editor(reader, tokens)
+    past: list[tuple[Edit, str]] = []
+    for edit in reader.walk(rng, canvas, 20):
+        past.append((edit, editor.text))
+        editor.take(edit)
+    for edit, before in reversed(past):
+        editor.take(inverse(edit))
+        assert editor.text == before
+
+
+@given(seeds)
+def test_whole_characters_give_way_to_whole_characters_and_nothing_else(seed: int) -> None:
+    rng, decode = Random(seed), BYTES.codec.decode
+    whole = [i for i in BYTES.insertable if not is_part(BYTES.bytes_of[i])]
+    tokens = rng.choices(whole, k=rng.randint(0, 12))
+    canvas, stream = Canvas(BYTES.vocab, tokens), BYTES.codec.stream(tokens)
+    for edit in BYTES.walk(rng, canvas, ACTIONS, whole):
+        left = canvas.tokens()[: edit.cursor]
+        expected = TextEdit(len(decode(left)), "", "", len(decode(left)))
+        if edit.changes_text:
+            offset = len(decode(canvas.tokens()[: edit.position]))
+            change = (decode(edit.removed), decode(edit.inserted))
+            expected = TextEdit(offset, *change, len(decode(left)))
+        assert stream.feed(edit) == expected
+
+
+@every_reader
+@given(seed=seeds)
+def test_inserting_plain_letters_removes_nothing(reader: Reader, seed: int) -> None:
+    rng = Random(seed)
+    whole = [i for i in reader.insertable if not is_part(reader.bytes_of[i])]
+    plain = [i for i in whole if reader.bytes_of[i].isascii()]
+    canvas = Canvas(reader.vocab, rng.choices(whole, k=8))
+    editor = Editor(reader, canvas.tokens())
+    for _ in range(10):
+        delta = rng.choice([-1, 1, -4, 4])
+        if 0 <= canvas.cursor + delta <= len(canvas):
+            editor.take(canvas.apply(reader.vocab.move_id(delta)))
+        shown = editor.follow(canvas.apply(rng.choice(plain)), canvas)
+        assert shown.removed == ""
+
+
+def shown_edits(
+    reader: Reader, tokens: Sequence[int], *actions: Action, wide: bool = False
+) -> list[tuple[int, str, str, int]]:
+    """What a person is told when actions follow on a canvas with its cursor at the end."""
+    canvas, editor = Canvas(reader.vocab, tokens), Editor(reader, tokens)
+    edits = [edit for action in actions for edit in canvas.act(action)]
+    both = [editor.take(edit) for edit in edits]
+    return [(e.offset, e.removed, e.inserted, e.cursor) for e in (pair[wide] for pair in both)]
+
+
+def test_a_character_written_byte_by_byte_shows_when_it_is_complete() -> None:
+    f0, x9f, x98, x80 = byte_tokens(BYTES, "😀".encode())
+    there = BYTES.codec.encode("é")
+    actions = [insert(f0), insert(x9f), insert(x98), insert(x80), move(-1), move(-4)]
+    assert shown_edits(BYTES, there, *actions) == [
+        (1, "", "\ufffd", 2),
+        (2, "", "", 2),
+        (2, "", "", 2),
+        (1, "\ufffd", "😀", 2),
+        (2, "", "", 2),  # inside the character: behind it
+        (0, "", "", 0),
+    ]
+    assert shown_edits(BYTES, there, *actions, wide=True) == [
+        (1, "", "\ufffd", 2),
+        (2, "", "", 2),
+        (2, "", "", 2),
+        (1, "\ufffd", "😀", 3),  # two UTF-16 units
+        (3, "", "", 3),
+        (0, "", "", 0),
+    ]
+
+
+def test_a_letter_inside_a_character_breaks_it_and_its_removal_joins_it_again() -> None:
+    c3, xa9 = byte_tokens(BYTES, "é".encode())
+    (x,) = byte_tokens(BYTES, b"x")
+    assert shown_edits(BYTES, [x, c3, xa9, x], move(-2), insert(x), Action(Kind.DELETE)) == [
+        (2, "", "", 2),
+        (1, "é", "\ufffdx\ufffd", 3),
+        (1, "\ufffdx\ufffd", "é", 2),
+    ]
+
+
+def test_half_a_character_taken_from_one_joins_another() -> None:
+    c3, xa9 = byte_tokens(BYTES, "é".encode())
+    _, xbc = byte_tokens(BYTES, "ü".encode())
+    tokens = [c3, xa9, xbc]  # an é and half an ü
+    assert shown_edits(BYTES, tokens, Action(Kind.SWAP), move(-1), Action(Kind.DELETE)) == [
+        (0, "é\ufffd", "ü\ufffd", 2),
+        (1, "", "", 1),
+        (0, "ü\ufffd", "é", 1),
+    ]
+
+
+def test_a_combining_mark_is_a_character_of_its_own() -> None:
+    mark = BYTES.codec.encode("\u0301")
+    assert shown_edits(BYTES, BYTES.codec.encode("e"), *map(insert, mark)) == [(1, "", "\u0301", 2)]
+
+
+def test_a_space_shows_once_it_is_no_longer_first() -> None:
+    the = LLAMA.tokenizer.token_to_id(f"{SPACE}the{SPACE}")
+    (x,) = byte_tokens(LLAMA, b"x")
+    actions = [move(-1), insert(x), Action(Kind.DELETE), insert(the), insert(x), move(-2)]
+    assert shown_edits(LLAMA, [the], *actions) == [
+        (0, "", "", 0),
+        (0, "", "x ", 1),
+        (0, "x ", "", 0),
+        (0, "", "the  ", 4),
+        (4, "", "x", 5),
+        (0, "", "", 0),
+    ]
+
+
+# -- units ----------------------------------------------------------------------------------------
+
+
+def codec_of(pieces: Sequence[str]) -> Codec:
+    """A byte-level codec whose tokens are the pieces, in order."""
+    alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    written = [alphabet.pre_tokenize_str(piece)[0][0] for piece in pieces]
+    tokenizer = Tokenizer(models.BPE({piece: n for n, piece in enumerate(written)}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    return Codec(tokenizer)
+
+
+def test_words_begin_at_white_space_and_sentences_after_an_end() -> None:
+    units = {
+        "The": "token sentence",  # the first token begins the first sentence
+        " cat": "token word",
+        "ch": "token",
+        " 3.14": "token word",
+        "!?": "token",
+        " She": "token word sentence",
+        " said": "token word",
+        ' "Go': "token word",
+        '.")': "token",
+        "\n": "token word sentence",
+        " é": "token word",
+        "。": "token",
+        "x. \n": "token",
+        "Yes": "token sentence",
+        "\tno": "token word",
+        "]": "token",
+        " end.": "token word",
+    }
+    codec = codec_of([*units])
+    tokens = range(len(units))
+    expected = [sum(UNITS[unit] for unit in names.split()) for names in units.values()]
+    for given_tokens in (tokens, [*tokens], np.array(tokens), np.array(tokens, np.uint16)):
+        starts = codec.unit_starts(given_tokens)
+        assert starts.tolist() == expected
+        assert starts.dtype == np.uint8
+
+
+def test_a_text_begins_a_sentence_and_no_text_begins_nothing() -> None:
+    codec = codec_of(["a", " b"])
+    assert codec.unit_starts([]).tolist() == []
+    assert codec.unit_starts([0]).tolist() == [UNITS["token"] + UNITS["sentence"]]
+    assert codec.unit_starts([1]).tolist() == [sum(UNITS.values())]
+
+
+@pytest.mark.parametrize("reader", [BYTES, META], ids=["byte level", "metaspace"])
+def test_in_a_trained_tokenizer_words_are_what_spaces_part(reader: Reader) -> None:
+    text = "The cat sat on the mat. The dog did not! Did the cat care? The end."
+    tokens = reader.codec.encode(text)
+    starts = reader.codec.unit_starts(tokens)
+    bounds = [0, *np.flatnonzero(starts & UNITS["word"]), len(tokens)]
+    words = [reader.codec.token_bytes[t] for t in tokens]
+    joined = [b"".join(words[a:b]).decode().strip() for a, b in pairwise(bounds)]
+    assert [word for word in joined if word] == text.split()
+    assert np.count_nonzero(starts & UNITS["sentence"]) == 4
