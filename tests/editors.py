@@ -8,10 +8,9 @@ from random import Random
 from tokenizers import Tokenizer
 
 import naive
-from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit
-from strategies import random_action
 
 CHARACTERS = "a é€😀👩\u200d🚀e\u0301你世界 👍🏽" * 2
 NEVER_UTF8 = [
@@ -68,13 +67,27 @@ class Reader:
                     canvas.rollback()
                     yield inverse(edit)
                 continue
-            action = random_action(rng, self.vocab, len(canvas), canvas.cursor)
-            if action[0] in ("insert", "replace"):
-                action = (action[0], rng.choice(tokens) if tokens else self.token(rng))
+            token = rng.choice(tokens) if tokens else self.token(rng)
             past.append([])
-            for action_id in naive.spell(self.vocab, action, canvas.cursor):
+            for action_id in self.vocab.spell(self.action(rng, canvas, token)):
                 past[-1].append(canvas.apply(action_id))
                 yield past[-1][-1]
+
+    def action(self, rng: Random, canvas: Canvas, token: int) -> Action:
+        """Any action that the canvas allows, every operator as likely as another."""
+        left, right = canvas.cursor, len(canvas) - canvas.cursor
+        choices = [Action(Kind.INSERT, token)]
+        if deltas := [delta for delta in self.vocab.deltas if -left <= delta <= right]:
+            choices.append(Action(Kind.MOVE, rng.choice(deltas)))
+        if left >= 1:
+            span = rng.randint(1, min(left, 9))
+            jump, place = rng.randint(span - left, right), rng.randint(-left, right)
+            choices += [Action(Kind.DELETE), Action(Kind.REPLACE, token)]
+            choices += [Action(Kind.SPAN_DELETE, span), Action(Kind.SPAN_MOVE, span, jump)]
+            choices.append(Action(Kind.SPAN_COPY, span, place))
+        if left >= 2:
+            choices.append(Action(Kind.SWAP))
+        return rng.choice(choices)
 
 
 def inverse(edit: Edit) -> Edit:

@@ -165,13 +165,13 @@ def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draw
         elif name == "insert":
             bits += log2(n)
             y.insert(u, noise())
+            B.append(("insert", y[u].id))
             u += 1
-            B.append(("insert",))
         elif name == "replace":
             bits += log2(n)
             D.append(y[u - 1])
             y[u - 1] = noise()
-            B.append(("replace",))
+            B.append(("replace", y[u - 1].id))
         elif name == "swap":
             y[u - 2], y[u - 1] = y[u - 1], y[u - 2]
             B.append(("swap",))

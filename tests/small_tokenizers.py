@@ -82,7 +82,7 @@ def unigram() -> Tokenizer:
     """SentencePiece's other model: its special tokens are pieces that a text could match."""
     letters = sorted({*"".join(LINES), *"</s>"} - {" "})
     pieces = [*((piece, 0.0) for piece in SPECIAL), *((letter, -8.0) for letter in letters)]
-    pieces += [(SPACE, -2.0), (f"{SPACE}the", -3.0)]
+    pieces += [(SPACE, -2.0), (f"{SPACE}the", -3.0), ("<=", -3.0)]
     tokenizer = Tokenizer(models.Unigram(pieces, 0, byte_fallback=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")

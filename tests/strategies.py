@@ -26,12 +26,11 @@ def scattered_vocab(
     controls += ["end"] * any(name in operators for name in SPANS)
     rng.shuffle(controls)
     below = rng.randint(0, len(controls))
-    low = ["token"] * (ordinary - 1) + ["barred"] * barred + controls[:below]
+    low = ["token"] * ordinary + ["barred"] * barred + controls[:below]
     high = controls[below:] + ["first_move"] + ["reserved"] * reserved
     rng.shuffle(low)
     rng.shuffle(high)
-    names = ["token", *low]
-    tokens = len(names)
+    names, tokens = low.copy(), len(low)
     for name in high:
         names += ["first_move"] * 2 * max_move.bit_length() if name == "first_move" else [name]
     ids = {name: names.index(name) for name in (*controls, "first_move")}

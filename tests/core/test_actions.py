@@ -232,11 +232,13 @@ def test_the_delta_tables_hold_the_effect_of_each_id(vocab: ActionVocab) -> None
             "These control ids are also ordinary tokens: {'stop': 5}. Add them to never_insert,"
             " or use ids from 10 on.",
         ),
+        ({"never_insert": (3, 10)}, "never_insert must name tokens, 0..9."),
+        ({"never_insert": (-1,)}, "never_insert must name tokens, 0..9."),
         ({"span_copy": 17}, "Span operators need an `end` id to close numbers; others none."),
         ({"end": 17}, "Span operators need an `end` id to close numbers; others none."),
     ],
 )
-def test_a_layout_that_cannot_be_is_refused(changed: dict[str, int], message: str) -> None:
+def test_a_layout_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
     sound: dict[str, Any] = {"tokens": 10, "size": 20, "max_move": 2, "first_move": 12, "stop": 11}
     ActionVocab(**sound)
     with pytest.raises(VocabError) as refusal:

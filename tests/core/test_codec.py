@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 
 import small_tokenizers
 from editors import Editor, Reader, inverse
@@ -145,10 +146,12 @@ def test_an_added_token_of_spaces_reads_as_spaces() -> None:
 
 def test_an_added_token_of_a_byte_level_tokenizer_reads_as_it_is_written() -> None:
     tokenizer = small_tokenizers.byte_level()
-    tokenizer.add_tokens(["na\u00efve words"])
+    names = ["naïve", "two words"]
+    tokenizer.add_tokens(names)
     codec = Codec(tokenizer)
-    assert codec.encode("na\u00efve words") == [tokenizer.token_to_id("na\u00efve words")]
-    assert codec.decode(codec.encode("so na\u00efve words")) == "so na\u00efve words"
+    for name in names:
+        assert codec.encode(name) == [tokenizer.token_to_id(name)]
+        assert codec.decode(codec.encode(f"so {name}.")) == f"so {name}."
 
 
 # -- control tokens -------------------------------------------------------------------------------
@@ -180,6 +183,13 @@ def test_text_never_matches_a_special_piece_of_a_unigram_model(text: str) -> Non
     special = {tokenizer.token_to_id(piece) for piece in small_tokenizers.SPECIAL}
     assert special.isdisjoint(codec.encode(text))
     assert codec.decode(codec.encode(text)) == text
+    assert codec.encode("the <= s") == tokenizer.encode("the <= s").ids
+
+
+def test_a_unigram_model_without_special_tokens_is_read_too() -> None:
+    tokenizer = Tokenizer(models.Unigram([("<", -1.0), ("s>", -1.0), (SPACE, -1.0)], 0, False))
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
+    assert Codec(tokenizer).encode("<s>") == [0, 1]
 
 
 # -- from a tokenizer -----------------------------------------------------------------------------
@@ -190,6 +200,8 @@ def test_padding_truncation_and_templates_do_not_reach_the_tokens() -> None:
     plain = Codec(tokenizer).encode("The cat sat")
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(2)
+    begin = (END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))
+    tokenizer.post_processor = TemplateProcessing(f"{END_OF_TEXT} $A", special_tokens=[begin])
     assert Codec(tokenizer).encode("The cat sat") == plain
 
 
@@ -390,6 +402,19 @@ def test_half_a_character_taken_from_one_joins_another() -> None:
     ]
 
 
+def test_a_broken_neighbour_that_stays_broken_is_left_alone() -> None:
+    f0, x80 = byte_tokens(BYTES, b"\xf0\x80")
+    (x,) = byte_tokens(BYTES, b"x")
+    actions = [move(-1), insert(x), Action(Kind.REPLACE, f0), Action(Kind.DELETE)]
+    assert shown_edits(BYTES, [f0, x80], *actions) == [
+        (1, "", "", 1),
+        (1, "", "x", 2),
+        (2, "", "", 2),  # the replacing token is yet to come
+        (1, "x", "\ufffd", 2),
+        (1, "\ufffd", "", 1),
+    ]
+
+
 def test_a_combining_mark_is_a_character_of_its_own() -> None:
     mark = BYTES.codec.encode("\u0301")
     assert shown_edits(BYTES, BYTES.codec.encode("e"), *map(insert, mark)) == [(1, "", "\u0301", 2)]
@@ -406,6 +431,12 @@ def test_a_space_shows_once_it_is_no_longer_first() -> None:
         (0, "", "the  ", 4),
         (4, "", "x", 5),
         (0, "", "", 0),
+    ]
+    assert shown_edits(LLAMA, [the], move(-1), insert(x), Action(Kind.REPLACE, the)) == [
+        (0, "", "", 0),
+        (0, "", "x ", 1),
+        (1, "", "", 1),
+        (0, "x", "the ", 4),  # the space that follows is left alone
     ]
 
 
