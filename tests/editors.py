@@ -107,6 +107,7 @@ class Editor:
     def take(self, edit: Edit) -> tuple[TextEdit, TextEdit]:
         """Feed one edit; do to the plain strings what comes out, and nothing else."""
         shown, wide = (stream.feed(edit) for stream in self.streams)
+        assert shown.apply(self.text) == wide.apply(self.text)
         assert self.text[shown.offset : shown.offset + len(shown.removed)] == shown.removed
         self.text = shown.apply(self.text)
         removed, inserted = (text.encode("utf-16-le") for text in (wide.removed, wide.inserted))

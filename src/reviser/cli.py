@@ -55,8 +55,8 @@ def policies(
     """Compare trajectory policies: actions per token, moves, and the order tax.
 
     The order tax is the entropy, in bits per token, of the order a text is written in: what no
-    model can learn away. Values without an interval are exact. Without --text, every token
-    counts as a word.
+    model can learn away. Values without an interval are exact; ≤ marks an upper bound. Without
+    --text, every token counts as a word.
     """
     from reviser.core.order_tax import policy_cost, rich_enough, synthetic_targets
     from reviser.core.policy import PRESETS
@@ -113,4 +113,6 @@ def _shown(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:
     value = f"{scale * interval.value:{digits + 3}.{digits}f}"
     if interval.low == interval.high:
         return value
+    if interval.value == interval.high:
+        return f"≤{value.strip():>{len(value) - 1}}"
     return f"{value} ± {scale * (interval.high - interval.low) / 2:.{digits}f}"

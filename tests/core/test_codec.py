@@ -381,6 +381,11 @@ def test_a_character_written_byte_by_byte_shows_when_it_is_complete() -> None:
     ]
 
 
+def test_a_text_edit_is_applied_in_its_own_unit() -> None:
+    assert TextEdit(1, "a", "bc", 3).apply("😀a!") == "😀bc!"
+    assert TextEdit(2, "a", "bc", 4, "utf16").apply("😀a!") == "😀bc!"
+
+
 def test_a_letter_inside_a_character_breaks_it_and_its_removal_joins_it_again() -> None:
     c3, xa9 = byte_tokens(BYTES, "é".encode())
     (x,) = byte_tokens(BYTES, b"x")

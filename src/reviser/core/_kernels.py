@@ -16,21 +16,21 @@ import numpy.typing as npt
 from numba import njit
 
 from reviser.core.actions import MOST_MOVE
+from reviser.core.policy import MEAN_SCALE, NOISE_SPAN, WHOLE
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 U64 = npt.NDArray[np.uint64]
-F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 compiled: Any = njit(cache=True, nogil=True)
 inlined: Any = njit(cache=True, nogil=True, forceinline=True)  # too small to pay for a call
 
-# What a row of `rows` describes.
-APPEND, OBFUSCATE, SPANS = 0, 1, 2
+# What a row of `rows` describes; appending is a single span.
+OBFUSCATE, SPANS = 0, 1
 
-# Columns of a policy's row. Probabilities are thresholds out of 2**32. The operations are tried
+# Columns of a policy's row. Probabilities are thresholds out of WHOLE. The operations are tried
 # in the order of their columns, each threshold holding the sum so far.
 (KIND, WEIGHT, DELETE, INSERT, REPLACE, SWAP, SPAN_INSERT, SPAN_MOVE, START_LEFT, MERGE,
  MAX_STEPS, MEAN_SPAN, UNIT, COLUMNS) = range(14)  # fmt: skip
@@ -41,7 +41,7 @@ MOVE = SPAN_MOVE + 1  # an operation, not a column: what is left when no thresho
  MAX_MOVE, IDS) = range(10)  # fmt: skip
 
 MAX_ATTEMPTS = 1000
-MAX_NOISE_SPAN = 8
+LEAST_SPAN, MOST_SPAN = NOISE_SPAN
 MAX_SPELLING = 16  # more ids than any inverse takes, even with +-1 as the only digits
 _POWERS = np.array([n.bit_length() for n in range(MOST_MOVE + 1)], np.uint8)
 
@@ -212,7 +212,7 @@ def is_possible(operation: int, cursor: int, length: int, capacity: int) -> bool
     if operation == INSERT:
         return length < capacity
     if operation == SPAN_INSERT:
-        return length + MAX_NOISE_SPAN <= capacity
+        return length + MOST_SPAN <= capacity
     if operation == SWAP:
         return cursor >= 2
     if operation == SPAN_MOVE:
@@ -243,13 +243,12 @@ LENGTH, CURSOR, GAP, ORIGIN, AT, STEPS = range(6)
 
 @compiled
 def walk(
-    row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32, learn: Bools, path: I64,
-    bits: F64
+    row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32, learn: Bools, path: I64
 ) -> int:  # fmt: skip
     """Delete and move until the canvas is empty, the budget is spent or `out` is nearly full.
 
     If noise comes up, return its operation at once: it is rare, and its code would slow this
-    loop. `bits`, if it has room, receives how unlikely the walk was.
+    loop.
     """
     length, cursor, gap, origin, at, steps = state
     largest, merge, budget = ids[MAX_MOVE], row[MERGE] == 1, row[MAX_STEPS]
@@ -260,8 +259,6 @@ def walk(
         operation = choose(row, draw(rng), cursor, length, len(buffer))
         if operation != DELETE and operation != MOVE:
             break
-        if len(bits):
-            bits[0] += surprise(row, operation, 0, cursor, length, len(buffer), largest)
         if operation == MOVE:
             delta = draw_jump(rng, cursor, length - cursor, largest)
             cursor += delta
@@ -286,7 +283,7 @@ def walk(
 @compiled
 def make_noise(
     operation: int, target: I32, row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32,
-    learn: Bools, path: I64, bits: F64
+    learn: Bools, path: I64
 ) -> None:  # fmt: skip
     """One step with an operation of the richer set."""
     length, cursor, gap, origin, at, _ = state
@@ -296,21 +293,18 @@ def make_noise(
     if operation == SWAP:
         buffer[cursor - 1], buffer[cursor - 2] = buffer[cursor - 2], buffer[cursor - 1]
     elif operation == SPAN_MOVE:
-        a = 1 + below(rng, min(cursor, length - 1, MAX_NOISE_SPAN))
+        a = 1 + below(rng, min(cursor, length - 1, MOST_SPAN))
         jump = draw_jump(rng, cursor - a, length - cursor, largest)
         jump_span(buffer, cursor, length, a, jump)
     elif operation == REPLACE:
         a = int(buffer[cursor - 1])
         fresh = 1
     else:
-        a = 1 if operation == INSERT else 2 + below(rng, MAX_NOISE_SPAN - 1)
+        a = 1 if operation == INSERT else LEAST_SPAN + below(rng, MOST_SPAN - LEAST_SPAN + 1)
         fresh = grows = a
     first = cursor if grows > 0 else cursor - 1
     for i in range(fresh):
         buffer[first + i] = -1 - target[below(rng, len(target))]
-    if len(bits):
-        bits[0] += surprise(row, operation, a, cursor, length, len(buffer), largest)
-        bits[0] += fresh * np.log2(len(target))
     # A span takes the cursor along to the right and leaves it behind to the left, so its inverse
     # departs from where the span went and arrives where the cursor is then.
     arrival, departure = cursor + max(jump, 0), cursor + jump
@@ -337,33 +331,8 @@ def jump_span(buffer: I32, cursor: int, length: int, size: int, jump: int) -> No
 
 
 @compiled
-def surprise(
-    row: I64, operation: int, a: int, cursor: int, length: int, capacity: int, largest: int
-) -> float:
-    """How unlikely it was to pick an operation and its span, in bits."""
-    share = 1 << 32
-    for other in range(DELETE, MOVE):
-        part = row[other] - (0 if other == DELETE else row[other - 1])
-        if other == operation:
-            share = part
-            break
-        if is_possible(other, cursor, length, capacity) and operation == MOVE:
-            share -= part
-    total = 32 - np.log2(share)
-    if operation in (MOVE, SPAN_MOVE):
-        left = cursor if operation == MOVE else cursor - a
-        ways = count_powers(left, largest) + count_powers(length - cursor, largest)
-        total += np.log2(ways)
-    if operation == SPAN_MOVE:
-        total += np.log2(min(cursor, length - 1, MAX_NOISE_SPAN))
-    elif operation == SPAN_INSERT:
-        total += np.log2(MAX_NOISE_SPAN - 1)
-    return total
-
-
-@compiled
 def obfuscate(
-    target: I32, row: I64, ids: I64, rng: U64, out: I32, learn: Bools, bits: F64
+    target: I32, row: I64, ids: I64, rng: U64, out: I32, learn: Bools
 ) -> tuple[I32, Bools, int]:
     """Algorithm 2: the restoration fills the end of `out` (grown if need be), from the result on.
 
@@ -371,15 +340,15 @@ def obfuscate(
     """
     n = len(target)
     noisy = row[SPAN_MOVE] > row[DELETE]
-    buffer = np.empty(2 * n + 2 * MAX_NOISE_SPAN if noisy else n, np.int32)
+    buffer = np.empty(2 * n + 2 * MOST_SPAN if noisy else n, np.int32)
     path = np.empty(path_capacity(len(buffer), ids[MAX_MOVE]), np.int64)
     state = np.empty(6, np.int64)
     for _ in range(MAX_ATTEMPTS):
-        start_walk(target, row, ids, rng, state, buffer, out, bits)
+        start_walk(target, row, ids, rng, state, buffer, out)
         while state[LENGTH] > 0 and state[STEPS] != row[MAX_STEPS]:
-            operation = walk(row, ids, rng, state, buffer, out, learn, path, bits)
+            operation = walk(row, ids, rng, state, buffer, out, learn, path)
             if operation != DELETE and operation != MOVE:
-                make_noise(operation, target, row, ids, rng, state, buffer, out, learn, path, bits)
+                make_noise(operation, target, row, ids, rng, state, buffer, out, learn, path)
             elif state[AT] < len(path) + MAX_SPELLING:
                 out, learn, state[AT] = grow_front(out, learn, state[AT])
         if state[LENGTH] == 0:
@@ -390,7 +359,7 @@ def obfuscate(
 
 @compiled
 def start_walk(
-    target: I32, row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32, bits: F64
+    target: I32, row: I64, ids: I64, rng: U64, state: I64, buffer: I32, out: I32
 ) -> None:
     """A full canvas, the cursor where the policy starts it, and STOP at the end of `out`."""
     n, cursor = len(target), 0
@@ -401,8 +370,6 @@ def start_walk(
     out[-1] = ids[ID_STOP]
     state[LENGTH], state[CURSOR], state[GAP], state[ORIGIN] = n, cursor, cursor, -1
     state[AT], state[STEPS] = len(out) - 1, 0
-    if len(bits):
-        bits[0] = 0.0 if row[START_LEFT] else np.log2(n + 1)
 
 
 # -- writing backwards ------------------------------------------------------------------------
@@ -499,11 +466,11 @@ def cut_spans(units: Bytes, row: I64, rng: U64) -> I64:
 
 @compiled
 def cut_threshold(n: int, candidates: int, mean: int) -> int:
-    """The chance of a cut at each candidate, out of 2**32; `mean` is in 2**-16 tokens."""
+    """The chance of a cut at each candidate, out of WHOLE."""
     if candidates == 0:
         return 0
-    wanted = n * 65536.0 / mean - 1.0  # spans wanted, less the one there always is
-    return int(min(max(wanted / candidates, 0.0), 1.0) * 4294967296.0)
+    wanted = n * MEAN_SCALE / mean - 1.0  # spans wanted, less the one there always is
+    return int(min(max(wanted / candidates, 0.0), 1.0) * WHOLE)
 
 
 @compiled
@@ -563,16 +530,11 @@ def restorations(
     seed: np.uint64,
     epoch: np.uint64,
     indices: U64,
-    measure: bool,
-) -> tuple[I32, Bools, I64, F64]:
-    """Restorations of many targets: ids, which bear loss, where each ends (-1: not found).
-
-    With `measure`, also the surprise in bits of each obfuscation.
-    """
+) -> tuple[I32, Bools, I64]:
+    """Restorations of many targets: ids, which bear loss, where each ends (-1: not found)."""
     results = np.empty(2 * len(tokens) + 64, np.int32)
     learned = np.empty(len(results), np.bool_)
     ends = np.zeros(len(offsets), np.int64)
-    surprises = np.zeros(len(indices) if measure else 0, np.float64)
     out = np.empty(1024, np.int32)
     learn = np.ones(len(out), np.bool_)
     rng = np.zeros(RNG_SIZE, np.uint64)
@@ -581,7 +543,7 @@ def restorations(
         start_rng(rng, seed, epoch, indices[d])
         row = draw_row(rows, rng)
         if row[KIND] == OBFUSCATE:
-            out, learn, at = obfuscate(target, row, ids, rng, out, learn, surprises[d : d + 1])
+            out, learn, at = obfuscate(target, row, ids, rng, out, learn)
             if at < 0:
                 ends[d + 1 :] = -1
                 break
@@ -599,7 +561,7 @@ def restorations(
         learned[first:last] = learn[at:]
         learn[at:] = True
         ends[d + 1] = last
-    return results[: ends.max()], learned[: ends.max()], ends, surprises
+    return results[: ends.max()], learned[: ends.max()], ends
 
 
 @inlined

@@ -43,7 +43,8 @@ class Kind(IntEnum):
     SPAN_COPY = 8
     END = 9  # closes a number
     GIVEN = 10  # begin and delimiter: part of a history, never chosen, no effect on the canvas
-    FORBIDDEN = 11  # reserved ids, and tokens that may not be inserted
+    BARRED = 11  # a token that a prefix may hold, as a chat template does, but is never chosen
+    FORBIDDEN = 12  # reserved ids: never in a history
 
 
 OPERATORS = ("delete", "replace", "swap", "span_delete", "span_move", "span_copy")
@@ -52,6 +53,7 @@ OPERATORS = ("delete", "replace", "swap", "span_delete", "span_move", "span_copy
 _NUMBER_ARGUMENTS = {Kind.SPAN_DELETE: 1, Kind.SPAN_MOVE: 2, Kind.SPAN_COPY: 2}
 _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on its arguments
     Kind.INSERT: (1, 1),
+    Kind.BARRED: (1, 1),
     Kind.DELETE: (-1, -1),
     Kind.REPLACE: (-1, -1),  # its argument is an insert, which adds the token back
 }
@@ -87,8 +89,8 @@ class Action:
 class ActionVocab:
     """The id layout of one model; frozen, shared by everything that handles its actions.
 
-    Ids below `tokens` are the tokenizer's and insert themselves, save those in `never_insert`.
-    Ids from `tokens` to `size` that no field names are reserved: never allowed.
+    Ids below `tokens` are the tokenizer's and insert themselves. Ids from `tokens` to `size` that
+    no field names are reserved: never allowed.
 
     >>> vocab = ActionVocab.paper()
     >>> vocab.stop, vocab.move_id(+1), vocab.move_id(-512), vocab.size
@@ -117,7 +119,7 @@ class ActionVocab:
     end: int | None = None
     """Closes a number; present exactly if an operator takes a number."""
     never_insert: tuple[int, ...] = ()
-    """Token ids that may not be inserted, such as an end-of-text marker."""
+    """Tokens that are never chosen, such as an end-of-text marker; a prefix may hold them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_move <= MOST_MOVE or self.max_move & (self.max_move - 1):
@@ -275,16 +277,22 @@ class ActionVocab:
         >>> ActionVocab.from_json(ActionVocab.paper().to_json()) == ActionVocab.paper()
         True
         """
-        fields = json.loads(text)
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise VocabError(f"This is not JSON, so not an {FILE_NAME}: {error}.") from error
         if not isinstance(fields, dict) or fields.pop("format", None) != 1:
             raise VocabError(f"This is not an {FILE_NAME} of format 1.")
-        names = {field.name for field in dataclasses.fields(cls)}
-        required = {"tokens", "size", "max_move", "first_move", "stop"}
-        unknown, missing = sorted(fields.keys() - names), sorted(required - fields.keys())
+        known = {field.name: field.default for field in dataclasses.fields(cls)}
+        required = {name for name, default in known.items() if default is dataclasses.MISSING}
+        unknown, missing = sorted(fields.keys() - known), sorted(required - fields.keys())
         if unknown or missing:
             raise VocabError(f"{FILE_NAME} has unknown keys {unknown} and lacks {missing}.")
-        fields["never_insert"] = tuple(fields.get("never_insert", ()))
-        return cls(**fields)
+        barred = fields.pop("never_insert", [])
+        ids = [*fields.values(), *barred] if isinstance(barred, list) else [barred]
+        if not all(type(i) is int for i in ids):
+            raise VocabError(f"The values of {FILE_NAME} must be whole numbers.")
+        return cls(**fields, never_insert=tuple(barred))
 
     def save(self, folder: str | Path) -> None:
         """Write `action_vocab.json` into a model folder."""
@@ -354,7 +362,7 @@ class ActionVocab:
         """The `Kind` of every id."""
         kinds = np.full(self.size, Kind.FORBIDDEN, np.uint8)
         kinds[: self.tokens] = Kind.INSERT
-        kinds[list(self.never_insert)] = Kind.FORBIDDEN
+        kinds[list(self.never_insert)] = Kind.BARRED
         kinds[self.first_move : self.first_move + len(self.deltas)] = Kind.MOVE
         for name in ("stop", *OPERATORS, "end"):
             if getattr(self, name) is not None:
@@ -366,7 +374,8 @@ class ActionVocab:
     def length_deltas(self) -> IntArray:
         """By how much each id changes the canvas length: a history's running sum is its length.
 
-        Exact after every id if no span operator is used; arguments of those need `mask.trace`.
+        Exact whenever no action is half spelled, if no span operator is used: the effect of those
+        depends on their arguments, which `mask.trace` reads.
         """
         return self._effect_table(0)
 
@@ -378,6 +387,19 @@ class ActionVocab:
         return table
 
     @cached_property
+    def digit_follows(self) -> npt.NDArray[np.bool_]:
+        """The grammar of numbers: whether delta d may follow delta p, at [p + 1, d] in id order.
+
+        Row 0 is for a number without digits yet. Digits have one sign and fall; only the largest
+        repeats, so that each number has one spelling.
+        """
+        delta = np.array(self.deltas)
+        before = delta[:, None]
+        falls = (abs(delta) < abs(before)) | ((delta == before) & (abs(delta) == self.max_move))
+        allowed = falls & ((delta > 0) == (before > 0))
+        return np.vstack([np.ones_like(delta, np.bool_), allowed])
+
+    @cached_property
     def controls(self) -> IntArray:
         """Ids whose legality depends on the state: the columns of a mask after its first."""
         ids = [self.stop, *range(self.first_move, self.first_move + len(self.deltas))]
@@ -386,14 +408,18 @@ class ActionVocab:
 
     @cached_property
     def forbidden(self) -> IntArray:
-        """Ids that are never allowed, whatever the state."""
+        """Ids that are never chosen, whatever the state."""
         return np.flatnonzero(self.kinds >= Kind.GIVEN).astype(np.int32)
 
     def prefix_actions(self, prefix: Iterable[int]) -> list[int]:
         """What a history starts with: begin, the prefix's inserts, the delimiter."""
         begin = [] if self.begin is None else [self.begin]
         delimiter = [] if self.delimiter is None else [self.delimiter]
-        ids = [*begin, *(self._token(token) for token in prefix), *delimiter]
+        tokens = [int(token) for token in prefix]
+        wrong = [i for i in tokens if self.kind(i) not in (Kind.INSERT, Kind.BARRED)]
+        if wrong:
+            raise VocabError(f"A prefix holds tokens; id {wrong[0]} is {self.describe(wrong[0])}.")
+        ids = [*begin, *tokens, *delimiter]
         if not ids:
             raise VocabError(
                 "An empty prefix gives the model no input, and this vocabulary has no begin token."
@@ -417,9 +443,9 @@ class ActionVocab:
             return (self.move_id(argument),)
         if kind is Kind.INSERT:
             return (self._token(argument),)
-        first = getattr(self, kind.name.lower(), None)
+        first = None if kind is Kind.END else getattr(self, kind.name.lower(), None)
         if first is None:
-            raise VocabError(f"This vocabulary has no {kind.name.lower()}.")
+            raise VocabError(f"This vocabulary has no action {kind.name.lower()}.")
         if kind is Kind.REPLACE:
             return (first, self._token(argument))
         ids = [first]
@@ -448,7 +474,10 @@ class ActionVocab:
             if kind in (Kind.END, Kind.FORBIDDEN):
                 raise VocabError(f"{self.describe(first)} (id {first}) cannot start an action.")
             numbers = [self._read_number(rest) for _ in range(_NUMBER_ARGUMENTS.get(kind, 0))]
-            if kind is Kind.INSERT:
+            if numbers and numbers[0] < 1:
+                raise VocabError(f"A span has at least one token; {kind.name.lower()} has none.")
+            if kind in (Kind.INSERT, Kind.BARRED):
+                kind = Kind.INSERT
                 numbers = [int(first)]
             elif kind is Kind.MOVE:
                 numbers = [int(self.cursor_deltas[first])]
@@ -470,7 +499,9 @@ class ActionVocab:
             return f"insert {action_id}"
         if kind is Kind.GIVEN:
             return "begin" if action_id == self.begin else "delimiter"
-        return f"forbidden id {action_id}" if kind is Kind.FORBIDDEN else kind.name.lower()
+        if kind in (Kind.BARRED, Kind.FORBIDDEN):
+            return f"{kind.name.lower()} id {action_id}"
+        return kind.name.lower()
 
     def _named_ids(self) -> dict[str, int]:
         names = ("begin", "delimiter", "stop", *OPERATORS, "end")
@@ -498,11 +529,13 @@ class ActionVocab:
         return [*(self.move_id(sign * digit) for digit in digits), self.end]
 
     def _read_number(self, ids: Iterable[int]) -> int:
-        value = 0
+        value, previous = 0, 0
         for i in ids:
             if i == self.end:
                 return value
-            if self.kind(i) is not Kind.MOVE:
+            digit = i - self.first_move
+            if self.kind(i) is not Kind.MOVE or not self.digit_follows[previous, digit]:
                 break
-            value += int(self.cursor_deltas[i])
-        raise VocabError("A number is not closed by END: the ids break off inside an action.")
+            value += self.deltas[digit]
+            previous = digit + 1
+        raise VocabError("A number is misspelled, or not closed by END.")

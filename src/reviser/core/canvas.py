@@ -26,6 +26,10 @@ class Edit:
     cursor_before: int
     cursor: int
 
+    def inverse(self) -> Edit:
+        """The edit that undoes this one."""
+        return Edit(self.position, self.inserted, self.removed, self.cursor, self.cursor_before)
+
     @property
     def changes_text(self) -> bool:
         """Whether any token was removed or inserted."""
@@ -39,7 +43,7 @@ class _Pending:
     kind: Kind
     span: int = 0  # the first number, once closed
     amount: int = 0  # the number being read, so far
-    digit: int = 0  # its last digit, with sign; 0 before the first
+    digit: int = 0  # 1 + its last digit's place among the deltas; 0 before the first
 
 
 class Canvas:
@@ -56,7 +60,7 @@ class Canvas:
     Edit(position=1, removed=(), inserted=(9,), cursor_before=1, cursor=2)
     >>> canvas.tokens()
     [7, 9, 8]
-    >>> canvas.rollback(2)
+    >>> _ = canvas.rollback(2)
     >>> canvas.tokens(), canvas.cursor
     ([7, 8], 2)
     """
@@ -106,6 +110,7 @@ class Canvas:
 
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
+        action_id = int(action_id)
         pending, cursor = self._pending, len(self._left)
         if pending is None:
             edit, after = self._begin(action_id, cursor)
@@ -129,13 +134,16 @@ class Canvas:
             raise
         return edits
 
-    def rollback(self, count: int = 1) -> None:
-        """Undo the last `count` ids, at the cost of their edits."""
+    def rollback(self, count: int = 1) -> list[Edit]:
+        """Undo the last `count` ids, at the cost of their edits; give the edits that did it."""
         if not 0 <= count <= len(self._log):
             raise InvalidAction(f"Cannot roll back {count} ids: {len(self._log)} were applied.")
+        undone = []
         for _ in range(count):
             edit, self._pending = self._log.pop()
+            undone.append(edit.inverse())
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
+        return undone
 
     def fork(self) -> Canvas:
         """An independent copy that shares the past."""
@@ -148,7 +156,7 @@ class Canvas:
 
     def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Pending | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
-        if kind is Kind.INSERT:
+        if kind in (Kind.INSERT, Kind.BARRED):  # that BARRED is not chosen is the mask's rule
             return Edit(cursor, (), (action_id,), cursor, cursor + 1), None
         if kind is Kind.MOVE:
             goal = cursor + int(vocab.cursor_deltas[action_id])
@@ -182,13 +190,13 @@ class Canvas:
             old = (self._left[-1],)
             return Edit(cursor - 1, old, (action_id,), cursor, cursor), None
         if kind is Kind.MOVE:
-            digit = int(vocab.cursor_deltas[action_id])
-            amount = pending.amount + digit
+            digit = action_id - vocab.first_move
+            amount = pending.amount + int(vocab.cursor_deltas[action_id])
             low, high = self._number_bounds(pending, cursor)
-            if not follows(pending.digit, digit, vocab.max_move) or not low <= amount <= high:
+            if not vocab.digit_follows[pending.digit, digit] or not low <= amount <= high:
                 raise _misspelled(vocab, action_id, pending, f"a number from {low} to {high}")
             nothing = Edit(cursor, (), (), cursor, cursor)
-            return nothing, _Pending(pending.kind, pending.span, amount, digit)
+            return nothing, _Pending(pending.kind, pending.span, amount, digit + 1)
         if kind is not Kind.END or not (pending.span or pending.amount):
             raise _misspelled(vocab, action_id, pending, "a digit")
         return self._close_number(pending, cursor)
@@ -242,14 +250,6 @@ class Canvas:
         elif distance < 0:
             right.extend(reversed(left[distance:]))
             del left[distance:]
-
-
-def follows(previous: int, digit: int, largest: int) -> bool:
-    """Whether a digit may follow another: one sign, falling; only the largest repeats."""
-    if previous == 0:
-        return True
-    falling = abs(digit) < abs(previous) or abs(digit) == abs(previous) == largest
-    return falling and (digit > 0) == (previous > 0)
 
 
 def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> InvalidAction:

@@ -38,7 +38,7 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 class TextEdit:
     """One change of the visible text: `removed` at `offset` gave way to `inserted`.
 
-    Offsets and cursor count characters, or UTF-16 units if the stream was asked for those. A
+    Offset and cursor count characters, or UTF-16 units if the stream was asked for those. A
     cursor inside a character stands behind it.
     """
 
@@ -46,14 +46,18 @@ class TextEdit:
     removed: str
     inserted: str
     cursor: int
+    unit: Unit = "char"
 
     def apply(self, text: str) -> str:
-        """The text after this edit; offsets must be in characters.
+        """The text after this edit.
 
         >>> TextEdit(4, "cat", "dog", 7).apply("The cat sat")
         'The dog sat'
         """
-        return text[: self.offset] + self.inserted + text[self.offset + len(self.removed) :]
+        start = self.offset
+        if self.unit == "utf16":
+            start = len(text.encode("utf-16-le")[: 2 * start].decode("utf-16-le"))
+        return text[:start] + self.inserted + text[start + len(self.removed) :]
 
 
 class Codec:
@@ -70,7 +74,8 @@ class Codec:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
-        decoders = _decoder_steps(json.loads(self._tokenizer.to_str())["decoder"])
+        decoder = self._tokenizer.decoder
+        decoders = _decoder_steps(json.loads(decoder.__getstate__()) if decoder else None)
         kinds = {step["type"] for step in decoders}
         self._is_byte_level = "ByteLevel" in kinds
         if not self._is_byte_level and not kinds & {"ByteFallback", "Metaspace"}:
@@ -138,6 +143,8 @@ class Codec:
 
     def _piece_bytes(self, piece: str) -> bytes:
         if self._is_byte_level:
+            if not _BYTE_OF.keys() >= set(piece):
+                raise VocabError(f"Token {piece!r} is not written in the byte-level alphabet.")
             return bytes(_BYTE_OF[char] for char in piece)
         byte = _BYTE_PIECE.fullmatch(piece)
         return bytes([int(byte[1], 16)]) if byte else piece.replace("\u2581", " ").encode()
@@ -170,7 +177,7 @@ class TextStream:
         """Take the canvas's edit; give the edit of the text."""
         if not edit.changes_text:
             self._go_to(edit.cursor)
-            return TextEdit(self._offset, "", "", self._offset)
+            return TextEdit(self._offset, "", "", self._offset, self._unit)
         self._go_to(edit.position + len(edit.removed))
         removed = self._take(len(edit.removed))
         inserted = [self._codec.token_bytes[token] for token in edit.inserted]
@@ -202,6 +209,7 @@ class TextStream:
             old.text[kept : len(old.text) - same],
             new.text[kept : len(new.text) - same],
             self._offset,
+            self._unit,
         )
 
     def _context(self) -> tuple[list[bytes], list[bytes], bool]:

@@ -9,7 +9,8 @@ T steps of a history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 # Columns of a row; the gaps' lower bounds and then their upper bounds follow.
+# _SPAN is a number read, _AMOUNT one being read, _DIGIT a row of `vocab.digit_follows`.
 _LENGTH, _CURSOR, _PENDING, _SPAN, _AMOUNT, _DIGIT, _MAX_LENGTH, _EDITS_LEFT, _GAPS = range(9)
 
 _NONE = -1  # nothing pending; otherwise the Kind that waits for an argument, or STOP
@@ -52,7 +54,8 @@ class Boundary:
 
     def __init__(self, vocab: ActionVocab, rows: int) -> None:
         self.vocab = vocab
-        self._state: Rows = np.zeros((rows, _GAPS + 2), np.int64)
+        blank = [0, 0, _NONE, 0, 0, 0, _UNLIMITED, _UNLIMITED, 0, 0]  # one gap, of no tokens
+        self._state: Rows = np.tile(np.array(blank, np.int64), (rows, 1))
         self._deltas = np.array(vocab.deltas, np.int64)
         columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
         self._move_columns = slice(2, 2 + len(self._deltas))
@@ -62,8 +65,6 @@ class Boundary:
             if (i := getattr(vocab, kind.name.lower())) is not None
         ]
         self._end_column = 0 if vocab.end is None else columns[vocab.end]
-        for row in range(rows):
-            self.reset(row)
 
     def __len__(self) -> int:
         return len(self._state)
@@ -80,14 +81,16 @@ class Boundary:
     ) -> None:
         """Start a row from a canvas of `length`; by default all of it is one gap.
 
-        `max_edits` counts actions that change the canvas; when none is left only STOP is.
+        The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
+        actions that change the canvas; when none is left only STOP is allowed.
         """
-        cursor = length if cursor is None else cursor
         gaps = [(0, length)] if gaps is None else gaps
+        if cursor is None:
+            cursor = gaps[0][1] if gaps else length
         _check_gaps(length, cursor, gaps)
-        missing = len(gaps) - self._lows(self._state).shape[1]
-        if missing > 0:
-            self._widen(missing)
+        others = np.delete(self._highs(self._state), row, axis=0)
+        in_use = int(np.count_nonzero(others >= 0, axis=1).max(initial=1))
+        self._state = _fit_gaps(self._state, max(len(gaps), in_use))
         state = self._state[row : row + 1]
         state[0, :_GAPS] = length, cursor, _NONE, 0, 0, 0, _UNLIMITED, _UNLIMITED
         if max_length is not None:
@@ -123,27 +126,31 @@ class Boundary:
 
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """An independent copy of all rows, or of some in the order given."""
-        twin = Boundary(self.vocab, 0)
+        twin = copy(self)
         twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
-        """Overwrite rows with another's: restores a fork, moves and swaps rows."""
-        missing = self._state.shape[1] - other._state.shape[1]
-        if missing < 0:
-            self._widen(-missing // 2)
-        elif missing > 0:
-            other = other.fork()
-            other._widen(missing // 2)
-        self._state[np.asarray(rows, int)] = other._state
+        """Overwrite rows with another's: rolls back to a fork, moves and swaps rows."""
+        gaps = max(self._lows(state).shape[1] for state in (self._state, other._state))
+        self._state = _fit_gaps(self._state, gaps)
+        self._state[np.asarray(rows, int)] = _fit_gaps(other._state, gaps)
+
+    def replay(self, row: int, history: Iterable[int]) -> None:
+        """Advance one row by many ids, as when a request resumes."""
+        alone = self.fork([row])
+        for action_id in history:
+            alone.advance([action_id])
+        self.put([row], alone)
 
     # -- the mask -----------------------------------------------------------------------------
 
     def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
         """What each row may do next: column 0 for every insert, then one per `vocab.controls`.
 
-        Ids in `vocab.forbidden` and beyond `vocab.size` have no column: they are never allowed.
-        Changes no state.
+        Changes no state. To apply it to logits: close `[:, :tokens]` where column 0 is False,
+        then write the controls' columns, then close `vocab.forbidden` and everything from
+        `vocab.size` on, in this order. A row that has stopped allows STOP alone, as padding.
         """
         state, vocab = self._state, self.vocab
         if out is None:
@@ -192,17 +199,10 @@ class Boundary:
         if places.any():
             fits[places], closes[places] = self._copy_places(state[places], amount[places])
         numbers = kind != Kind.REPLACE
-        digits = fits & self._digit_follows(state[:, _DIGIT]) & numbers[:, None]
+        digits = fits & self.vocab.digit_follows[state[:, _DIGIT]] & numbers[:, None]
         out[:, self._move_columns] = digits
         out[:, self._end_column] = closes & numbers
         return out
-
-    def _digit_follows(self, previous: Rows) -> BoolArray:
-        size, before = np.abs(self._deltas), np.abs(previous)[:, None]
-        falling = (size < before) | ((size == before) & (size == self.vocab.max_move))
-        one_sign = (self._deltas > 0) == (previous > 0)[:, None]
-        follows: BoolArray = (before == 0) | (falling & one_sign)
-        return follows
 
     def _copy_places(self, state: Rows, amount_BD: Rows) -> tuple[BoolArray, BoolArray]:
         # A digit is allowed if some gap can still be reached: smaller digits add up to one less
@@ -263,7 +263,7 @@ class Boundary:
         pending, span, cursor = state[:, _PENDING], state[:, _SPAN], state[:, _CURSOR]
         digit = kind == Kind.MOVE
         delta = self.vocab.cursor_deltas[ids]
-        state[:, _DIGIT] = np.where(digit, delta, 0)
+        state[:, _DIGIT] = np.where(digit, ids - self.vocab.first_move + 1, 0)
         state[:, _AMOUNT] += np.where(digit, delta, 0)
         amount = state[:, _AMOUNT].copy()
         closed = kind == Kind.END
@@ -283,17 +283,20 @@ class Boundary:
 
     # -- layout -------------------------------------------------------------------------------
 
-    def _lows(self, state: Rows) -> Rows:
+    @staticmethod
+    def _lows(state: Rows) -> Rows:
         return state[:, _GAPS : (_GAPS + state.shape[1]) // 2]
 
-    def _highs(self, state: Rows) -> Rows:
+    @staticmethod
+    def _highs(state: Rows) -> Rows:
         return state[:, (_GAPS + state.shape[1]) // 2 :]
 
-    def _widen(self, gaps: int) -> None:
-        state = self._state
-        lows = np.full((len(state), gaps), _UNLIMITED, np.int64)
-        parts = [state[:, :_GAPS], self._lows(state), lows, self._highs(state), lows * 0 + _NONE]
-        self._state = np.concatenate(parts, axis=1)
+
+def _fit_gaps(state: Rows, gaps: int) -> Rows:
+    """The rows with room for so many gaps; unused ones hold no boundary."""
+    lows, highs = Boundary._lows(state)[:, :gaps], Boundary._highs(state)[:, :gaps]
+    spare = np.zeros((len(state), gaps - lows.shape[1]), np.int64)
+    return np.concatenate([state[:, :_GAPS], lows, spare + _UNLIMITED, highs, spare + _NONE], 1)
 
 
 def _rooms(cursor: Rows, lows: Rows, highs: Rows) -> tuple[Rows, Rows, BoolArray]:
@@ -313,6 +316,11 @@ def _check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> No
         raise ConfigError(
             f"Gaps {list(gaps)} with cursor {cursor} do not fit a canvas of length {length}: they"
             " must be in order, apart from each other, and within it."
+        )
+    if bounds and not bounds[0] <= cursor <= bounds[-1]:
+        raise ConfigError(
+            f"The cursor is at {cursor}, outside the gaps {list(gaps)}, and could not get in."
+            f" Start it between {bounds[0]} and {bounds[-1]}."
         )
 
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import ActionVocab, Kind
+from reviser.core.actions import Action, ActionVocab, Kind
+from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS
 from reviser.core.mask import is_argument
 from reviser.core.policy import (
+    MEAN_SCALE,
+    NOISE_SPAN,
+    WHOLE,
     Append,
     Mixture,
     Obfuscation,
     Policy,
     Spans,
-    compile_ids,
-    compile_rows,
     operators_needed,
 )
 from reviser.core.trajectory import Sampler
@@ -34,6 +37,8 @@ Floats = npt.NDArray[np.floating]
 
 LONGEST_EXACT = 512
 """Chains on longer targets are not solved: their matrices grow with the square."""
+MOST_WALKS = 200
+"""As many walks are enough to estimate a surprise, which is read in plain Python."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,11 @@ class Interval:
     def exact(cls, value: float) -> Interval:
         """A value that is known."""
         return cls(value=value, low=value, high=value)
+
+    @classmethod
+    def up_to(cls, bound: float) -> Interval:
+        """A value of which only an upper bound is known."""
+        return cls(value=bound, low=0.0, high=bound)
 
     @classmethod
     def of_mean(cls, samples: Floats) -> Interval:
@@ -119,15 +129,15 @@ def _order_tax(
         return _mixture_tax(policy, targets, marks, vocab, seed)
     if isinstance(policy, Spans):
         return _span_tax(policy, targets, marks, vocab, seed)
-    if not operators_needed(policy) and n <= LONGEST_EXACT:
-        chain = _merged_entropy if policy.merge_moves else _walk_entropy
-        return Interval.exact(chain(policy, n, vocab.max_move) / n)
-    if policy.merge_moves and not operators_needed(policy):
+    if policy.max_obfuscation_steps is not None:
         raise ConfigError(
-            f"The order tax of merged moves is known for up to {LONGEST_EXACT} tokens; got {n}."
-            " Ask for a shorter length: per token it hardly changes."
+            "The order tax under max_obfuscation_steps is not known: discarding long walks changes"
+            " their distribution. Measure the policy without it."
         )
-    return _sampled_walk_tax(policy, targets, vocab, seed)
+    if operators_needed(policy) or n > LONGEST_EXACT:
+        return _sampled_tax(policy, targets, vocab, seed)
+    chain = _merged_entropy if policy.merge_moves else _walk_entropy
+    return Interval.exact(chain(policy, n, vocab.max_move) / n)
 
 
 def _aligned_to_tokens(policy: Policy) -> Policy:
@@ -200,21 +210,74 @@ def _entropy(chances: Floats) -> Floats:
 # -- estimated and bounded -------------------------------------------------------------------------
 
 
-def _sampled_walk_tax(
+def _sampled_tax(
     policy: Obfuscation, targets: Sequence[npt.NDArray[np.integer]], vocab: ActionVocab, seed: int
 ) -> Interval:
-    """Mean surprise of sampled walks. With merged moves and noise this is an upper bound."""
-    from reviser.core import _kernels
+    """Mean surprise of sampled walks.
 
-    tokens = np.concatenate(targets).astype(np.int32)
-    offsets = np.arange(len(targets) + 1) * len(targets[0])
-    indices = np.arange(len(targets), dtype=np.uint64)
-    ids, rows = compile_ids(policy, vocab), compile_rows(policy)
-    marks = np.ones(len(tokens), np.uint8)
-    *_, bits = _kernels.restorations(
-        tokens, offsets, marks, rows, ids, np.uint64(seed), np.uint64(0), indices, True
-    )
-    return Interval.of_mean(bits / len(targets[0]))
+    Of noise, which place and operation it takes counts; which tokens it puts in does not, for
+    they bear no loss. Merging hides which moves a walk took, so there it is an upper bound.
+    """
+    n, walks = len(targets[0]), Sampler(vocab, replace(policy, merge_moves=False))
+    batch = walks.batch(targets[:MOST_WALKS], range(len(targets[:MOST_WALKS])), seed=seed)
+    parts = np.split(batch.ids, batch.offsets[1:-1])
+    bits = [_surprise(policy, vocab, part.tolist(), n) for part in parts]
+    interval = Interval.of_mean(np.array(bits) / n)
+    return Interval.up_to(interval.high) if policy.merge_moves else interval
+
+
+def _surprise(policy: Obfuscation, vocab: ActionVocab, restoration: list[int], n: int) -> float:
+    """How unlikely the walk behind an unmerged restoration was, in bits.
+
+    Each action undoes a step that was taken in the state the action leads to.
+    """
+    noise = policy.noise
+    share = {
+        Kind.INSERT: policy.delete,
+        Kind.DELETE: noise.insert,
+        Kind.REPLACE: noise.replace,
+        Kind.SWAP: noise.swap,
+        Kind.SPAN_DELETE: noise.span_insert,
+        Kind.SPAN_MOVE: noise.span_move,
+    }
+    total = math.log2(n + 1) if policy.start == "uniform" else 0.0
+    canvas = Canvas(vocab)
+    actions = vocab.read(restoration)[:-1]
+    for place, action in enumerate(actions):
+        canvas.act(action)
+        u, length, kind = canvas.cursor, len(canvas), action.kind
+        if kind is not Kind.MOVE:
+            total -= math.log2(share[kind])
+            if kind is Kind.SPAN_DELETE:
+                total += math.log2(NOISE_SPAN[1] - NOISE_SPAN[0] + 1)
+            elif kind is Kind.SPAN_MOVE:
+                before = u if action.offset > 0 else u + action.offset
+                total += math.log2(min(before, length - 1, NOISE_SPAN[1]))
+                total += math.log2(_jumps(before - action.argument, length - before, vocab))
+        elif not _completes_span_move(actions, place):
+            possible = {
+                Kind.INSERT: u >= 1,
+                Kind.DELETE: length < 2 * n + 2 * NOISE_SPAN[1],
+                Kind.REPLACE: u >= 1,
+                Kind.SWAP: u >= 2,
+                Kind.SPAN_DELETE: length + NOISE_SPAN[1] <= 2 * n + 2 * NOISE_SPAN[1],
+                Kind.SPAN_MOVE: u >= 1 and length >= 2,
+            }
+            total -= math.log2(1 - sum(share[k] for k in share if possible[k]))
+            total += math.log2(_jumps(u, length - u, vocab))
+    return total
+
+
+def _jumps(left: int, right: int, vocab: ActionVocab) -> int:
+    """How many moves stay within `left` back and `right` forward."""
+    return sum(min(room, vocab.max_move).bit_length() for room in (left, right))
+
+
+def _completes_span_move(actions: list[Action], place: int) -> bool:
+    """Whether a move only brings the cursor to or from a span that jumps back."""
+    after, before = actions[place + 1 : place + 2], actions[max(place - 1, 0) : place]
+    to = any(a.kind is Kind.SPAN_MOVE and a.offset > 0 for a in after)
+    return to or any(a.kind is Kind.SPAN_MOVE and a.offset < 0 for a in before)
 
 
 def _span_tax(
@@ -233,16 +296,21 @@ def _span_tax(
     from reviser.core import _kernels
 
     n = len(targets[0])
-    mean = round(policy.mean * 65536)
+    mean = round(policy.mean * MEAN_SCALE)
     bits = []
     for runs, mark in zip(_visible_runs(policy, targets, marks, vocab, seed), marks, strict=True):
         places = int(np.count_nonzero(mark[1:] & UNITS[policy.unit]))
-        cut = _kernels.cut_threshold(n, places, mean) / 2**32
-        hidden = np.arange(places - (runs - 1) + 1)
-        logs = _log_binomial(hidden[-1], hidden) - _log_factorial(runs + hidden)
-        logs += _times_log(runs - 1 + hidden, cut) + _times_log(hidden[-1] - hidden, 1 - cut)
-        bits.append(-float(np.logaddexp.reduce(logs)) / math.log(2))
+        cut = _kernels.cut_threshold(n, places, mean) / WHOLE
+        bits.append(_span_surprise(places, runs, cut))
     return Interval.of_mean(np.array(bits) / n)
+
+
+@lru_cache
+def _span_surprise(places: int, runs: int, cut: float) -> float:
+    hidden = np.arange(places - (runs - 1) + 1)
+    logs = _log_binomial(hidden[-1], hidden) - _log_factorial(runs + hidden)
+    logs += _times_log(runs - 1 + hidden, cut) + _times_log(hidden[-1] - hidden, 1 - cut)
+    return -float(np.logaddexp.reduce(logs)) / math.log(2)
 
 
 def _visible_runs(

@@ -16,6 +16,13 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
 from reviser.errors import ConfigError, VocabError
 
+WHOLE = 1 << 32
+"""A probability of one, as the kernels count it."""
+MEAN_SCALE = 1 << 16
+"""A mean length of one token, as the kernels count it."""
+NOISE_SPAN = (2, 8)
+"""Fewest and most tokens that a span of noise holds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Append:
@@ -37,9 +44,9 @@ class Noise:
     swap: float = 0.0
     """Swap two tokens; repaired by `swap`."""
     span_insert: float = 0.0
-    """Insert 2 to 8 tokens; repaired by `span_delete`."""
+    """Insert a span of tokens (`NOISE_SPAN`); repaired by `span_delete`."""
     span_move: float = 0.0
-    """Move 1 to 8 tokens by a power of two; repaired by `span_move`."""
+    """Move a span by a power of two; repaired by `span_move`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +75,14 @@ class Obfuscation:
                 f"delete={self.delete} and {noise} must be probabilities that leave some for"
                 " moves: delete above 0, together below 1."
             )
-        if noise.insert + 5 * noise.span_insert >= self.delete:  # a noise span has 5 on average
+        if noise.insert + noise.span_insert * sum(NOISE_SPAN) / 2 >= self.delete:
             raise ConfigError(f"{noise} puts in as many tokens as delete={self.delete} takes out.")
         if self.start not in ("uniform", "left"):
             raise ConfigError(f"start is {self.start!r}; use 'uniform' or 'left'.")
+        if self.max_obfuscation_steps is not None and self.max_obfuscation_steps < 1:
+            raise ConfigError(
+                f"max_obfuscation_steps is {self.max_obfuscation_steps}; use 1 or more, or None."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +115,8 @@ class Mixture:
     final_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not all(isinstance(part, Append | Obfuscation | Spans) for part in self.policies):
+            raise ConfigError("A mixture holds policies that are not mixtures themselves.")
         for weights in (self.weights, self.final_weights or self.weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
                 raise ConfigError(
@@ -113,6 +126,8 @@ class Mixture:
 
     def weights_at(self, progress: float) -> list[float]:
         """The weights, adding up to 1, when a share `progress` of training is done."""
+        if not 0 <= progress <= 1:
+            raise ConfigError(f"progress is {progress}; it goes from 0 to 1.")
         first, last = (
             np.array(w) / sum(w) for w in (self.weights, self.final_weights or self.weights)
         )
@@ -150,7 +165,7 @@ def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]
     weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
     rows = np.stack([_row(part) for part in parts])
     rows[:, k.WEIGHT] = _thresholds(weights)
-    rows[-1, k.WEIGHT] = 1 << 32  # whatever rounding left
+    rows[-1, k.WEIGHT] = WHOLE  # whatever rounding left
     return rows
 
 
@@ -212,11 +227,11 @@ def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
     else:  # appending is a single span
         row[k.KIND] = k.SPANS
         if isinstance(policy, Spans):
-            row[k.MEAN_SPAN] = round(policy.mean * 65536)
+            row[k.MEAN_SPAN] = round(policy.mean * MEAN_SCALE)
             row[k.UNIT] = UNITS[policy.unit]
     return row
 
 
 def _thresholds(shares: list[float]) -> npt.NDArray[np.int64]:
-    """Running sums out of 2**32, each share rounded on its own so that none becomes another's."""
-    return np.cumsum([round(share * 2**32) for share in shares])
+    """Running sums, each share rounded on its own so that none becomes another's."""
+    return np.cumsum([round(share * WHOLE) for share in shares])

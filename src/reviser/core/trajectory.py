@@ -47,8 +47,8 @@ class Trajectory:
         return [False] * len(vocab.prefix_actions(self.prefix)) + learned
 
     def target(self, vocab: ActionVocab) -> list[int]:
-        """The tokens the restoration writes, by replaying it."""
-        return Canvas.replay(vocab, self.restoration).tokens()
+        """The tokens the restoration writes behind the prefix, by replaying it."""
+        return Canvas.replay(vocab, [*self.prefix, *self.restoration]).tokens()[len(self.prefix) :]
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -58,7 +58,10 @@ class Trajectory:
     @classmethod
     def from_json(cls, text: str) -> Trajectory:
         """Read what `to_json` wrote."""
-        fields = json.loads(text)
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TrajectoryError(f"This is not JSON, so not a trajectory: {error}.") from error
         known = {"prefix", "restoration", "unlearned"}
         if not isinstance(fields, dict) or "restoration" not in fields or fields.keys() - known:
             raise TrajectoryError(f"A trajectory has {sorted(known)}; got {text[:80]!r}.")
@@ -172,34 +175,51 @@ class Sampler:
         """
         from reviser.core import _kernels
 
-        if self._units_needed and units is None:
-            raise TrajectoryError(
-                f"This policy aligns to units ({', '.join(sorted(self._units_needed))}): pass"
-                " units=[codec.unit_starts(target), ...]."
-            )
-        tokens = np.concatenate([np.empty(0, np.int32), *targets]).astype(np.int32)
-        if not np.all(self.vocab.kinds[tokens] == Kind.INSERT):
-            raise TrajectoryError("A target holds tokens that this vocabulary cannot insert.")
-        offsets = np.cumsum([0, *map(len, targets)], dtype=np.int64)
-        marks = np.ones(len(tokens), np.uint8) if units is None else np.concatenate(units)
-        ids, learned, ends, _ = _kernels.restorations(
+        lengths = [len(target) for target in targets]
+        if len(indices) != len(targets):
+            raise TrajectoryError(f"{len(targets)} targets need as many indices: {len(indices)}.")
+        tokens = self._tokens(targets)
+        ids, learned, ends = _kernels.restorations(
             tokens,
-            offsets,
-            marks,
+            np.cumsum([0, *lengths], dtype=np.int64),
+            self._marks(units, lengths),
             compile_rows(self.policy, progress),
             self._ids,
             np.uint64(seed),
             np.uint64(epoch),
             np.array(indices, np.uint64),
-            False,
         )
         if ends.min() < 0:
-            length = len(targets[int(np.argmin(ends)) - 1])
+            length = lengths[int(np.argmin(ends)) - 1]
             raise TrajectoryError(
                 f"No obfuscation of {length} tokens within max_obfuscation_steps was found in"
                 f" {_kernels.MAX_ATTEMPTS} tries. Raise it, or leave it out."
             )
         return Restorations(ids=ids, learned=learned, offsets=ends)
+
+    def _tokens(
+        self, targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]
+    ) -> npt.NDArray[np.int32]:
+        tokens = np.concatenate([np.empty(0, np.int32), *targets])
+        whole = tokens.astype(np.int64)
+        known = (whole == tokens) & (whole >= 0) & (whole < self.vocab.size)
+        if not np.all(known) or not np.all(self.vocab.kinds[whole] == Kind.INSERT):
+            raise TrajectoryError("A target holds ids that this vocabulary cannot insert.")
+        return whole.astype(np.int32)
+
+    def _marks(
+        self, units: Sequence[npt.NDArray[np.uint8]] | None, lengths: list[int]
+    ) -> npt.NDArray[np.uint8]:
+        if units is None:
+            if self._units_needed:
+                raise TrajectoryError(
+                    f"This policy aligns to units ({', '.join(sorted(self._units_needed))}): pass"
+                    " units=[codec.unit_starts(target), ...]."
+                )
+            return np.ones(sum(lengths), np.uint8)
+        if [len(marks) for marks in units] != lengths:
+            raise TrajectoryError("Units and targets differ in length: give one mark per token.")
+        return np.concatenate([np.empty(0, np.uint8), *units])
 
 
 def _invert(
