@@ -128,7 +128,7 @@ def _order_tax(
     if isinstance(policy, Mixture):
         return _mixture_tax(policy, targets, marks, vocab, seed)
     if isinstance(policy, Spans):
-        return _span_tax(policy, targets, marks, vocab, seed)
+        return _span_tax(policy, n, marks, vocab.max_move, seed)
     if policy.max_obfuscation_steps is not None:
         raise ConfigError(
             "The order tax under max_obfuscation_steps is not known: discarding long walks changes"
@@ -281,11 +281,7 @@ def _completes_span_move(actions: list[Action], place: int) -> bool:
 
 
 def _span_tax(
-    policy: Spans,
-    targets: Sequence[npt.NDArray[np.integer]],
-    marks: Sequence[npt.NDArray[np.uint8]],
-    vocab: ActionVocab,
-    seed: int,
+    policy: Spans, n: int, marks: Sequence[npt.NDArray[np.uint8]], max_move: int, seed: int
 ) -> Interval:
     """Mean surprise of sampled orders, each with its exact probability.
 
@@ -295,10 +291,10 @@ def _span_tax(
     """
     from reviser.core import _kernels
 
-    n = len(targets[0])
     mean = round(policy.mean * MEAN_SCALE)
     bits = []
-    for runs, mark in zip(_visible_runs(policy, targets, marks, vocab, seed), marks, strict=True):
+    sampled = _visible_runs(policy, n, marks, max_move, seed)
+    for runs, mark in zip(sampled, marks, strict=True):
         places = int(np.count_nonzero(mark[1:] & UNITS[policy.unit]))
         cut = _kernels.cut_threshold(n, places, mean) / WHOLE
         bits.append(_span_surprise(places, runs, cut))
@@ -314,17 +310,18 @@ def _span_surprise(places: int, runs: int, cut: float) -> float:
 
 
 def _visible_runs(
-    policy: Spans,
-    targets: Sequence[npt.NDArray[np.integer]],
-    marks: Sequence[npt.NDArray[np.uint8]],
-    vocab: ActionVocab,
-    seed: int,
+    policy: Spans, n: int, marks: Sequence[npt.NDArray[np.uint8]], max_move: int, seed: int
 ) -> Iterator[int]:
-    batch = Sampler(vocab, policy).batch(targets, range(len(targets)), seed=seed, units=marks)
-    moves = vocab.kinds[batch.ids] == Kind.MOVE
-    for first, last in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
-        part = moves[first:last]
-        yield 1 + int(np.count_nonzero(part[:-1] & ~part[1:]))
+    """How many runs of consecutive tokens each sampled order has.
+
+    Sampling does not look at tokens, so each place of the text can be a token of its own.
+    """
+    vocab = ActionVocab.build(n, max_move=max_move)
+    places = synthetic_targets(n, len(marks))
+    batch = Sampler(vocab, policy).batch(places, range(len(marks)), seed=seed, units=marks)
+    for ids in np.split(batch.ids, batch.offsets[1:-1]):
+        order = ids[vocab.kinds[ids] == Kind.INSERT]
+        yield 1 + int(np.count_nonzero(np.diff(order) != 1))
 
 
 def _mixture_tax(
