@@ -60,18 +60,17 @@ class Reader:
 
         What it writes is any token, mostly an awkward one, or one of `tokens` if there are some.
         """
-        past: list[list[Edit]] = []
+        past: list[int] = []  # ids of each action
         for _ in range(actions):
             if past and rng.random() < 0.15:
-                for edit in reversed(past.pop()):
-                    canvas.rollback()
-                    yield inverse(edit)
+                for _ in range(past.pop()):
+                    yield from canvas.rollback()
                 continue
             token = rng.choice(tokens) if tokens else self.token(rng)
-            past.append([])
-            for action_id in self.vocab.spell(self.action(rng, canvas, token)):
-                past[-1].append(canvas.apply(action_id))
-                yield past[-1][-1]
+            ids = self.vocab.spell(self.action(rng, canvas, token))
+            past.append(len(ids))
+            for action_id in ids:
+                yield canvas.apply(action_id)
 
     def action(self, rng: Random, canvas: Canvas, token: int) -> Action:
         """Any action that the canvas allows, every operator as likely as another."""
@@ -88,11 +87,6 @@ class Reader:
         if left >= 2:
             choices.append(Action(Kind.SWAP))
         return rng.choice(choices)
-
-
-def inverse(edit: Edit) -> Edit:
-    """What takes an edit back."""
-    return Edit(edit.position, edit.inserted, edit.removed, edit.cursor, edit.cursor_before)
 
 
 class Editor:

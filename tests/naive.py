@@ -153,7 +153,7 @@ def spell(vocab: ActionVocab, action: Action, u: int) -> Ids:
 def meaning(vocab: ActionVocab, ids: Ids, u: int) -> Action | None:
     """The action that ids spell at cursor u, read from scratch; None if they break off."""
     name, rest = names(vocab)[ids[0]], list(ids[1:])
-    if name == "insert":
+    if name in ("insert", "barred"):
         return ("insert", ids[0])
     if name == "move":
         return ("move", deltas(vocab)[ids[0]])
@@ -200,7 +200,11 @@ class State(NamedTuple):
 
 
 def legal_ids(vocab: ActionVocab, state: State) -> set[int]:
-    """The ids that lead on to some valid action; begin and delimiter may stand between actions."""
+    """The ids that lead on to some valid action.
+
+    What a prefix may hold, and is never chosen, may stand between actions: begin, delimiter and
+    barred tokens.
+    """
     if state.stopped:
         return set()
     read = len(state.pending)
@@ -209,7 +213,8 @@ def legal_ids(vocab: ActionVocab, state: State) -> set[int]:
         for _, spelling in spellings(vocab, len(state.tokens), state.cursor)
         if spelling[:read] == state.pending
     }
-    return ids if state.pending else ids | {*ids_of(vocab, "given")}
+    given = {*ids_of(vocab, "given"), *ids_of(vocab, "barred")}
+    return ids if state.pending else ids | given
 
 
 def legal(vocab: ActionVocab, state: State, action_id: int) -> bool:

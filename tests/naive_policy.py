@@ -84,7 +84,7 @@ class Walk(NamedTuple):
     start: int  # the first cursor
     B: list[Action]
     D: list[Token]
-    bits: float  # how unlikely its choices were, taken together
+    bits: float  # how unlikely its choices were, save of noise tokens, which bear no loss
 
 
 def valid_jumps(left: int, right: int, max_move: int) -> list[int]:
@@ -163,12 +163,10 @@ def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draw
             u += delta
             B.append(("move", delta))
         elif name == "insert":
-            bits += log2(n)
             y.insert(u, noise())
             B.append(("insert", y[u].id))
             u += 1
         elif name == "replace":
-            bits += log2(n)
             D.append(y[u - 1])
             y[u - 1] = noise()
             B.append(("replace", y[u - 1].id))
@@ -177,7 +175,7 @@ def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draw
             B.append(("swap",))
         elif name == "span_insert":
             size = 2 + draws.below(LONGEST_SPAN - 1)
-            bits += log2(LONGEST_SPAN - 1) + size * log2(n)
+            bits += log2(LONGEST_SPAN - 1)
             y[u:u] = [noise() for _ in range(size)]
             u += size
             B.append(("span_insert", size))

@@ -84,7 +84,8 @@ def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
         gaps = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
     max_length = rng.choice([None, length - 1, length, length + 1, length + 3, longest])
     max_edits = rng.choice([None, None, 0, 1, 5, 30])
-    return Layout(length, rng.randint(0, length), gaps, max_length, max_edits)
+    first, last = (gaps[0][0], gaps[-1][1]) if gaps else (0, length)
+    return Layout(length, rng.randint(first, last), gaps, max_length, max_edits)
 
 
 def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:

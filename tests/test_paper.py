@@ -360,7 +360,13 @@ def test_the_paper_preset_has_the_released_ids() -> None:
 
 def test_the_primary_action_set_is_tokens_moves_and_stop() -> None:
     counts = Counter(VOCAB.kinds.tolist())
-    assert counts == {Kind.INSERT: 50256, Kind.MOVE: 20, Kind.STOP: 1, Kind.FORBIDDEN: 14}
+    assert counts == {
+        Kind.INSERT: 50256,
+        Kind.MOVE: 20,
+        Kind.STOP: 1,
+        Kind.BARRED: 1,
+        Kind.FORBIDDEN: 13,
+    }
 
 
 # -- against the sources, where they are at hand --------------------------------------------------

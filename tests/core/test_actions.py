@@ -19,6 +19,7 @@ from reviser.errors import VocabError
 from strategies import operator_sets, seeds, vocabs
 
 ALL = ActionVocab.build(10, operators=OPERATORS, max_move=8)
+NO_ACTIONS = {"end", "given", "barred", "forbidden"}
 LENGTHS = st.integers(1, 5000)
 OFFSETS = st.integers(-5000, 5000)
 
@@ -26,7 +27,7 @@ OFFSETS = st.integers(-5000, 5000)
 @st.composite
 def actions(draw: st.DrawFn, vocab: ActionVocab) -> Action:
     """Any whole action that the vocabulary can spell."""
-    name = draw(st.sampled_from(sorted({*naive.names(vocab)} - {"end", "given", "forbidden"})))
+    name = draw(st.sampled_from(sorted({*naive.names(vocab)} - NO_ACTIONS)))
     kind = Kind[name.upper()]
     if kind in (Kind.INSERT, Kind.REPLACE):
         return Action(kind, draw(st.sampled_from(naive.ids_of(vocab, "insert"))))
@@ -112,8 +113,8 @@ def test_ids_that_are_no_action_have_words_too() -> None:
     assert vocab.begin is not None
     assert vocab.delimiter is not None
     words = [vocab.describe(i) for i in (vocab.begin, vocab.delimiter, 1, vocab.size, -1)]
-    outside = [f"forbidden id {i}" for i in (1, vocab.size, -1)]
-    assert words == ["begin", "delimiter", *outside]
+    outside = [f"forbidden id {i}" for i in (vocab.size, -1)]
+    assert words == ["begin", "delimiter", "barred id 1", *outside]
 
 
 @given(st.data(), vocabs())
@@ -196,7 +197,7 @@ def test_every_id_has_one_kind_and_is_an_insert_a_control_or_forbidden(vocab: Ac
 @given(vocabs())
 def test_the_delta_tables_hold_the_effect_of_each_id(vocab: ActionVocab) -> None:
     for i, name in enumerate(naive.names(vocab)):
-        change = {"insert": 1, "delete": -1, "replace": -1}.get(name, 0)
+        change = {"insert": 1, "barred": 1, "delete": -1, "replace": -1}.get(name, 0)
         assert vocab.length_deltas[i] == change
         assert vocab.cursor_deltas[i] == naive.deltas(vocab).get(i, change)
 
@@ -272,7 +273,7 @@ def test_a_layout_that_cannot_be_is_refused(changed: dict[str, Any], message: st
         ),
         (
             lambda: ActionVocab.paper().spell(Action(Kind.SWAP)),
-            "This vocabulary has no swap.",
+            "This vocabulary has no action swap.",
         ),
         (
             lambda: ALL.spell(Action(Kind.INSERT, 10)),
@@ -292,11 +293,11 @@ def test_a_layout_that_cannot_be_is_refused(changed: dict[str, Any], message: st
         (lambda: ALL.read([-7]), "forbidden id -7 (id -7) cannot start an action."),
         (
             lambda: ALL.read([ALL.span_delete, ALL.move_id(1)]),
-            "A number is not closed by END: the ids break off inside an action.",
+            "A number is misspelled, or not closed by END.",
         ),
         (
             lambda: ALL.read([ALL.span_delete, ALL.move_id(1), 3]),
-            "A number is not closed by END: the ids break off inside an action.",
+            "A number is misspelled, or not closed by END.",
         ),
         (
             lambda: ALL.read([ALL.replace, ALL.stop]),
@@ -309,7 +310,31 @@ def test_a_layout_that_cannot_be_is_refused(changed: dict[str, Any], message: st
         ),
         (
             lambda: ALL.prefix_actions([4, ALL.stop]),
-            f"Token {ALL.stop} cannot be inserted with this vocabulary.",
+            f"A prefix holds tokens; id {ALL.stop} is stop.",
+        ),
+        (
+            lambda: ALL.read([ALL.span_delete, ALL.move_id(1), ALL.move_id(4), ALL.end]),
+            "A number is misspelled, or not closed by END.",
+        ),
+        (
+            lambda: ALL.read([ALL.span_delete, ALL.end]),
+            "A span has at least one token; span_delete has none.",
+        ),
+        (lambda: ALL.spell(Action(Kind.END)), "This vocabulary has no action end."),
+        (
+            lambda: ActionVocab.from_json("{"),
+            "This is not JSON, so not an action_vocab.json: Expecting property name enclosed in"
+            " double quotes: line 1 column 2 (char 1).",
+        ),
+        (
+            lambda: ActionVocab.from_json(ALL.to_json().replace('"stop": 12', '"stop": "12"')),
+            "The values of action_vocab.json must be whole numbers.",
+        ),
+        (
+            lambda: ActionVocab.from_json(
+                ALL.to_json().replace('"never_insert": []', '"never_insert": 3')
+            ),
+            "The values of action_vocab.json must be whole numbers.",
         ),
         (lambda: ActionVocab.from_json("[]"), "This is not an action_vocab.json of format 1."),
         (lambda: ActionVocab.from_json("{}"), "This is not an action_vocab.json of format 1."),
@@ -404,7 +429,7 @@ def test_an_added_token_that_is_not_special_can_be_inserted() -> None:
     tokenizer.add_tokens(["reviser"])
     vocab = ActionVocab.from_tokenizer(tokenizer)
     assert vocab.kind(tokenizer.token_to_id("reviser")) is Kind.INSERT
-    assert vocab.kind(tokenizer.token_to_id("<|endoftext|>")) is Kind.FORBIDDEN
+    assert vocab.kind(tokenizer.token_to_id("<|endoftext|>")) is Kind.BARRED
 
 
 def test_a_tokenizers_own_token_can_begin() -> None:

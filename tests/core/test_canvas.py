@@ -2,13 +2,14 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
-from reviser.core.canvas import Canvas, Edit, follows
+from reviser.core.canvas import Canvas, Edit
 from reviser.errors import InvalidAction, VocabError
 from strategies import SMALL_VOCABS, pick, random_action, random_history, seeds, small_vocabs
 
@@ -107,15 +108,36 @@ def test_an_id_that_only_begins_an_action_changes_nothing() -> None:
 
 @pytest.mark.parametrize("largest", [1, 2, 8])
 def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) -> None:
-    digits = [1, 2, 4, 8, -1, -2, -4, -8]
-    for digit in digits:
-        assert follows(0, digit, largest)
-        for previous in digits:
+    vocab = ActionVocab.build(3, max_move=largest)
+    table = vocab.digit_follows
+    for d, digit in enumerate(vocab.deltas):
+        assert table[0, d]
+        for p, previous in enumerate(vocab.deltas):
             falls = abs(digit) < abs(previous) or abs(digit) == abs(previous) == largest
-            assert follows(previous, digit, largest) == (falls and digit * previous > 0)
+            assert table[p + 1, d] == (falls and digit * previous > 0)
 
 
 # -- taking back ----------------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(0, 60))
+def test_rolling_back_gives_the_edits_that_did_it(seed: int, count: int) -> None:
+    canvas = Canvas(ALL)
+    edits = [canvas.apply(i) for i in random_history(Random(seed), ALL, STEPS)]
+    tokens, count = canvas.tokens(), min(count, len(edits))
+    undone = canvas.rollback(count)
+    assert undone == [edit.inverse() for edit in reversed(edits[len(edits) - count :])]
+    for edit in undone:
+        end = edit.position + len(edit.removed)
+        assert tuple(tokens[edit.position : end]) == edit.removed
+        tokens[edit.position : end] = edit.inserted
+    assert tokens == canvas.tokens()
+
+
+def test_ids_from_an_array_leave_plain_numbers() -> None:
+    canvas = Canvas(PLAIN)
+    assert type(canvas.apply(np.int64(5)).inserted[0]) is int  # type: ignore[arg-type]
+    assert type(canvas.tokens()[0]) is int
 
 
 @given(small_vocabs, seeds)
@@ -207,7 +229,7 @@ def test_a_whole_action_happens_or_nothing_does(seed: int, kind: Kind) -> None:
 
 def test_an_action_that_cannot_be_spelled_changes_nothing() -> None:
     canvas = Canvas(ActionVocab.paper(), [1, 2])
-    with pytest.raises(VocabError, match="This vocabulary has no swap"):
+    with pytest.raises(VocabError, match="This vocabulary has no action swap"):
         canvas.act(Action(Kind.SWAP))
     assert snapshot(canvas) == ([1, 2], 2, False)
 

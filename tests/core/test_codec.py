@@ -14,8 +14,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 import small_tokenizers
-from editors import Editor, Reader, inverse
-from reviser.core.actions import Action, Kind
+from editors import Editor, Reader
+from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import UNITS, Codec, TextEdit
 from reviser.errors import VocabError
@@ -186,6 +186,12 @@ def test_text_never_matches_a_special_piece_of_a_unigram_model(text: str) -> Non
     assert codec.encode("the <= s") == tokenizer.encode("the <= s").ids
 
 
+def test_control_tokens_of_a_unigram_model_are_out_of_reach_for_text() -> None:
+    tokenizer = small_tokenizers.unigram()
+    vocab = ActionVocab.from_tokenizer(tokenizer)
+    assert max(Codec(tokenizer).encode("a<|stop|>")) < vocab.tokens
+
+
 def test_a_unigram_model_without_special_tokens_is_read_too() -> None:
     tokenizer = Tokenizer(models.Unigram([("<", -1.0), ("s>", -1.0), (SPACE, -1.0)], 0, False))
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
@@ -313,7 +319,7 @@ def test_edits_fed_inverted_and_in_reverse_restore_the_text(reader: Reader, seed
         past.append((edit, editor.text))
         editor.take(edit)
     for edit, before in reversed(past):
-        editor.take(inverse(edit))
+        editor.take(edit.inverse())
         assert editor.text == before
 
 

@@ -67,7 +67,7 @@ def test_with_nothing_locked_the_mask_allows_exactly_what_apply_accepts(
 ) -> None:
     rng = Random(seed)
     canvas, rows = Canvas(vocab), Boundary(vocab, 1)
-    chosen = [i for i in range(vocab.size) if vocab.kind(i) is not Kind.GIVEN]
+    chosen = [i for i in range(vocab.size) if vocab.kind(i) not in (Kind.GIVEN, Kind.BARRED)]
     for _ in range(LONE_STEPS):
         accepted = set()
         for i in chosen:
@@ -334,6 +334,46 @@ def test_begin_and_delimiter_have_no_effect() -> None:
     assert seen(rows) == before
 
 
+def test_a_cursor_that_could_not_get_into_a_gap_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Boundary(ALL, 1).reset(0, length=9, cursor=9, gaps=[(2, 2), (5, 6)])
+    assert str(caught.value) == (
+        "The cursor is at 9, outside the gaps [(2, 2), (5, 6)], and could not get in. Start it"
+        " between 2 and 6."
+    )
+
+
+def test_a_cursor_starts_at_the_end_of_the_first_gap() -> None:
+    rows = Boundary(ALL, 2)
+    rows.reset(0, length=9, gaps=[(2, 4), (6, 6)])
+    rows.reset(1, length=9, gaps=[])
+    assert rows.cursor.tolist() == [4, 9]
+    assert rows.fill_mask()[0, 0]
+    assert allowed(rows)[1] == {ALL.stop}
+
+
+@given(seeds)
+def test_a_row_that_resumes_is_as_if_it_had_never_stopped(seed: int) -> None:
+    histories, _ = random_batch(Random(seed))
+    rows, resumed = Boundary(ALL, 3), Boundary(ALL, 3)
+    for n, history in enumerate(histories):
+        for i in history:
+            rows.advance([i], rows=[n])
+        resumed.replay(n, history)
+    assert seen(rows) == seen(resumed)
+
+
+def test_room_for_gaps_goes_when_the_row_that_needed_it_does() -> None:
+    rows = Boundary(ALL, 2)
+    width = rows._state.shape[1]
+    rows.reset(1, length=9, gaps=[(n, n) for n in range(5)])
+    assert rows._state.shape[1] == width + 8
+    rows.reset(0, length=3)
+    assert rows.gaps(1) == [(n, n) for n in range(5)]
+    rows.reset(1, length=3)
+    assert rows._state.shape[1] == width
+
+
 def test_no_rows_at_all_have_a_mask_too() -> None:
     rows = Boundary(ALL, 0)
     rows.advance([])
@@ -346,7 +386,8 @@ def test_no_rows_at_all_have_a_mask_too() -> None:
 def random_batch(rng: Random) -> tuple[list[list[int]], npt.NDArray[np.int64]]:
     """Three histories, and the same padded to one length."""
     histories = [random_history(rng, ALL, rng.randint(0, 25)) for _ in range(3)]
-    padded = np.full((3, max(map(len, histories))), rng.choice(ALL.forbidden.tolist()))
+    idle = [i for i in range(ALL.size) if ALL.kind(i) in (Kind.GIVEN, Kind.FORBIDDEN)]
+    padded = np.full((3, max(map(len, histories))), rng.choice(idle))
     for n, history in enumerate(histories):
         padded[n, : len(history)] = history
     return histories, padded

@@ -30,6 +30,8 @@ from reviser.core.trajectory import Sampler
 from reviser.errors import ConfigError
 from strategies import policies
 
+HALF = Mixture(policies=(Append(), Spans()), weights=(1, 1))
+
 SIGMAS = 5
 VOCAB = ActionVocab.build(60, operators=OPERATORS, max_move=16)
 
@@ -83,6 +85,15 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
             "Spans of mean 8.0 aligned to 'line': the mean must be 1 or more tokens, the unit one"
             " of token, word, sentence.",
         ),
+        (
+            lambda: Obfuscation(max_obfuscation_steps=0),
+            "max_obfuscation_steps is 0; use 1 or more, or None.",
+        ),
+        (
+            lambda: Mixture(policies=(HALF,), weights=(1,)),  # type: ignore[arg-type]
+            "A mixture holds policies that are not mixtures themselves.",
+        ),
+        (lambda: HALF.weights_at(1.5), "progress is 1.5; it goes from 0 to 1."),
         (
             lambda: Mixture(policies=(Append(), Spans()), weights=(1,)),
             "Weights (1,) do not fit 2 policies: one each, none negative, not all zero.",

@@ -282,6 +282,11 @@ def test_json_that_is_no_trajectory_is_refused(fields: object, sentence: str) ->
     assert str(caught.value) == sentence
 
 
+def test_text_that_is_no_json_is_refused() -> None:
+    with pytest.raises(TrajectoryError, match="This is not JSON, so not a trajectory"):
+        Trajectory.from_json("{")
+
+
 def test_a_refusal_quotes_only_the_beginning_of_a_long_text() -> None:
     with pytest.raises(TrajectoryError) as caught:
         Trajectory.from_json(json.dumps(["x" * 5000]))
@@ -331,10 +336,18 @@ def test_a_history_is_begin_prefix_delimiter_restoration(
         assert blank.history(vocab) == [i for i in seeding if i > 99] + [7, 100]
 
 
-def test_a_prefix_of_tokens_that_cannot_be_inserted_has_no_history() -> None:
+def test_a_prefix_may_hold_a_token_that_is_never_chosen() -> None:
     vocab = ActionVocab.build(10, never_insert=[3])
     trajectory = Sampler(vocab, Append()).sample([1], prefix=[3])
-    with pytest.raises(VocabError, match="Token 3 cannot be inserted"):
+    history = trajectory.history(vocab)
+    assert Canvas.replay(vocab, history).tokens() == [3, 1]
+    assert trajectory.target(vocab) == [1]
+
+
+def test_a_prefix_that_holds_no_tokens_has_no_history() -> None:
+    vocab = ActionVocab.build(10)
+    trajectory = Sampler(vocab, Append()).sample([1], prefix=[vocab.stop])
+    with pytest.raises(VocabError, match=f"A prefix holds tokens; id {vocab.stop} is stop"):
         trajectory.history(vocab)
 
 
@@ -357,12 +370,20 @@ def test_a_budget_that_just_suffices_is_met() -> None:
     assert trajectory.restoration == (2, 3, 4, 5, 6, PLAIN.stop)
 
 
-@pytest.mark.parametrize("token", [3, 12])
-def test_a_token_that_cannot_be_inserted_is_refused_in_a_target(token: int) -> None:
+@pytest.mark.parametrize("token", [3, 12, -1, 1.5, 99])
+def test_a_token_that_cannot_be_inserted_is_refused_in_a_target(token: float) -> None:
     vocab = ActionVocab.build(10, never_insert=[3])
     with pytest.raises(TrajectoryError) as caught:
         Sampler(vocab, Append()).batch([[1], [2, token]], [0, 1])
-    assert str(caught.value) == "A target holds tokens that this vocabulary cannot insert."
+    assert str(caught.value) == "A target holds ids that this vocabulary cannot insert."
+
+
+def test_a_batch_of_uneven_parts_is_refused() -> None:
+    sampler = Sampler(PLAIN, Spans(unit="word"))
+    with pytest.raises(TrajectoryError, match="2 targets need as many indices: 1"):
+        sampler.batch([[1], [2]], [0])
+    with pytest.raises(TrajectoryError, match="differ in length: give one mark per token"):
+        sampler.sample([1, 2, 3], units=np.ones(2, np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -423,4 +444,4 @@ def test_a_recorded_walk_needs_the_operators_that_undo_it() -> None:
         Trajectory.from_obfuscation(
             vocab, [1], 1, [Action(Kind.INSERT, 5), Action(Kind.SPAN_DELETE, 2)]
         )
-    assert str(caught.value) == "This vocabulary has no delete."
+    assert str(caught.value) == "This vocabulary has no action delete."

@@ -289,8 +289,9 @@ class ActionVocab:
         if unknown or missing:
             raise VocabError(f"{FILE_NAME} has unknown keys {unknown} and lacks {missing}.")
         barred = fields.pop("never_insert", [])
-        ids = [*fields.values(), *barred] if isinstance(barred, list) else [barred]
-        if not all(type(i) is int for i in ids):
+        if not isinstance(barred, list) or not all(
+            type(i) is int for i in [*fields.values(), *barred]
+        ):
             raise VocabError(f"The values of {FILE_NAME} must be whole numbers.")
         return cls(**fields, never_insert=tuple(barred))
 

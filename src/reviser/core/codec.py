@@ -70,7 +70,7 @@ class Codec:
         from tokenizers import Tokenizer
 
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-        self._tokenizer: Tokenizer = Tokenizer.from_str(backend.to_str())
+        self._tokenizer: Tokenizer = Tokenizer.from_str(_without_special_pieces(backend))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
@@ -116,7 +116,8 @@ class Codec:
         added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
         table = [b""] * (max(vocab.values()) + 1)
         for piece, i in vocab.items():
-            table[i] = piece.encode() if piece in added else self._piece_bytes(piece)
+            as_is = self._is_byte_level and piece in added
+            table[i] = piece.encode() if as_is else self._piece_bytes(piece)
         return table
 
     def unit_starts(self, tokens: Sequence[int] | npt.NDArray[np.integer]) -> Marks:
@@ -143,9 +144,8 @@ class Codec:
 
     def _piece_bytes(self, piece: str) -> bytes:
         if self._is_byte_level:
-            if not _BYTE_OF.keys() >= set(piece):
-                raise VocabError(f"Token {piece!r} is not written in the byte-level alphabet.")
-            return bytes(_BYTE_OF[char] for char in piece)
+            inside = _BYTE_OF.keys() >= set(piece)
+            return bytes(_BYTE_OF[char] for char in piece) if inside else piece.encode()
         byte = _BYTE_PIECE.fullmatch(piece)
         return bytes([int(byte[1], 16)]) if byte else piece.replace("\u2581", " ").encode()
 
@@ -333,6 +333,21 @@ def _shift(source: list[Any], target: list[Any], count: int) -> None:
 def _decode(data: bytes, hide_first_space: bool) -> str:
     text = data.decode("utf-8", "replace")
     return text[1:] if hide_first_space and text.startswith(" ") else text
+
+
+def _without_special_pieces(tokenizer: Tokenizer) -> str:
+    """The tokenizer as JSON, its special tokens out of reach for text.
+
+    A Unigram model would match their letters, so their scores are made hopeless.
+    """
+    text: str = tokenizer.to_str()
+    if type(tokenizer.model).__name__ != "Unigram":
+        return text
+    parts = json.loads(text)
+    for token in parts["added_tokens"]:
+        if token["special"] and token["id"] < len(parts["model"]["vocab"]):
+            parts["model"]["vocab"][token["id"]][1] = -1e9
+    return json.dumps(parts)
 
 
 def _decoder_steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -335,7 +335,7 @@ def expand(vocab: ActionVocab, mask_BC: BoolArray) -> BoolArray:
 def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """Length and cursor after every id of legal histories, by running sums over time.
 
-    Ids without effect (begin, delimiter, forbidden ones) can serve as padding.
+    Ids without effect (begin, delimiter, reserved ones) can serve as padding.
 
     >>> vocab = ActionVocab.build(100)
     >>> length, cursor = trace(vocab, np.array([[7, 8, vocab.move_id(-1), 9]]))
