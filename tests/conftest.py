@@ -7,7 +7,7 @@ from hypothesis import settings
 settings.register_profile(
     "default", deadline=None, derandomize=os.environ.get("CI") == "true", max_examples=100
 )
-settings.register_profile("full", deadline=None, max_examples=10_000)
+settings.register_profile("full", deadline=None, max_examples=2000)
 # Without the compiler the kernels are slow Python, and coverage asks for lines, not for luck.
 settings.register_profile("nojit", deadline=None, derandomize=True, max_examples=20)
 

@@ -78,9 +78,9 @@ def metaspace() -> Tokenizer:
     return tokenizer
 
 
-def unigram() -> Tokenizer:
+def unigram(*, knows: str = "</s>") -> Tokenizer:
     """SentencePiece's other model: its special tokens are pieces that a text could match."""
-    letters = sorted({*"".join(LINES), *"</s>"} - {" "})
+    letters = sorted({*"".join(LINES), *knows} - {" "})
     pieces = [*((piece, 0.0) for piece in SPECIAL), *((letter, -8.0) for letter in letters)]
     pieces += [(SPACE, -2.0), (f"{SPACE}the", -3.0), ("<=", -3.0)]
     tokenizer = Tokenizer(models.Unigram(pieces, 0, byte_fallback=False))

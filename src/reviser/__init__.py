@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import Boundary
-    from reviser.core.policy import Append, Mixture, Obfuscation, Policy, Spans
+    from reviser.core.policy import Append, Mixture, Noise, Obfuscation, Policy, Spans
     from reviser.core.trajectory import Sampler, Trajectory
+    from reviser.errors import ReviserError
 
 __all__ = [
     "Action",
@@ -24,8 +25,10 @@ __all__ = [
     "Edit",
     "Kind",
     "Mixture",
+    "Noise",
     "Obfuscation",
     "Policy",
+    "ReviserError",
     "Sampler",
     "Spans",
     "TextEdit",
@@ -38,8 +41,9 @@ _ROOMS = {
     "reviser.core.canvas": ("Canvas", "Edit"),
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
     "reviser.core.mask": ("Boundary",),
-    "reviser.core.policy": ("Append", "Mixture", "Obfuscation", "Policy", "Spans"),
+    "reviser.core.policy": ("Append", "Mixture", "Noise", "Obfuscation", "Policy", "Spans"),
     "reviser.core.trajectory": ("Sampler", "Trajectory"),
+    "reviser.errors": ("ReviserError",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

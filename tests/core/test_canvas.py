@@ -16,7 +16,7 @@ from strategies import SMALL_VOCABS, pick, random_action, random_history, seeds,
 ALL = SMALL_VOCABS[3]
 PLAIN = ActionVocab.build(10, operators=OPERATORS, max_move=8)
 LONGEST = 12  # canvases on which the twin lists every whole action
-STEPS = 60  # states of a walk, so 100 examples visit 6,000 and 10,000 visit 600,000
+STEPS = 60  # states of a walk, so 100 examples visit 6,000 and 2,000 visit 120,000
 
 Snapshot = tuple[list[int], int, bool]
 

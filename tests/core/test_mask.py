@@ -26,7 +26,7 @@ from strategies import (
 
 ALL = SMALL_VOCABS[3]
 LONGEST = 11  # canvases on which the twin lists every whole action
-ROWS, STEPS = 4, 32  # a batch and its walk: 128 states an example, 1.28 million in 10,000
+ROWS, STEPS = 4, 32  # a batch and its walk: 128 states an example, 256,000 in 2,000
 LONE_STEPS = 60  # a walk of one row: 60 states an example
 
 Seen = list[tuple[int, int, bool, list[tuple[int, int]], set[int]]]

@@ -1,1 +1,1 @@
-"""Actions, canvas, mask, text and trajectories: everything that is new, on numpy alone."""
+"""Actions, canvas, mask, text and trajectories: everything that is new, without torch."""

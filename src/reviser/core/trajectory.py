@@ -1,7 +1,8 @@
 """Trajectories: the action sequences a model learns from, sampled or built from a recorded walk.
 
-A trajectory is prefix and restoration in ids; it holds no text and no tensors. Sampling is keyed
-by (seed, epoch, index): the same example for whoever asks, so nothing about it needs saving.
+A trajectory is prefix and restoration in ids; it holds no text and no tensors. Sampling is a
+function of (seed, epoch, index) and the policy: the same example for whoever asks, so nothing
+about it needs saving.
 """
 
 from __future__ import annotations
