@@ -192,6 +192,13 @@ def test_control_tokens_of_a_unigram_model_are_out_of_reach_for_text() -> None:
     assert max(Codec(tokenizer).encode("a<|stop|>")) < vocab.tokens
 
 
+@pytest.mark.parametrize("text", ["</s>", "the <s> </s>"])
+def test_not_even_if_the_unigram_model_does_not_know_its_letters(text: str) -> None:
+    tokenizer = small_tokenizers.unigram(knows="")  # T5, for one, has no <
+    named = {tokenizer.token_to_id(name) for name in ("<s>", "</s>")}
+    assert named.isdisjoint(Codec(tokenizer).encode(text))
+
+
 def test_a_unigram_model_without_special_tokens_is_read_too() -> None:
     tokenizer = Tokenizer(models.Unigram([("<", -1.0), ("s>", -1.0), (SPACE, -1.0)], 0, False))
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
@@ -231,6 +238,16 @@ def test_a_codec_is_read_from_a_model_folder(tmp_path: Path) -> None:
         assert Codec.load(folder).encode("The cat <|stop|>") == BYTES.codec.encode(
             "The cat <|stop|>"
         )
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(VocabError, match="half a surrogate pair"):
+        BYTES.codec.encode("a\ud83d")
+
+
+def test_a_stream_may_start_from_an_array() -> None:
+    tokens = np.array(BYTES.codec.encode("The cat"))
+    assert BYTES.codec.stream(tokens).text == "The cat"
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
@@ -477,7 +494,7 @@ def test_words_begin_at_white_space_and_sentences_after_an_end() -> None:
         "\n": "token word sentence",
         " é": "token word",
         "。": "token",
-        "x. \n": "token",
+        "x. \n": "token sentence",
         "Yes": "token sentence",
         "\tno": "token word",
         "]": "token",
@@ -490,6 +507,15 @@ def test_words_begin_at_white_space_and_sentences_after_an_end() -> None:
         starts = codec.unit_starts(given_tokens)
         assert starts.tolist() == expected
         assert starts.dtype == np.uint8
+
+
+def test_a_sentence_ends_in_other_scripts_too() -> None:
+    tokens = ["\u96e8", "\u3002", "\u96e8", "\uff01\u300d", "\u96e8", "\uff1f", "\u96e8"]
+    tokenizer = Tokenizer(models.BPE({token: n for n, token in enumerate(sorted({*tokens}))}, []))
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
+    ids = [tokenizer.token_to_id(token) for token in tokens]
+    starts = Codec(tokenizer).unit_starts(ids) & UNITS["sentence"]
+    assert np.flatnonzero(starts).tolist() == [0, 2, 4, 6]
 
 
 def test_a_text_begins_a_sentence_and_no_text_begins_nothing() -> None:

@@ -30,7 +30,7 @@ UNITS = {"token": 1, "word": 2, "sentence": 4}
 
 Marks = npt.NDArray[np.uint8]
 
-_SENTENCE_END = re.compile(rb"[.!?]['\")\]]*\s*$")
+_SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f]['\")\]\u201d\u300d\u300f]*\s*$")
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -70,10 +70,12 @@ class Codec:
         from tokenizers import Tokenizer
 
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-        self._tokenizer: Tokenizer = Tokenizer.from_str(_without_special_pieces(backend))
+        self._tokenizer: Tokenizer = Tokenizer.from_str(backend.to_str())
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
+        if type(self._tokenizer.model).__name__ == "Unigram":
+            _part_special_names(self._tokenizer)
         decoder = self._tokenizer.decoder
         decoders = _decoder_steps(json.loads(decoder.__getstate__()) if decoder else None)
         kinds = {step["type"] for step in decoders}
@@ -101,6 +103,8 @@ class Codec:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, which are also the ids of its inserts."""
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            raise VocabError("This text holds half a surrogate pair, which UTF-8 cannot write.")
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -135,7 +139,8 @@ class Codec:
     @cached_property
     def _unit_tables(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         words = np.array([token[:1].isspace() for token in self.token_bytes])
-        ends = np.array([bool(_SENTENCE_END.search(token)) for token in self.token_bytes])
+        texts = [token.decode("utf-8", "replace") for token in self.token_bytes]
+        ends = np.array([bool(_SENTENCE_END.search(text)) for text in texts])
         return words, ends
 
     def stream(self, tokens: Sequence[int] = (), *, unit: Unit = "char") -> TextStream:
@@ -165,7 +170,7 @@ class TextStream:
         self._left_units: list[int] = []  # units of the characters that begin in each token
         self._right_units: list[int] = []
         self._offset = 0  # sum of _left_units
-        if tokens:
+        if len(tokens):
             self.feed(Edit(0, (), tuple(tokens), 0, len(tokens)))
 
     @property
@@ -200,7 +205,7 @@ class TextStream:
         self, offset: int, old: _Window, new: _Window, before: int, after: int
     ) -> TextEdit:
         """The edit from one window to the other, without the context that stayed as it was."""
-        head = min(sum(old.chars[:before]), sum(new.chars[:before]))
+        head = sum(old.chars[:before])
         kept = next((n for n in range(head) if old.text[n] != new.text[n]), head)
         tail = min(sum(w.chars[len(w.chars) - after :]) for w in (old, new))
         same = next((n for n in range(tail) if old.text[-1 - n] != new.text[-1 - n]), tail)
@@ -219,9 +224,9 @@ class TextStream:
         has at most three that do. With a hidden first space, what is first matters too: the
         third result says that the parts begin the text and its first space does not show.
         """
-        left, right = b"".join(_tail(self._left, 4)), b"".join(_head(self._right, 4))
+        left, right = b"".join(_tail(self._left, 3)), b"".join(_head(self._right, 3))
         back, ahead = _open_bytes(left), _continuing_bytes(right)
-        hide = self._codec.hides_first_space and back == len(left)
+        hide = self._codec.hides_first_space and not left
         if hide:
             ahead += right[ahead : ahead + 1] == b" "
         return _tail(self._left, back), _head(self._right, ahead), hide
@@ -335,19 +340,21 @@ def _decode(data: bytes, hide_first_space: bool) -> str:
     return text[1:] if hide_first_space and text.startswith(" ") else text
 
 
-def _without_special_pieces(tokenizer: Tokenizer) -> str:
-    """The tokenizer as JSON, its special tokens out of reach for text.
+def _part_special_names(tokenizer: Tokenizer) -> None:
+    """Cut the names of special tokens in two where a text holds them.
 
-    A Unigram model would match their letters, so their scores are made hopeless.
+    A Unigram model has those names among its pieces and would match them in any text. Lower
+    scores do not help: what it does not know scores below its lowest.
     """
-    text: str = tokenizer.to_str()
-    if type(tokenizer.model).__name__ != "Unigram":
-        return text
-    parts = json.loads(text)
-    for token in parts["added_tokens"]:
-        if token["special"] and token["id"] < len(parts["model"]["vocab"]):
-            parts["model"]["vocab"][token["id"]][1] = -1e9
-    return json.dumps(parts)
+    from tokenizers import Regex, pre_tokenizers
+
+    added = tokenizer.get_added_tokens_decoder().values()
+    names = [token.content for token in added if token.special]
+    cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
+    if cuts:
+        before = [] if tokenizer.pre_tokenizer is None else [tokenizer.pre_tokenizer]
+        split = pre_tokenizers.Split(Regex(cuts), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, split])
 
 
 def _decoder_steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
