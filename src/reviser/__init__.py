@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import Boundary
-    from reviser.core.policy import Append, Mixture, Noise, Obfuscation, Policy, Spans
+    from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
     from reviser.core.trajectory import Sampler, Trajectory
-    from reviser.errors import ReviserError
+    from reviser.errors import InvalidAction, ReviserError
 
 __all__ = [
+    "PRESETS",
     "Action",
     "ActionVocab",
     "Append",
@@ -23,6 +24,7 @@ __all__ = [
     "Canvas",
     "Codec",
     "Edit",
+    "InvalidAction",
     "Kind",
     "Mixture",
     "Noise",
@@ -41,9 +43,17 @@ _ROOMS = {
     "reviser.core.canvas": ("Canvas", "Edit"),
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
     "reviser.core.mask": ("Boundary",),
-    "reviser.core.policy": ("Append", "Mixture", "Noise", "Obfuscation", "Policy", "Spans"),
+    "reviser.core.policy": (
+        "PRESETS",
+        "Append",
+        "Mixture",
+        "Noise",
+        "Obfuscation",
+        "Policy",
+        "Spans",
+    ),
     "reviser.core.trajectory": ("Sampler", "Trajectory"),
-    "reviser.errors": ("ReviserError",),
+    "reviser.errors": ("InvalidAction", "ReviserError"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,13 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@click.option("--length", default=145, show_default=True, help="Target length in tokens.")
-@click.option("--samples", default=2000, show_default=True, help="Trajectories per policy.")
+@click.option("--length", default=145, show_default=True, type=click.IntRange(1),
+              help="Target length in tokens.")  # fmt: skip
+@click.option("--samples", default=2000, show_default=True, type=click.IntRange(2),
+              help="Trajectories per policy.")  # fmt: skip
 @click.option("--max-move", default=512, show_default=True, help="Largest move, a power of two.")
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1),
+              help="Of the sampled trajectories.")  # fmt: skip
 @click.option("--text", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Measure on this text instead of on targets without words.")  # fmt: skip
 @click.option("--tokenizer", type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -52,19 +56,17 @@ def policies(
     tokenizer: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare trajectory policies: actions per token, moves, and the order tax.
+    """Compare trajectory policies by what they cost.
 
     The order tax is the entropy, in bits per token, of the order a text is written in: what no
-    model can learn away. Values without an interval are exact; ≤ marks an upper bound. Without
-    --text, every token counts as a word.
+    model can learn away. +- is a 95 % interval; a value without one is exact; <= marks an upper
+    bound. Without --text, every token counts as a word. The first run compiles for a while.
     """
     from reviser.core.order_tax import policy_cost, rich_enough, synthetic_targets
     from reviser.core.policy import PRESETS
 
     if (text is None) != (tokenizer is None):
         raise click.UsageError("--text and --tokenizer go together.")
-    if length < 1 or samples < 2:
-        raise click.UsageError("--length must be at least 1 and --samples at least 2.")
     units = None
     if text is not None and tokenizer is not None:
         targets, units, tokens = _targets_from(text, tokenizer, length, samples)
@@ -76,7 +78,8 @@ def policies(
         cost = policy_cost(policy, targets, vocab=vocab, units=units, seed=seed)
         rows.append((name, cost))
         if as_json:
-            click.echo(json.dumps({"policy": name, "length": length, **asdict(cost)}))
+            setting = {"length": length, "samples": samples, "max_move": max_move, "seed": seed}
+            click.echo(json.dumps({"policy": name, **setting, **asdict(cost)}))
     if not as_json:
         _print_costs(rows, len(targets), length)
 
@@ -86,7 +89,10 @@ def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tup
     from reviser.core.codec import Codec
 
     codec = Codec.load(tokenizer)
-    tokens = codec.encode(text.read_text(encoding="utf-8"))
+    try:
+        tokens = codec.encode(text.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{text} is not UTF-8: {error}.") from error
     if len(tokens) < length:
         raise click.UsageError(f"{text} has {len(tokens)} tokens; --length asks for {length}.")
     marks = codec.unit_starts(tokens)
@@ -99,20 +105,21 @@ def _print_costs(rows: list[tuple[str, Any]], samples: int, length: int) -> None
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{samples} trajectories per policy, {length} tokens each"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    click.echo(f"{samples} trajectories per policy, {length} token(s) each")
+    table = Table(box=None, pad_edge=False)
     for heading in ("policy", "actions per token", "moves, %", "order tax, bits"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)
     for name, cost in rows:
         moves = _shown(cost.move_fraction, scale=100, digits=1)
         table.add_row(name, _shown(cost.actions_per_token), moves, _shown(cost.order_tax))
-    Console().print(table)
+    width = None if sys.stdout.isatty() else 80
+    Console(width=width).print(table)
 
 
 def _shown(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:
-    value = f"{scale * interval.value:{digits + 3}.{digits}f}"
-    if interval.low == interval.high:
+    value = f"{scale * interval.value:.{digits}f}"
+    if interval.kind == "exact":
         return value
-    if interval.value == interval.high:
-        return f"≤{value.strip():>{len(value) - 1}}"
-    return f"{value} ± {scale * (interval.high - interval.low) / 2:.{digits}f}"
+    if interval.kind == "at most":
+        return f"<= {value}"
+    return f"{value} +- {scale * (interval.high - interval.low) / 2:.{digits}f}"

@@ -316,6 +316,25 @@ def test_the_surprise_of_a_walk_is_that_of_all_its_choices(
     assert bits == pytest.approx(walk.bits, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("noise", "full"),  # 2 n + 16, less what a span takes
+    [(Noise(insert=0.42), 18), (Noise(insert=0.1, span_insert=0.07), 11)],
+)
+def test_the_surprise_counts_what_a_full_canvas_no_longer_allows(noise: Noise, full: int) -> None:
+    policy = Obfuscation(delete=0.5, noise=noise)
+    vocab = rich_enough(policy, 2, max_move=1)
+    longest = 0
+    for index in range(60):
+        restoration = list(Sampler(vocab, policy).sample([1], index=index).restoration)
+        walk = naive_policy.sample(policy, [1], 1, naive_policy.Draws(0, 0, index))
+        assert walk is not None
+        bits = order_tax._surprise(policy, vocab, restoration, 1)
+        assert bits == pytest.approx(walk.bits, rel=1e-6, abs=1e-6)
+        grows = [naive_policy.effect(write.action)[0] for write in walk.restoration]
+        longest = max(longest, *np.cumsum(grows))
+    assert longest >= full
+
+
 def test_noise_is_estimated_and_costs_more() -> None:
     policy = replace(PRESETS["repair"], merge_moves=False)
     bits = cost(policy, 40, samples=100).order_tax

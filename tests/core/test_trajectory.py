@@ -378,6 +378,12 @@ def test_a_token_that_cannot_be_inserted_is_refused_in_a_target(token: float) ->
     assert str(caught.value) == "A target holds ids that this vocabulary cannot insert."
 
 
+def test_a_negative_id_does_not_count_from_the_end() -> None:
+    for token in range(-PLAIN.size, 0):
+        with pytest.raises(TrajectoryError):
+            Sampler(PLAIN, Append()).sample([token])
+
+
 def test_a_batch_of_uneven_parts_is_refused() -> None:
     sampler = Sampler(PLAIN, Spans(unit="word"))
     with pytest.raises(TrajectoryError, match="2 targets need as many indices: 1"):

@@ -128,11 +128,10 @@ class ActionVocab:
             )
         named = self._named_ids()
         outside = {name: i for name, i in named.items() if not 0 <= i < self.size}
-        if outside or not 0 < self.tokens <= self.size:
-            raise VocabError(
-                f"This vocabulary has tokens={self.tokens} and size={self.size}, which leaves"
-                f" these ids outside it: {outside or 'none'}. Raise size."
-            )
+        if not 0 < self.tokens <= self.size:
+            raise VocabError(f"tokens is {self.tokens}; it must be from 1 to size, {self.size}.")
+        if outside:
+            raise VocabError(f"These ids lie outside 0..{self.size - 1}: {outside}. Raise size.")
         if not all(0 <= i < self.tokens for i in self.never_insert):
             raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
         if len(set(named.values())) < len(named):
@@ -175,7 +174,7 @@ class ActionVocab:
         >>> [name for name in vocab.control_tokens][:4]
         ['<|begin|>', '<|delimiter|>', '<|stop|>', '<|move+1|>']
         """
-        chosen = list(operators)
+        chosen = [operators] if isinstance(operators, str) else list(operators)
         unknown = sorted(set(chosen) - set(OPERATORS))
         if unknown:
             raise VocabError(f"Unknown operators {unknown}. Known: {', '.join(OPERATORS)}.")
@@ -319,9 +318,10 @@ class ActionVocab:
         """The id of one move."""
         size = abs(delta)
         if size == 0 or size & (size - 1) or size > self.max_move:
+            advice = f" Use vocab.split_move({delta}) to write it as several moves." * (size > 0)
             raise VocabError(
                 f"Move delta {delta} is not in this vocabulary (allowed: +-1, +-2, ..."
-                f" +-{self.max_move}). Use vocab.split_move({delta}) to write it as several moves."
+                f" +-{self.max_move}).{advice}"
             )
         return self.first_move + 2 * (size.bit_length() - 1) + (delta < 0)
 

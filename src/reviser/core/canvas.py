@@ -86,6 +86,10 @@ class Canvas:
             canvas.apply(action_id)
         return canvas
 
+    def __repr__(self) -> str:
+        left, right = (" ".join(map(str, part)) for part in self.window(8, 8))
+        return f"<Canvas of {len(self)} tokens: ... {left} | {right} ...>"
+
     def __len__(self) -> int:
         return len(self._left) + len(self._right)
 

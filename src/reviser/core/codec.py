@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.canvas import Edit
-from reviser.errors import VocabError
+from reviser.errors import ConfigError, VocabError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -99,7 +99,12 @@ class Codec:
         path = Path(folder) / "tokenizer.json"
         if not path.is_file():
             raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
-        return cls(Tokenizer.from_file(str(path)))
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:
+            if isinstance(error, VocabError):
+                raise
+            raise VocabError(f"{str(path)!r} is not a tokenizer: {error}.") from error
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, which are also the ids of its inserts."""
@@ -163,6 +168,8 @@ class TextStream:
     """
 
     def __init__(self, codec: Codec, tokens: Sequence[int] = (), *, unit: Unit = "char") -> None:
+        if unit not in ("char", "utf16"):
+            raise ConfigError(f"unit is {unit!r}; use 'char' or 'utf16'.")
         self._codec = codec
         self._unit = unit
         self._left: list[bytes] = []

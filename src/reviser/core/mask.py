@@ -227,6 +227,10 @@ class Boundary:
         Begin and delimiter pass without effect, so a history can be fed as it is.
         """
         ids = np.asarray(action_ids, np.int64)
+        if ids.shape != (len(self) if rows is None else len(rows),):
+            raise InvalidAction(
+                f"Give one action id per row; got {ids.shape} for {len(self)} rows."
+            )
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         chosen = None if rows is None else np.asarray(rows, int)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ from reviser.errors import ConfigError
 
 Floats = npt.NDArray[np.floating]
 
-LONGEST_EXACT = 512
+LONGEST_EXACT = 256
 """Chains on longer targets are not solved: their matrices grow with the square."""
 MOST_WALKS = 200
 """As many walks are enough to estimate a surprise, which is read in plain Python."""
@@ -43,21 +44,25 @@ MOST_WALKS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value with bounds: 95 % for an estimate, certain for bounds, equal if exact."""
+    """A value with its 95 % interval; the bounds are equal if it is exact.
+
+    An "at most" is the upper end of an estimated bound.
+    """
 
     value: float
     low: float
     high: float
+    kind: Literal["exact", "estimate", "at most"] = "estimate"
 
     @classmethod
     def exact(cls, value: float) -> Interval:
         """A value that is known."""
-        return cls(value=value, low=value, high=value)
+        return cls(value=value, low=value, high=value, kind="exact")
 
     @classmethod
     def up_to(cls, bound: float) -> Interval:
         """A value of which only an upper bound is known."""
-        return cls(value=bound, low=0.0, high=bound)
+        return cls(value=bound, low=0.0, high=bound, kind="at most")
 
     @classmethod
     def of_mean(cls, samples: Floats) -> Interval:

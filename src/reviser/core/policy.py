@@ -115,7 +115,8 @@ class Mixture:
     final_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not all(isinstance(part, Append | Obfuscation | Spans) for part in self.policies):
+        allowed = Append | Obfuscation | Spans
+        if not self.policies or not all(isinstance(part, allowed) for part in self.policies):
             raise ConfigError("A mixture holds policies that are not mixtures themselves.")
         for weights in (self.weights, self.final_weights or self.weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
@@ -161,6 +162,10 @@ def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]
     """The rows that the kernels read: one per component of a mixture, weights summed up."""
     from reviser.core import _kernels as k
 
+    if not isinstance(policy, Append | Obfuscation | Spans | Mixture):
+        raise ConfigError(
+            f"The policy is {policy!r}; give a value such as Obfuscation() or PRESETS['paper']."
+        )
     parts = policy.policies if isinstance(policy, Mixture) else (policy,)
     weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
     rows = np.stack([_row(part) for part in parts])

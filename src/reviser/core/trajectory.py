@@ -122,6 +122,11 @@ class Restorations:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __getitem__(self, i: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        """Ids of the i-th restoration, and which of them bear loss."""
+        part = slice(self.offsets[:-1][i], self.offsets[1:][i])
+        return self.ids[part], self.learned[part]
+
 
 class Sampler:
     """Samples restorations of targets under a policy, one or a batch at a time."""
@@ -129,6 +134,7 @@ class Sampler:
     def __init__(self, vocab: ActionVocab, policy: Policy) -> None:
         self.vocab = vocab
         self.policy = policy
+        compile_rows(policy)  # so that what is no policy is refused here
         self._ids = compile_ids(policy, vocab)
         parts = policy.policies if isinstance(policy, Mixture) else (policy,)
         self._units_needed = {part.unit for part in parts if isinstance(part, Spans)} - {"token"}
@@ -177,6 +183,8 @@ class Sampler:
         from reviser.core import _kernels
 
         lengths = [len(target) for target in targets]
+        if not 0 <= seed < 1 << 64 or not 0 <= epoch < 1 << 32:
+            raise TrajectoryError(f"seed {seed} or epoch {epoch} is negative or too large.")
         if len(indices) != len(targets):
             raise TrajectoryError(f"{len(targets)} targets need as many indices: {len(indices)}.")
         tokens = self._tokens(targets)
@@ -204,8 +212,12 @@ class Sampler:
         tokens = np.concatenate([np.empty(0, np.int32), *targets])
         whole = tokens.astype(np.int64)
         known = (whole == tokens) & (whole >= 0) & (whole < self.vocab.size)
-        if not np.all(known) or not np.all(self.vocab.kinds[whole] == Kind.INSERT):
-            raise TrajectoryError("A target holds ids that this vocabulary cannot insert.")
+        kinds = self.vocab.kinds[np.where(known, whole, 0)]
+        wrong = tokens[~known | (kinds != Kind.INSERT)]
+        if wrong.size:
+            raise TrajectoryError(
+                f"A target holds {wrong[0]}, which this vocabulary cannot insert."
+            )
         return whole.astype(np.int32)
 
     def _marks(
@@ -215,7 +227,7 @@ class Sampler:
             if self._units_needed:
                 raise TrajectoryError(
                     f"This policy aligns to units ({', '.join(sorted(self._units_needed))}): pass"
-                    " units=[codec.unit_starts(target), ...]."
+                    " units, the marks that codec.unit_starts(target) gives."
                 )
             return np.ones(sum(lengths), np.uint8)
         if [len(marks) for marks in units] != lengths:
