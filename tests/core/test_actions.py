@@ -210,18 +210,15 @@ def test_the_delta_tables_hold_the_effect_of_each_id(vocab: ActionVocab) -> None
         ({"max_move": 131072}, "max_move is 131072; it must be a power of two from 1 to 65536."),
         (
             {"stop": 30},
-            "This vocabulary has tokens=10 and size=20, which leaves these ids outside it:"
-            " {'stop': 30}. Raise size.",
+            "These ids lie outside 0..19: {'stop': 30}. Raise size.",
         ),
         (
             {"size": 14},
-            "This vocabulary has tokens=10 and size=14, which leaves these ids outside it:"
-            " {'move+2': 14, 'move-2': 15}. Raise size.",
+            "These ids lie outside 0..13: {'move+2': 14, 'move-2': 15}. Raise size.",
         ),
         (
             {"tokens": 21},
-            "This vocabulary has tokens=21 and size=20, which leaves these ids outside it: none."
-            " Raise size.",
+            "tokens is 21; it must be from 1 to size, 20.",
         ),
         (
             {"delete": 13},

@@ -93,6 +93,10 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
             lambda: Mixture(policies=(HALF,), weights=(1,)),  # type: ignore[arg-type]
             "A mixture holds policies that are not mixtures themselves.",
         ),
+        (
+            lambda: Mixture(policies=(), weights=()),
+            "A mixture holds policies that are not mixtures themselves.",
+        ),
         (lambda: HALF.weights_at(1.5), "progress is 1.5; it goes from 0 to 1."),
         (
             lambda: Mixture(policies=(Append(), Spans()), weights=(1,)),

@@ -23,7 +23,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, expand
 from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
 from reviser.core.trajectory import Sampler, Trajectory
-from reviser.errors import InvalidAction, TrajectoryError, VocabError
+from reviser.errors import ConfigError, InvalidAction, TrajectoryError, VocabError
 from strategies import (
     SMALL_VOCABS,
     obfuscations,
@@ -150,6 +150,20 @@ def test_an_empty_target_is_restored_by_stop_alone() -> None:
 def test_a_batch_may_be_empty() -> None:
     batch = Sampler(PLAIN, Obfuscation()).batch([], [])
     assert (len(batch), batch.ids.tolist(), batch.offsets.tolist()) == (0, [], [0])
+
+
+def test_a_batch_gives_each_restoration_by_its_place() -> None:
+    targets = [[1, 2, 3], [], [4, 5]]
+    sampler = Sampler(RICH, PRESETS["repair"])
+    batch = sampler.batch(targets, [7, 8, 9])
+    for n, (target, index) in enumerate(zip(targets, [7, 8, 9], strict=True)):
+        alone = sampler.sample(target, index=index)
+        for place in (n, n - len(targets)):
+            ids, learned = batch[place]
+            assert tuple(ids.tolist()) == alone.restoration
+            assert tuple(np.flatnonzero(~learned).tolist()) == alone.unlearned
+    with pytest.raises(IndexError):
+        batch[3]
 
 
 def test_targets_may_be_arrays_of_any_integers() -> None:
@@ -375,13 +389,28 @@ def test_a_token_that_cannot_be_inserted_is_refused_in_a_target(token: float) ->
     vocab = ActionVocab.build(10, never_insert=[3])
     with pytest.raises(TrajectoryError) as caught:
         Sampler(vocab, Append()).batch([[1], [2, token]], [0, 1])
-    assert str(caught.value) == "A target holds ids that this vocabulary cannot insert."
+    assert str(caught.value) == f"A target holds {token}, which this vocabulary cannot insert."
 
 
 def test_a_negative_id_does_not_count_from_the_end() -> None:
     for token in range(-PLAIN.size, 0):
         with pytest.raises(TrajectoryError):
             Sampler(PLAIN, Append()).sample([token])
+
+
+@pytest.mark.parametrize(("seed", "epoch"), [(-1, 0), (2**64, 0), (0, -1), (0, 2**32)])
+def test_a_seed_or_epoch_that_would_wrap_around_is_refused(seed: int, epoch: int) -> None:
+    with pytest.raises(TrajectoryError) as caught:
+        Sampler(PLAIN, Append()).sample([1], seed=seed, epoch=epoch)
+    assert str(caught.value) == f"seed {seed} or epoch {epoch} is negative or too large."
+
+
+def test_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Sampler(PLAIN, "paper")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "The policy is 'paper'; give a value such as Obfuscation() or PRESETS['paper']."
+    )
 
 
 def test_a_batch_of_uneven_parts_is_refused() -> None:
@@ -410,7 +439,8 @@ def test_aligning_to_units_needs_them(policy: Policy, units: str) -> None:
     with pytest.raises(TrajectoryError) as caught:
         Sampler(PLAIN, policy).sample([1, 2])
     assert str(caught.value) == (
-        f"This policy aligns to units ({units}): pass units=[codec.unit_starts(target), ...]."
+        f"This policy aligns to units ({units}): pass units, the marks that"
+        " codec.unit_starts(target) gives."
     )
 
 

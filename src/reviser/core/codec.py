@@ -99,12 +99,7 @@ class Codec:
         path = Path(folder) / "tokenizer.json"
         if not path.is_file():
             raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
-        try:
-            return cls(Tokenizer.from_file(str(path)))
-        except Exception as error:
-            if isinstance(error, VocabError):
-                raise
-            raise VocabError(f"{str(path)!r} is not a tokenizer: {error}.") from error
+        return cls(Tokenizer.from_file(str(path)))
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, which are also the ids of its inserts."""
