@@ -134,6 +134,10 @@ def test_rolling_back_gives_the_edits_that_did_it(seed: int, count: int) -> None
     assert tokens == canvas.tokens()
 
 
+def test_a_canvas_shows_its_cursor() -> None:
+    assert repr(Canvas(PLAIN, [1, 2, 3], 2)) == "<Canvas of 3 tokens: ... 1 2 | 3 ...>"
+
+
 def test_ids_from_an_array_leave_plain_numbers() -> None:
     canvas = Canvas(PLAIN)
     assert type(canvas.apply(np.int64(5)).inserted[0]) is int  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from editors import Editor, Reader
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import UNITS, Codec, TextEdit
-from reviser.errors import VocabError
+from reviser.errors import ConfigError, VocabError
 from small_tokenizers import END_OF_TEXT, SPACE
 from strategies import seeds
 
@@ -238,6 +238,11 @@ def test_a_codec_is_read_from_a_model_folder(tmp_path: Path) -> None:
         assert Codec.load(folder).encode("The cat <|stop|>") == BYTES.codec.encode(
             "The cat <|stop|>"
         )
+
+
+def test_a_unit_of_another_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unit is 'utf-16'; use 'char' or 'utf16'"):
+        BYTES.codec.stream(unit="utf-16")  # type: ignore[arg-type]
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:

@@ -374,6 +374,13 @@ def test_room_for_gaps_goes_when_the_row_that_needed_it_does() -> None:
     assert rows._state.shape[1] == width
 
 
+def test_a_row_without_an_id_or_an_id_without_a_row_is_refused() -> None:
+    rows = Boundary(ALL, 2)
+    for ids, named in (([ALL.stop], None), ([ALL.stop] * 2, [0])):
+        with pytest.raises(InvalidAction, match="Give one action id per row"):
+            rows.advance(ids, rows=named)
+
+
 def test_no_rows_at_all_have_a_mask_too() -> None:
     rows = Boundary(ALL, 0)
     rows.advance([])
