@@ -38,7 +38,7 @@ VOCAB = ActionVocab.build(60, operators=OPERATORS, max_move=16)
 
 # -- refusals -------------------------------------------------------------------------------------
 
-SHARES = " must be probabilities that leave some for moves: delete above 0, together below 1."
+SHARES = " must be probabilities that leave some for moves: delete 0.001 or more, together below 1."
 NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=0.0)"
 
 
@@ -48,6 +48,11 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
         (lambda: Obfuscation(delete=0), f"delete=0 and {NO_NOISE}{SHARES}"),
         (lambda: Obfuscation(delete=1), f"delete=1 and {NO_NOISE}{SHARES}"),
         (lambda: Obfuscation(delete=-0.1), f"delete=-0.1 and {NO_NOISE}{SHARES}"),
+        (lambda: Obfuscation(delete=1e-12), f"delete=1e-12 and {NO_NOISE}{SHARES}"),
+        (
+            lambda: Obfuscation(noise=Noise(swap=float("nan"))),
+            f"delete=0.8 and {NO_NOISE.replace('swap=0.0', 'swap=nan')}{SHARES}",
+        ),
         (
             lambda: Obfuscation(noise=Noise(swap=-0.1)),
             f"delete=0.8 and {NO_NOISE.replace('swap=0.0', 'swap=-0.1')}{SHARES}",

@@ -413,6 +413,12 @@ def test_what_is_no_policy_is_refused() -> None:
     )
 
 
+def test_an_obfuscation_that_stops_is_refused() -> None:
+    walk = [Action(Kind.DELETE), Action(Kind.STOP)]
+    with pytest.raises(TrajectoryError, match="An obfuscation does not stop"):
+        Trajectory.from_obfuscation(ActionVocab.build(9, operators=OPERATORS), [1], 1, walk)
+
+
 def test_a_batch_of_uneven_parts_is_refused() -> None:
     sampler = Sampler(PLAIN, Spans(unit="word"))
     with pytest.raises(TrajectoryError, match="2 targets need as many indices: 1"):

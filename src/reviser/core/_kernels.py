@@ -4,7 +4,7 @@ Plain loops over integers: a target goes in as token ids, its restoration comes 
 Random numbers come from Philox4x32-10, a counter-based generator: the key is the seed and the
 counter is (draw, epoch, index), so an example is the same whoever computes it.
 
-`policy.py` compiles policies into the rows read here; `tests/naive.py` is the readable twin.
+`policy.py` compiles policies into the rows read here; `tests/naive_policy.py` is the readable twin.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def fewest_moves(start: int, goal: int, length: int, largest: int, path: I64) ->
     admissible bound.
     """
     count = 0
-    while abs(goal - start) > 2 * largest:
+    while abs(goal - start) > largest:
         delta = largest if goal > start else -largest
         path[count] = delta
         start += delta
@@ -150,7 +150,7 @@ def fewest_moves(start: int, goal: int, length: int, largest: int, path: I64) ->
     if start == goal:
         return count
     distance = abs(goal - start)
-    if distance <= largest and distance & (distance - 1) == 0:
+    if distance & (distance - 1) == 0:
         path[count] = goal - start
         return count + 1
     choices = count_powers(largest, largest)

@@ -20,6 +20,8 @@ WHOLE = 1 << 32
 """A probability of one, as the kernels count it."""
 MEAN_SCALE = 1 << 16
 """A mean length of one token, as the kernels count it."""
+LEAST_DELETE = 0.001
+"""With fewer deletes a walk would hardly end."""
 NOISE_SPAN = (2, 8)
 """Fewest and most tokens that a span of noise holds."""
 
@@ -70,10 +72,11 @@ class Obfuscation:
     def __post_init__(self) -> None:
         noise = self.noise
         shares = [noise.insert, noise.replace, noise.swap, noise.span_insert, noise.span_move]
-        if min(shares) < 0 or not 0 < self.delete < 1 or self.delete + sum(shares) >= 1:
+        total = self.delete + sum(shares)
+        if not (self.delete >= LEAST_DELETE and total < 1 and all(s >= 0 for s in shares)):
             raise ConfigError(
                 f"delete={self.delete} and {noise} must be probabilities that leave some for"
-                " moves: delete above 0, together below 1."
+                f" moves: delete {LEAST_DELETE} or more, together below 1."
             )
         if noise.insert + noise.span_insert * sum(NOISE_SPAN) / 2 >= self.delete:
             raise ConfigError(f"{noise} puts in as many tokens as delete={self.delete} takes out.")
@@ -118,20 +121,23 @@ class Mixture:
         allowed = Append | Obfuscation | Spans
         if not self.policies or not all(isinstance(part, allowed) for part in self.policies):
             raise ConfigError("A mixture holds policies that are not mixtures themselves.")
-        for weights in (self.weights, self.final_weights or self.weights):
+        for weights in (self.weights, self.last_weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
                 raise ConfigError(
                     f"Weights {weights} do not fit {len(self.policies)} policies: one each, none"
                     " negative, not all zero."
                 )
 
+    @property
+    def last_weights(self) -> tuple[float, ...]:
+        """Where the weights end up."""
+        return self.weights if self.final_weights is None else self.final_weights
+
     def weights_at(self, progress: float) -> list[float]:
         """The weights, adding up to 1, when a share `progress` of training is done."""
         if not 0 <= progress <= 1:
             raise ConfigError(f"progress is {progress}; it goes from 0 to 1.")
-        first, last = (
-            np.array(w) / sum(w) for w in (self.weights, self.final_weights or self.weights)
-        )
+        first, last = (np.array(w) / sum(w) for w in (self.weights, self.last_weights))
         mixed = (1 - progress) * first + progress * last
         return [float(weight) for weight in mixed]
 

@@ -93,6 +93,8 @@ class Trajectory:
         temporary = [False] * len(canvas)
         inverses: list[list[tuple[Action, bool]]] = []
         for action in obfuscation:
+            if action.kind is Kind.STOP:
+                raise TrajectoryError("An obfuscation does not stop: it ends on a blank canvas.")
             edit = canvas.act(action)[-1]
             place = slice(edit.position, edit.position + len(edit.removed))
             inverses.append(_invert(vocab, action, edit, len(canvas), temporary[place]))
