@@ -24,8 +24,10 @@ U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
-compiled: Any = njit(cache=True, nogil=True)
-inlined: Any = njit(cache=True, nogil=True, forceinline=True)  # too small to pay for a call
+# Only what Python calls is cached: a cached function is linked, not inlined, into its callers.
+entry: Any = njit(cache=True, nogil=True)
+compiled: Any = njit(nogil=True)
+inlined: Any = njit(nogil=True, forceinline=True)  # too small to pay for a call
 
 # What a row of `rows` describes; appending is a single span.
 OBFUSCATE, SPANS = 0, 1
@@ -128,13 +130,13 @@ def fewest_unbounded(distance: int, largest: int) -> int:
     return best
 
 
-@compiled
+@entry
 def path_capacity(length: int, largest: int) -> int:
     """How long a path `fewest_moves` may write on a canvas of `length`."""
     return length // largest + 64
 
 
-@compiled
+@entry
 def fewest_moves(start: int, goal: int, length: int, largest: int, path: I64) -> int:
     """Write into `path` the fewest deltas from start to goal; return how many.
 
@@ -464,7 +466,7 @@ def cut_spans(units: Bytes, row: I64, rng: U64) -> I64:
     return cuts[: count + 1]
 
 
-@compiled
+@entry
 def cut_threshold(n: int, candidates: int, mean: int) -> int:
     """The chance of a cut at each candidate, out of WHOLE."""
     if candidates == 0:
@@ -520,7 +522,7 @@ def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
 # -- a batch ----------------------------------------------------------------------------------
 
 
-@compiled
+@entry
 def restorations(
     tokens: I32,
     offsets: I64,

@@ -138,6 +138,7 @@ class Sampler:
         self.policy = policy
         compile_rows(policy)  # so that what is no policy is refused here
         self._ids = compile_ids(policy, vocab)
+        self._insertable = vocab.kinds == Kind.INSERT
         parts = policy.policies if isinstance(policy, Mixture) else (policy,)
         self._units_needed = {part.unit for part in parts if isinstance(part, Spans)} - {"token"}
 
@@ -212,15 +213,13 @@ class Sampler:
         self, targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]
     ) -> npt.NDArray[np.int32]:
         tokens = np.concatenate([np.empty(0, np.int32), *targets])
-        whole = tokens.astype(np.int64)
-        known = (whole == tokens) & (whole >= 0) & (whole < self.vocab.size)
-        kinds = self.vocab.kinds[np.where(known, whole, 0)]
-        wrong = tokens[~known | (kinds != Kind.INSERT)]
-        if wrong.size:
-            raise TrajectoryError(
-                f"A target holds {wrong[0]}, which this vocabulary cannot insert."
-            )
-        return whole.astype(np.int32)
+        whole = tokens if tokens.dtype.kind in "iu" else tokens.astype(np.int64)
+        inside = (whole >= 0) & (whole < self.vocab.size) & (whole == tokens)
+        known = inside & self._insertable[np.where(inside, whole, 0)]
+        if not known.all():
+            wrong = tokens[~known][0]
+            raise TrajectoryError(f"A target holds {wrong}, which this vocabulary cannot insert.")
+        return whole.astype(np.int32, copy=False)
 
     def _marks(
         self, units: Sequence[npt.NDArray[np.uint8]] | None, lengths: list[int]
