@@ -60,7 +60,7 @@ def policies(
 
     The order tax is the entropy, in bits per token, of the order a text is written in: what no
     model can learn away. +- is a 95 % interval; a value without one is exact; <= marks an upper
-    bound. Without --text, every token counts as a word. The first run compiles for a while.
+    bound. Without --text, every token counts as a word. The very first run compiles, so it pauses.
     """
     from reviser.core.order_tax import policy_cost, rich_enough, synthetic_targets
     from reviser.core.policy import PRESETS
