@@ -255,6 +255,7 @@ def test_a_layout_that_cannot_be_is_refused(changed: dict[str, Any], message: st
             "Move delta 3 is not in this vocabulary (allowed: +-1, +-2, ... +-8). Use"
             " vocab.split_move(3) to write it as several moves.",
         ),
+        (lambda: ALL.split_move(4, cursor=3), "Give both cursor and length, or neither."),
         (
             lambda: ALL.split_move(4, cursor=3, length=5),
             "Cannot move 4 from cursor 3: the canvas has length 5.",

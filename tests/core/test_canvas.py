@@ -134,6 +134,16 @@ def test_rolling_back_gives_the_edits_that_did_it(seed: int, count: int) -> None
     assert tokens == canvas.tokens()
 
 
+def test_a_whole_action_does_not_complete_another() -> None:
+    canvas = Canvas(PLAIN, [1])
+    assert PLAIN.replace is not None
+    canvas.apply(PLAIN.replace)
+    with pytest.raises(InvalidAction, match="half spelled; complete it or roll it back"):
+        canvas.act(Action(Kind.INSERT, 5))
+    canvas.rollback()
+    assert canvas.act(Action(Kind.INSERT, 5))[0].inserted == (5,)
+
+
 def test_a_canvas_shows_its_cursor() -> None:
     assert repr(Canvas(PLAIN, [1, 2, 3], 2)) == "<Canvas of 3 tokens: ... 1 2 | 3 ...>"
 

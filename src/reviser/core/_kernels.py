@@ -115,19 +115,15 @@ def count_powers(limit: int, largest: int) -> int:
 def fewest_unbounded(distance: int, largest: int) -> int:
     """The fewest moves on an endless canvas, which bounds those on any other.
 
-    That is the weight of the non-adjacent form, the shortest sum of signed powers of two, once
-    for each way to round what only the largest move can cover.
+    That is the largest moves, and for the rest the weight of its non-adjacent form, the shortest
+    sum of signed powers of two.
     """
-    size = abs(distance)
-    strides, rest = size // largest, size % largest
-    best = size
-    for value, used in ((rest, strides), (largest - rest, strides + 1)):
-        bits, weight = value ^ (3 * value), used
-        while bits:
-            bits &= bits - 1
-            weight += 1
-        best = min(best, weight)
-    return best
+    strides, rest = abs(distance) // largest, abs(distance) % largest
+    digits, weight = rest ^ (3 * rest), strides
+    while digits:
+        digits &= digits - 1
+        weight += 1
+    return weight
 
 
 @entry

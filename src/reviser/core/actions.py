@@ -316,7 +316,7 @@ class ActionVocab:
 
     def move_id(self, delta: int) -> int:
         """The id of one move."""
-        size = abs(delta)
+        size = abs(int(delta))
         if size == 0 or size & (size - 1) or size > self.max_move:
             advice = f" Use vocab.split_move({delta}) to write it as several moves." * (size > 0)
             raise VocabError(
@@ -336,6 +336,8 @@ class ActionVocab:
         >>> vocab.split_move(7), vocab.split_move(7, cursor=0, length=7)
         ((8, -1), (4, 2, 1))
         """
+        if (cursor is None) != (length is None):
+            raise VocabError("Give both cursor and length, or neither.")
         if cursor is None or length is None:
             margin = abs(distance) + self.max_move
             cursor, length = margin, 2 * margin + abs(distance)

@@ -129,6 +129,8 @@ class Canvas:
 
     def act(self, action: Action) -> list[Edit]:
         """Apply a whole action, however many ids spell it; all of it or nothing."""
+        if self._pending is not None and not self.is_finished:
+            raise InvalidAction("An action is half spelled; complete it or roll it back first.")
         edits: list[Edit] = []
         try:
             for action_id in self.vocab.spell(action):
