@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reviser.errors import ReviserError
+from reviser.errors import MissingExtra, ReviserError
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
@@ -25,6 +28,17 @@ class _Group(click.Group):
                 raise
             click.echo(f"error: {error}", err=True)
             ctx.exit(1)
+
+
+def _reading_options(command: Any) -> Any:
+    """The options of every command that reads text for training."""
+    split = click.option("--split", default="blank", show_default=True,
+                         type=click.Choice(["blank", "line", "file"]),
+                         help="What parts the documents of a text file: blank lines, every line"
+                              " end, or nothing.")  # fmt: skip
+    text_key = click.option("--text-key", default="text", show_default=True,
+                            help="Field of JSON lines or column of parquet to read.")  # fmt: skip
+    return split(text_key(command))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,6 +96,128 @@ def policies(
             click.echo(json.dumps({"policy": name, **setting, **asdict(cost)}))
     if not as_json:
         _print_costs(rows, len(targets), length)
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path), metavar="FILE.pt")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Model folder to write.")  # fmt: skip
+@click.option("--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
+              help="Folder with GPT-2's tokenizer.json.")  # fmt: skip
+@click.option("--heads", type=click.IntRange(1), help="Attention heads; width / 64 if not given.")
+@click.option("--context", default=512, show_default=True, type=click.IntRange(1),
+              help="Most ids in a history.")  # fmt: skip
+def convert(
+    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int
+) -> None:
+    """Turn a checkpoint released with the paper into a model folder.
+
+    The folder is an ordinary Hugging Face one, with safetensors, and opens in every engine. The
+    file is read as tensors only: code inside it is refused, never run.
+    """
+    with _extra("hf"):
+        from reviser import checkpoints
+    sizes = checkpoints.convert(
+        checkpoint, output, tokenizer=tokenizer, heads=heads, context=context
+    )
+    click.echo(
+        f"{output}: {sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, MLP width"
+        f" {sizes.mlp_width}, context {sizes.context}"
+    )
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Folder of shards to write, or to continue.")  # fmt: skip
+@click.option("--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
+              help="Folder with the tokenizer.json to use.")  # fmt: skip
+@_reading_options
+@click.option("--max-document-bytes", default=4 * 2**20, show_default=True,
+              type=click.IntRange(1), help="Leave out longer documents.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Processes; one per core if not given.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+def tokenize(sources: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Turn text into shards of tokens to train on.
+
+    A SOURCE is a file of JSON lines, parquet or plain text (also .gz, .xz, .zst), a folder of
+    these, a quoted pattern, or hf:NAME. What cannot be used is left out and counted. The same
+    command again continues where it stopped.
+    """
+    from reviser.data import shards
+
+    output, folder = options.pop("output"), options.pop("tokenizer")
+    manifest = shards.tokenize(sources, output, folder, progress=True, **options)
+    if as_json:
+        click.echo(json.dumps(manifest.to_dict()))
+        return
+    click.echo(
+        f"{output}: {manifest.documents:,} documents, {manifest.tokens:,} tokens in"
+        f" {len(manifest.shards)} shard(s)"
+    )
+    for reason, count in manifest.skipped.items():
+        click.echo(f"left out, {reason}: {count:,}")
+    for name in manifest.damaged:
+        click.echo(f"damaged, read as far as it went: {name}")
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Folder to write tokenizer.json in.")  # fmt: skip
+@click.option("--size", default=4096, show_default=True, type=click.IntRange(256),
+              help="Tokens, at most.")  # fmt: skip
+@_reading_options
+def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, text_key: str) -> None:
+    """Train a byte-level BPE tokenizer on text.
+
+    SOURCES are those of `reviser tokenize`.
+    """
+    from reviser.data.tokenizer import train_bpe
+
+    trained = train_bpe(sources, size, split=split, text_key=text_key)
+    output.mkdir(parents=True, exist_ok=True)
+    trained.save(str(output / "tokenizer.json"))
+    click.echo(f"{output}: {trained.get_vocab_size()} tokens")
+
+
+@main.command()
+@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Model folder to write, or to continue.")  # fmt: skip
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
+              help="Replace a value of the recipe, as training.steps=100; may be repeated.")  # fmt: skip
+def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
+    """Train a model by a recipe.
+
+    FOLDER becomes an ordinary model folder, with log.jsonl, samples.jsonl, run.json and the
+    checkpoints beside the weights. The same command again continues from the last checkpoint.
+    For several processes run it under torchrun or accelerate launch:
+
+        torchrun --nproc-per-node 8 -m reviser train RECIPE.yaml -o FOLDER
+    """
+    with _extra("train"):
+        from reviser.train.recipe import load_recipe
+        from reviser.train.run import train
+    folder = train(load_recipe(recipe, changes), output)
+    if os.environ.get("RANK", "0") == "0":
+        click.echo(folder)
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Turn a module that is not installed into the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"This command needs the {name} extra: {error.name} is not installed. Install it with:"
+            f" pip install 'reviser-lm[{name}]'."
+        ) from error
 
 
 def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tuple[Any, Any, int]:

@@ -25,6 +25,10 @@ class ConfigError(ReviserError, ValueError):
     """A setting outside its range or with an unknown name."""
 
 
+class DataError(ReviserError, ValueError):
+    """Text, shards or a manifest that cannot be used."""
+
+
 class CheckpointError(ReviserError):
     """A model folder or checkpoint file that cannot be opened."""
 

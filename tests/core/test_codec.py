@@ -1,6 +1,6 @@
 """The codec: text there and back, and text edits that an editor can follow blindly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -152,6 +152,43 @@ def test_an_added_token_of_a_byte_level_tokenizer_reads_as_it_is_written() -> No
     for name in names:
         assert codec.encode(name) == [tokenizer.token_to_id(name)]
         assert codec.decode(codec.encode(f"so {name}.")) == f"so {name}."
+
+
+BUILDERS = [
+    small_tokenizers.byte_level,
+    small_tokenizers.byte_fallback,
+    small_tokenizers.metaspace,
+    small_tokenizers.unigram,
+]
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_a_fingerprint_is_the_same_before_and_after_actions_were_added(
+    build: Callable[[], Tokenizer],
+) -> None:
+    tokenizer = build()
+    before = Codec(tokenizer).fingerprint
+    ActionVocab.from_tokenizer(tokenizer)
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding()
+    assert Codec(tokenizer).fingerprint == before
+
+
+def test_a_fingerprint_tells_tokenizers_apart() -> None:
+    tokenizers = [build() for build in BUILDERS]
+    tokenizers += [small_tokenizers.byte_fallback(strip=False), small_tokenizers.unigram(knows="x")]
+    other_words, with_word, bare = (small_tokenizers.byte_level() for _ in range(3))
+    other_words.pre_tokenizer = pre_tokenizers.ByteLevel(use_regex=False)
+    with_word.add_tokens(["a word"])  # not special, so text is read as it
+    bare.pre_tokenizer = None
+    codecs = [Codec(tokenizer) for tokenizer in [*tokenizers, other_words, with_word, bare]]
+    assert len({codec.fingerprint for codec in codecs}) == len(codecs)
+
+
+@every_reader
+@given(texts=st.lists(some_texts))
+def test_a_batch_is_encoded_as_its_texts_are(reader: Reader, texts: list[str]) -> None:
+    assert reader.codec.encode_batch(texts) == [reader.codec.encode(text) for text in texts]
 
 
 # -- control tokens -------------------------------------------------------------------------------

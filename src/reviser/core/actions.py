@@ -231,8 +231,6 @@ class ActionVocab:
         control tokens become added special tokens of its `tokenizer.json`, so every engine knows
         them. The tokenizer's own special tokens are never inserted; `begin` names one to reuse.
         """
-        from tokenizers import AddedToken
-
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         known = backend.get_vocab(with_added_tokens=True)
         tokens = max(known.values()) + 1
@@ -249,18 +247,31 @@ class ActionVocab:
             reserved=reserved,
             never_insert=special | holes,
         )
-        added = {name: i for name, i in vocab.control_tokens.items() if i >= tokens}
+        vocab.extend(tokenizer)
+        return vocab
+
+    def extend(self, tokenizer: Tokenizer | Any) -> None:
+        """Add the control tokens to a tokenizer, under this vocabulary's ids."""
+        from tokenizers import AddedToken
+
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        known = backend.get_vocab(with_added_tokens=True)
+        added = {name: i for name, i in self.control_tokens.items() if i >= self.tokens}
         taken = sorted(set(added) & set(known))
         if taken:
             raise VocabError(
                 f"The tokenizer already has {taken[0]!r}: it was extended before. Open its"
                 f" {FILE_NAME} with ActionVocab.load instead."
             )
+        if max(known.values()) + 1 != self.tokens:
+            raise VocabError(
+                f"The tokenizer's ids end at {max(known.values())}; this vocabulary's control"
+                f" tokens begin at {self.tokens}, so they do not follow it."
+            )
         backend.add_special_tokens([AddedToken(name, special=True) for name in added])
         got = {name: backend.token_to_id(name) for name in added}
         if got != added:
             raise VocabError(f"The tokenizer numbered the control tokens {got}, not {added}.")
-        return vocab
 
     # -- saving -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ character, so an edit can break or join characters on either side; a `TextStream
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,7 @@ class Codec:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
+        self._pre_tokenizer = self._tokenizer.pre_tokenizer  # its own, before any change of ours
         if type(self._tokenizer.model).__name__ == "Unigram":
             _part_special_names(self._tokenizer)
         decoder = self._tokenizer.decoder
@@ -107,6 +109,24 @@ class Codec:
             raise VocabError("This text holds half a surrogate pair, which UTF-8 cannot write.")
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of several texts, each as `encode` gives them, on all cores."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides how text is read, so of neither names nor special tokens.
+
+        The same before and after `ActionVocab.from_tokenizer` added its own.
+        """
+        state = json.loads(self._tokenizer.to_str())
+        own = {part: state[part] for part in ("model", "normalizer", "decoder")}
+        steps = self._pre_tokenizer
+        own["pre_tokenizer"] = json.loads(steps.__getstate__()) if steps else None
+        own["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The visible text; bytes that make no character show as U+FFFD."""

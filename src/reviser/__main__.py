@@ -1,0 +1,5 @@
+"""`python -m reviser`, which torchrun and accelerate launch can start."""
+
+from reviser.cli import main
+
+main()

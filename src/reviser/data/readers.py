@@ -1,0 +1,302 @@
+"""Files of text to documents, one at a time, in memory that a bad file cannot exhaust.
+
+Knows formats, compression and what may be wrong with them; nothing of tokens. What cannot be used
+is counted by reason and left out: a bad line never costs the rest of its file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, Literal, get_args
+from urllib.parse import parse_qsl
+
+from reviser.errors import ConfigError, DataError, MissingExtra
+
+Split = Literal["blank", "line", "file"]
+Kind = Literal["jsonl", "parquet", "text", "hf"]
+
+_KINDS: dict[str, Kind] = {
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".md": "text",
+    ".txt": "text",
+}
+"""What is read from a folder. A file named by itself may be called anything: it is text."""
+_COMPRESSED = (".gz", ".xz", ".zst")
+_HF = "hf:"
+_HF_OPTIONS = ("name", "split", "revision", "data_dir")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DRAIN = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One file, or one dataset of the Hugging Face hub."""
+
+    name: str
+    """The path as it was given, or `hf:...`."""
+    size: int
+    """Bytes on disk; 0 for a dataset, whose size is not known before it is read."""
+
+    @property
+    def kind(self) -> Kind:
+        """How to read it, by its name."""
+        if self.name.startswith(_HF):
+            return "hf"
+        return _KINDS.get(_inner_suffix(Path(self.name)), "text")
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What became of the input so far: all that reading changes."""
+
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Documents left out, by reason."""
+    damaged: list[str] = field(default_factory=list)
+    """Files that ended in an error; what stood before it was read."""
+    position: int = 0
+    """How far into the file, in bytes on disk."""
+
+
+def find_sources(given: str | Path) -> list[Source]:
+    """The files that a path, a folder, a pattern or `hf:NAME` stands for, in a fixed order."""
+    name = str(given)
+    if name.startswith(_HF):
+        _imported("datasets", name, "datasets")
+        _dataset_options(name)
+        return [Source(name=name, size=0)]
+    path = Path(name)
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(file for file in path.rglob("*") if _is_known(file))
+    else:
+        pattern = path.relative_to(path.anchor)
+        matches = Path(path.anchor or ".").glob(str(pattern)) if "*" in name else ()
+        files = sorted(file for file in matches if file.is_file())
+    if not files:
+        raise DataError(
+            f"Nothing to read at {name!r}. Give a file, a pattern like 'text/*.py', hf:NAME, or a"
+            f" folder with files of these kinds: {' '.join(sorted(_KINDS))}, also compressed"
+            f" ({' '.join(_COMPRESSED)})."
+        )
+    for file in files:
+        if file.suffix == ".zst" or _inner_suffix(file) == ".parquet":
+            _imported("pyarrow", str(file), "'reviser-lm[train]'")
+    return [Source(name=str(file), size=file.stat().st_size) for file in files]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How files become documents."""
+
+    split: Split = "blank"
+    """What parts the documents of a text file: blank lines, every line end, or nothing."""
+    text_key: str = "text"
+    """The field of a JSON line or the column of a table that holds the text."""
+    max_document_bytes: int = 4 * 2**20
+    """Longer documents are left out; of JSON lines, longer lines."""
+
+    def __post_init__(self) -> None:
+        if self.split not in get_args(Split):
+            raise ConfigError(f"split is {self.split!r}; use one of {get_args(Split)}.")
+        if self.max_document_bytes < 1:
+            raise ConfigError(f"max_document_bytes is {self.max_document_bytes}; it must be >= 1.")
+
+    def documents(self, source: Source, tally: Tally) -> Iterator[str]:
+        """The texts of one source, with everything that is left out counted in `tally`."""
+        values = self._rows(source) if source.kind == "hf" else self._values(source, tally)
+        for value in values:
+            text = self._checked(value, tally)
+            if text is not None:
+                yield text
+        tally.position = source.size
+
+    def _checked(self, value: Any, tally: Tally) -> str | None:
+        """The text if it can be used; otherwise its reason is counted."""
+        reason = None
+        try:
+            if isinstance(value, str):
+                value = value.encode()  # half a surrogate pair cannot be written
+            if not isinstance(value, bytes):
+                reason = "no text"
+            elif len(value) > self.max_document_bytes:
+                reason = "too long"
+            elif (text := value.decode()).strip():
+                return text
+            else:
+                reason = "empty"
+        except UnicodeError:
+            reason = "not UTF-8"
+        tally.skipped[reason] += 1
+        return None
+
+    def _values(self, source: Source, tally: Tally) -> Iterator[Any]:
+        with _opened(source.name) as file:
+            read = self._tables if source.kind == "parquet" else self._records
+            try:
+                yield from read(source, file, tally)
+            except _damage():
+                tally.skipped["damaged file"] += 1
+                tally.damaged.append(source.name)
+
+    def _records(self, source: Source, file: IO[bytes], tally: Tally) -> Iterator[Any]:
+        is_text, limit = source.kind == "text", self.max_document_bytes
+        unpacked = _unpacked(file, Path(source.name).suffix)
+        if is_text and self.split == "file":
+            yield unpacked.read(limit + 1 + len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+            return
+        lines = _lines(unpacked, limit)
+        if is_text and self.split == "blank":
+            lines = _joined(lines, limit)
+        for n, line in enumerate(lines):
+            tally.position = file.tell()
+            if line is None:
+                tally.skipped["too long"] += 1
+                continue
+            record = line.removeprefix(_BYTE_ORDER_MARK) if n == 0 else line
+            if not record.strip():
+                continue  # white space between documents is none
+            if is_text:
+                yield record
+            else:
+                yield from self._parsed(record, tally)
+
+    def _parsed(self, line: bytes, tally: Tally) -> Iterator[Any]:
+        try:
+            record = json.loads(line.decode())
+        except UnicodeDecodeError:
+            tally.skipped["not UTF-8"] += 1
+        except (ValueError, RecursionError):
+            tally.skipped["not JSON"] += 1
+        else:
+            yield record.get(self.text_key) if isinstance(record, dict) else None
+
+    def _tables(self, source: Source, file: IO[bytes], tally: Tally) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pq.ParquetFile(file)
+        rows = table.metadata.num_rows
+        if self.text_key not in table.schema_arrow.names:
+            tally.skipped["no text"] += rows
+            return
+        done = 0
+        for batch in table.iter_batches(batch_size=256, columns=[self.text_key]):
+            column = batch.column(0)
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                column = column.cast(pa.large_binary())  # so that bad UTF-8 costs one row
+            yield from column.to_pylist()
+            done += len(column)
+            tally.position = source.size * done // rows
+
+    def _rows(self, source: Source) -> Iterator[Any]:
+        import datasets
+
+        path, options = _dataset_options(source.name)
+        try:
+            for row in datasets.load_dataset(path, streaming=True, **options):
+                yield row.get(self.text_key)
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            reason = str(error).split("\n", 1)[0]
+            raise DataError(f"Cannot read the dataset {source.name!r}: {reason}") from error
+
+
+def _opened(name: str) -> IO[bytes]:
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise DataError(f"Cannot open {name!r}: {error.strerror}.") from error
+
+
+def _lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
+    """Lines without their ends; None for each that is longer than `limit` bytes."""
+    while line := file.readline(limit + 2):
+        if len(line) == limit + 2 and not line.endswith(b"\n"):
+            while (rest := file.readline(_DRAIN)) and not rest.endswith(b"\n"):
+                pass
+        body = line.rstrip(b"\r\n")
+        yield body if len(body) <= limit else None
+
+
+def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:
+    """Runs of lines between blank ones; None for each that is longer than `limit` bytes."""
+    run: list[bytes] = []
+    size = -1  # of the run, with the line ends inside it
+    for line in chain(lines, [b""]):
+        if line is None or line.strip():
+            size += limit + 2 if line is None else len(line) + 1
+            if line is not None and size <= limit:
+                run.append(line)
+            else:
+                run.clear()  # too long already: only its size matters from here
+        elif size >= 0:
+            yield b"\n".join(run) if size <= limit else None
+            run, size = [], -1
+
+
+def _unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
+    if suffix == ".gz":
+        return gzip.open(file)
+    if suffix == ".xz":
+        return lzma.open(file)
+    if suffix == ".zst":
+        import pyarrow as pa
+
+        # Unlike the zstandard package's reader, this one notices a file cut short.
+        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file), "zstd"))
+    return file
+
+
+def _damage() -> tuple[type[BaseException], ...]:
+    """What a broken file raises; pyarrow's errors only if it could have been in use."""
+    own = (EOFError, OSError, lzma.LZMAError, zlib.error)
+    try:
+        return (*own, import_module("pyarrow").ArrowException)
+    except ImportError:
+        return own
+
+
+def _inner_suffix(path: Path) -> str:
+    """The suffix under that of a compression."""
+    return Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+
+
+def _is_known(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and _inner_suffix(path) in _KINDS
+
+
+def _dataset_options(name: str) -> tuple[str, dict[str, str]]:
+    """Path and options of `hf:NAME?split=train&name=CONFIG`; the split is train if not given."""
+    path, _, query = name.removeprefix(_HF).partition("?")
+    options = {"split": "train", **dict(parse_qsl(query))}
+    unknown = sorted(options.keys() - set(_HF_OPTIONS))
+    if not path or unknown:
+        raise DataError(
+            f"Cannot read {name!r} (unknown: {unknown}). Write hf:NAME or"
+            f" hf:NAME?split=train with any of these options: {', '.join(_HF_OPTIONS)}."
+        )
+    return path, options
+
+
+def _imported(module: str, what: str, install: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"Reading {what!r} needs {module}. Install it with: pip install {install}."
+        ) from error

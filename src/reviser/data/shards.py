@@ -1,0 +1,307 @@
+"""Token shards: files of token ids that training maps into memory, and the manifest over them.
+
+Knows documents as rows of token ids, nothing of trajectories or models. Reading needs numpy only;
+datatrove is imported when text is tokenized.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.data.pipeline import FORMAT, Plan, make_plan, write_atomically
+from reviser.data.readers import Reader, Split
+from reviser.errors import DataError
+
+Tokens = npt.NDArray[np.int32]
+Integers = Sequence[int] | npt.NDArray[np.integer]
+
+_DTYPES = ("<u2", "<u4")
+
+
+def tokenize(
+    sources: Sequence[str | Path],
+    output: str | Path,
+    tokenizer_folder: str | Path,
+    *,
+    split: Split = "blank",
+    text_key: str = "text",
+    max_document_bytes: int = Reader.max_document_bytes,
+    workers: int | None = None,
+    progress: bool = False,
+) -> Manifest:
+    """Tokenize text on this machine; the same call again continues a run that stopped.
+
+    A source is a file of JSON lines, parquet or plain text, compressed or not; a folder of these;
+    a pattern; or `hf:NAME`. Text files fall into documents by `split`. Files are the unit of
+    parallel work, by default one process per core, so split one that would take hours. A script
+    that calls this needs the usual `if __name__ == "__main__":`.
+    """
+    from reviser.data.local import run_plan
+
+    reader = Reader(split=split, text_key=text_key, max_document_bytes=max_document_bytes)
+    plan = make_plan(sources, output, tokenizer_folder, reader=reader)
+    run_plan(plan, workers=workers, progress=progress)
+    return finish(output)
+
+
+def finish(output: str | Path) -> Manifest:
+    """Write the manifest, once every task is done: the last step, wherever the tasks ran."""
+    plan = Plan.load(output)
+    notes = [_task_note(plan, rank) for rank in range(len(plan.tasks))]
+    left = [rank for rank, note in enumerate(notes) if note is None]
+    if left:
+        raise DataError(
+            f"{len(left)} of {len(notes)} tasks in {str(plan.output)!r} are not done (the first is"
+            f" {left[0]}). Run them, and then finish again."
+        )
+    done = [note for note in notes if note is not None]
+    skipped = sum((Counter(note["skipped"]) for note in done), Counter[str]())
+    manifest = Manifest(
+        tokenizer=plan.fingerprint,
+        vocabulary=plan.vocabulary,
+        dtype=plan.dtype,
+        shards=tuple(Shard(**note["shard"]) for note in done if note["shard"]["documents"]),
+        skipped=dict(sorted(skipped.items())),
+        damaged=tuple(name for note in done for name in note["damaged"]),
+        sources=tuple({"source": s, "files": n, "bytes": size} for s, n, size in plan.given),
+        reader=asdict(plan.reader),
+        versions={name: _version(name) for name in ("reviser-lm", "datatrove", "tokenizers")},
+    )
+    if not manifest.shards:
+        counts = ", ".join(f"{reason}: {count}" for reason, count in manifest.skipped.items())
+        raise DataError(
+            f"No document could be used (left out: {counts or 'none, the files are blank'})."
+            " Check the files, text_key and max_document_bytes, and give a new folder."
+        )
+    write_atomically(plan.output / "manifest.json", manifest.to_dict())
+    return manifest
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a source tree on the path
+        return "not installed"
+
+
+def _task_note(plan: Plan, rank: int) -> dict[str, Any] | None:
+    """What a task's two steps noted, together; None if it did not come to its end."""
+    paths = [plan.record(rank, part) for part in ("read", "shard")]
+    if not all(path.is_file() for path in paths):
+        return None
+    read, written = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    return {**written, **read, "skipped": Counter(read["skipped"]) + Counter(written["skipped"])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One file of tokens with the index beside it."""
+
+    name: str
+    tokens: int
+    documents: int
+    sha256: str
+    """Of the tokens and then the index."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a folder of shards holds, and what it was made from."""
+
+    tokenizer: str
+    """`Codec.fingerprint` of the tokenizer."""
+    vocabulary: int
+    dtype: str
+    shards: tuple[Shard, ...]
+    skipped: dict[str, int]
+    """Documents left out, by reason."""
+    damaged: tuple[str, ...]
+    """Files that ended in an error; what stood before it was used."""
+    sources: tuple[dict[str, Any], ...]
+    """As given, with files and bytes."""
+    reader: dict[str, Any]
+    """How text was split into documents."""
+    versions: dict[str, str]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all shards."""
+        return sum(shard.tokens for shard in self.shards)
+
+    @property
+    def documents(self) -> int:
+        """Documents in all shards."""
+        return sum(shard.documents for shard in self.shards)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the shards hold, wherever it came from and whoever wrote it."""
+        shards = [[s.tokens, s.documents, s.sha256] for s in self.shards]
+        content = [FORMAT, self.tokenizer, self.dtype, shards]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What manifest.json holds."""
+        return {
+            "format": FORMAT,
+            "documents": self.documents,
+            "tokens": self.tokens,
+            **asdict(self),
+        }
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Manifest:
+        """Read and check a folder's manifest.json."""
+        path = Path(folder) / "manifest.json"
+        if not path.is_file():
+            begun = (Path(folder) / "plan.json").is_file()
+            hint = "`reviser tokenize` has not come to its end there" if begun else "no shards"
+            raise DataError(f"There is no manifest.json in {str(folder)!r}: {hint}.")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            number = content["format"]
+            if number == FORMAT:
+                values = {field.name: content[field.name] for field in fields(cls)}
+                values["shards"] = tuple(_shard(**shard) for shard in values["shards"])
+                values |= {name: tuple(values[name]) for name in ("damaged", "sources")}
+                if values["dtype"] not in _DTYPES:
+                    raise ValueError(f"dtype is {values['dtype']!r}")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                f"Cannot read {str(path)!r} ({error!r}). Tokenize again into a new folder."
+            ) from error
+        if number != FORMAT:
+            raise DataError(
+                f"{str(path)!r} has format {number!r}; this version reads {FORMAT}."
+                " Tokenize again, or use the version that wrote it."
+            )
+        return cls(**values)
+
+
+def _shard(*, name: str, tokens: int, documents: int, sha256: str) -> Shard:
+    if Path(name).name != name or min(int(tokens), int(documents)) < 1:
+        raise ValueError(f"shard {name!r} has {tokens} tokens in {documents} documents")
+    return Shard(name=name, tokens=int(tokens), documents=int(documents), sha256=sha256)
+
+
+class TokenShards:
+    """All documents of a folder of shards, numbered through, read from mapped files.
+
+    Memory is `lengths` alone. A copy in another process, forked or pickled, maps for itself.
+    """
+
+    def __init__(self, folder: str | Path, manifest: Manifest) -> None:
+        self.folder = Path(folder).resolve()
+        self.manifest = manifest
+        self._firsts = np.cumsum([0, *(shard.documents for shard in manifest.shards)])
+        self._maps: dict[int, tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]] = {}
+
+    @classmethod
+    def open(cls, folder: str | Path, fingerprint: str | None = None) -> TokenShards:
+        """Open a folder and check its files; with `fingerprint`, also whose tokens they are."""
+        manifest = Manifest.load(folder)
+        if fingerprint is not None and manifest.tokenizer != fingerprint:
+            raise DataError(
+                f"The shards in {str(folder)!r} were made with another tokenizer: its fingerprint"
+                f" is {manifest.tokenizer[:12]}, the one wanted {fingerprint[:12]}. Tokenize the"
+                " text with the model's tokenizer."
+            )
+        shards = cls(folder, manifest)
+        for number in range(len(manifest.shards)):
+            shards._check(number)
+        return shards
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data, for provenance."""
+        return self.manifest.fingerprint
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of every document."""
+        lengths = np.empty(len(self), np.int64)
+        for number, first in enumerate(self._firsts[:-1]):
+            ends = self._mapped(number)[1]
+            lengths[first : first + len(ends)] = np.diff(ends.astype(np.int64), prepend=0)
+        lengths.flags.writeable = False
+        return lengths
+
+    def read(self, document: int, start: int = 0, stop: int | None = None) -> Tokens:
+        """Tokens `start` to `stop` of one document; all of it by default."""
+        if stop is None:
+            stop = int(self.lengths[document])
+        return self.read_many([document], [start], [stop])[0]
+
+    def read_many(self, documents: Integers, starts: Integers, stops: Integers) -> list[Tokens]:
+        """Tokens `start` to `stop` of each of several documents."""
+        rows, begins, ends = (np.asarray(part, np.int64) for part in (documents, starts, stops))
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
+            wrong = int(rows.min() if rows.min() < 0 else rows.max())
+            raise DataError(f"There is no document {wrong}; these shards have {len(self)}.")
+        bad = np.flatnonzero((begins < 0) | (begins > ends) | (ends > self.lengths[rows]))
+        if bad.size:
+            n = bad[0]
+            raise DataError(
+                f"Cannot read tokens {begins[n]} to {ends[n]} of document {rows[n]}, which has"
+                f" {self.lengths[rows[n]]}."
+            )
+        numbers = np.searchsorted(self._firsts, rows, side="right") - 1
+        texts = []
+        places = (rows - self._firsts[numbers]).tolist()
+        pieces = zip(numbers.tolist(), places, begins.tolist(), ends.tolist(), strict=True)
+        for number, row, begin, end in pieces:
+            tokens, index = self._mapped(number)
+            first = int(index[row - 1]) if row else 0
+            texts.append(tokens[first + begin : first + end].astype(np.int32))
+        return texts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "manifest": self.manifest}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def _mapped(self, number: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+        """Tokens and document ends of a shard, mapped at first use."""
+        if number not in self._maps:
+            path = self.folder / self.manifest.shards[number].name
+            files = ((path, self.manifest.dtype), (Path(f"{path}.index"), "<u8"))
+            # As plain arrays: a slice of a memmap costs several times one of these.
+            tokens, index = (np.memmap(p, d, "r").view(np.ndarray) for p, d in files)
+            self._maps[number] = tokens, index
+        return self._maps[number]
+
+    def _check(self, number: int) -> None:
+        """See that a shard is what the manifest says, apart from the tokens themselves."""
+        shard = self.manifest.shards[number]
+        path = self.folder / shard.name
+        width = np.dtype(self.manifest.dtype).itemsize
+        sizes = {path: shard.tokens * width, Path(f"{path}.index"): shard.documents * 8}
+        for file, size in sizes.items():
+            found = file.stat().st_size if file.is_file() else None
+            if found != size:
+                has = "is missing" if found is None else f"has {found} bytes"
+                raise DataError(
+                    f"{str(file)!r} {has}; the manifest says {size}. Tokenize again into a new"
+                    " folder, or copy the whole folder again."
+                )
+        ends = self._mapped(number)[1].astype(np.int64)
+        if ends[0] < 1 or np.any(np.diff(ends) < 1) or ends[-1] != shard.tokens:
+            raise DataError(
+                f"The document ends in '{path}.index' do not rise to {shard.tokens}, the number of"
+                " tokens: the file is damaged. Tokenize again into a new folder."
+            )

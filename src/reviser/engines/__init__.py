@@ -1,0 +1,1 @@
+"""Engines: histories in, action ids out."""

@@ -1,0 +1,1 @@
+"""From a recipe to a trained model folder; Trainer, Accelerate and FSDP do the work."""

@@ -1,0 +1,138 @@
+"""What a run tells on the way: log.jsonl, samples.jsonl, and a bar in the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from reviser.train.trainer import GROUPS
+
+
+class JsonLines(TrainerCallback):
+    """Appends every log to a file, one JSON object a line, in the main process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_step_end(
+        self, _args: TrainingArguments, _state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Log with every checkpoint, so that a restart finds the counts up to it."""
+        control.should_log |= control.should_save
+
+    def on_log(
+        self,
+        _args: TrainingArguments,
+        state: TrainerState,
+        _control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Write one line, without the Trainer's counts of what it takes for samples and epochs."""
+        if logs and state.is_world_process_zero and "train_runtime" not in logs:
+            kept = {name: value for name, value in logs.items() if name != "epoch"}
+            append_line(self._path, {"step": state.global_step, **kept})
+
+
+class TerminalBar(TrainerCallback):
+    """Steps, loss and time left on standard error; without a terminal, a line per evaluation."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._console = console
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("training", figures="")
+
+    def on_train_begin(
+        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: Any
+    ) -> None:
+        """Show the bar."""
+        if state.is_world_process_zero:
+            self._progress.update(self._task, total=state.max_steps, completed=state.global_step)
+            self._progress.start()
+
+    def on_step_end(
+        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: Any
+    ) -> None:
+        """Move it."""
+        self._progress.update(self._task, completed=state.global_step)
+
+    def on_log(
+        self,
+        _args: TrainingArguments,
+        _state: TrainerState,
+        _control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Show the newest loss."""
+        if logs and "loss" in logs:
+            figures = f"loss {logs['loss']:.3f}  {logs['ids_per_second']:,.0f} ids/s"
+            self._progress.update(self._task, figures=figures)
+
+    def on_evaluate(
+        self,
+        _args: TrainingArguments,
+        state: TrainerState,
+        _control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Print the held-out figures above the bar."""
+        if state.is_world_process_zero:
+            for name in [k.removesuffix("_nll_95") for k in metrics or {} if k.endswith("_95")]:
+                parts = {part: (metrics or {})[f"{name}_{part}_nll"] for part in GROUPS}
+                shown = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
+                total, spread = ((metrics or {})[f"{name}_{k}"] for k in ("nll", "nll_95"))
+                line = f"{total:.3f} +- {spread:.3f} nats per text token ({shown})"
+                name = name.removeprefix("eval_")
+                self._console.print(f"step {state.global_step}, {name}: {line}", soft_wrap=True)
+
+    def on_train_end(
+        self, _args: TrainingArguments, _state: TrainerState, _control: TrainerControl, **_: Any
+    ) -> None:
+        """Leave the bar as it is."""
+        self._progress.stop()
+
+
+def append_line(path: Path, record: dict[str, Any]) -> None:
+    """Add one JSON object to a file of lines."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def cut_after(path: Path, step: int) -> dict[str, Any]:
+    """Drop the lines of steps that a restart will do again; the last line left with counts."""
+    if not path.is_file():
+        return {}
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:  # the line that a kill cut short
+            break
+        if record["step"] <= step:
+            kept.append(record)
+    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept), "utf-8")
+    return next((r for r in reversed(kept) if "ids_seen" in r), {})

@@ -1,0 +1,171 @@
+"""Hugging Face's Trainer, fed micro-batches by number and scored per text token.
+
+Adds three things: counts of what was read, a held-out score by kind of action, and texts written
+on the way. The loop, the optimizer, precision, DDP and FSDP are the Trainer's.
+
+Shapes: B rows, T ids of a history, A ids of the vocabulary, K groups of actions.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.mask import is_argument
+from reviser.data.dataset import DIGEST_RANGE, NO_LABEL, MicroBatches
+
+GROUPS = ("insert", "move", "stop", "operator")
+"""What the held-out score is split into; arguments belong to their operator."""
+SEEN = ("ids", "text_tokens", "examples", "digest")
+"""What a run counts from its beginning: the digest tells which examples they were."""
+
+
+class ReviserTrainer(transformers.Trainer):
+    """Trains on `MicroBatches`; evaluates on one such set per policy."""
+
+    def __init__(
+        self,
+        *,
+        vocab: ActionVocab,
+        held_out: Mapping[str, MicroBatches],
+        write_samples: Callable[[Any, int], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(data_collator=_only, **options)
+        self.vocab = vocab
+        self.held_out = held_out
+        self.seen = dict.fromkeys(SEEN, 0)
+        """Of all processes together, restarts included."""
+        self._write_samples = write_samples
+        self._counts = torch.zeros(len(SEEN) + 1, dtype=torch.int64)  # since the last log
+        self._clock = time.perf_counter()
+        self._scored: tuple[int, dict[str, float]] = (-1, {})
+        self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any
+    ) -> Any:
+        """The model's own loss, after taking our counts out of the batch."""
+        ids, text_tokens, digest = (inputs.pop(name) for name in ("ids", "text_tokens", "digest"))
+        shape = inputs["input_ids"].shape
+        counts = [int(ids), int(text_tokens.sum()), shape[0], int(digest), shape.numel()]
+        self._counts += torch.tensor(counts)
+        return super().compute_loss(model, inputs, *args, **options)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add to the Trainer's figures what was read, how fast, and the memory it took."""
+        if "loss" in logs:
+            logs = logs | self._throughput()
+        super().log(logs, start_time)
+
+    def _throughput(self) -> dict[str, float]:
+        seconds = time.perf_counter() - self._clock
+        counts = self.accelerator.reduce(self._counts.to(self.args.device), reduction="sum")
+        *read, cells = counts.tolist()
+        for name, count in zip(SEEN, read, strict=True):
+            self.seen[name] += count
+        self.seen["digest"] %= DIGEST_RANGE
+        self._counts.zero_()
+        self._clock = time.perf_counter()
+        speed = read[0] / seconds
+        return {
+            "padding": 1 - read[0] / cells,
+            "ids_per_second": speed,
+            f"ids_per_second_per_{_unit()[0]}": speed / (self.args.world_size * _unit()[1]),
+            "peak_memory_gb": _peak_memory(),
+            "epochs_seen": self.seen["examples"] / len(self.train_dataset.stream.windows),
+            **{f"{name}_seen": count for name, count in self.seen.items()},
+        }
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Score every held-out set; nats per text token, by kind of action."""
+        began = time.perf_counter()
+        model = self.model_wrapped
+        step = self.state.global_step
+        was_training = model.training
+        model.eval()
+        metrics: dict[str, float] = {}
+        for name, batches in self.held_out.items():
+            scores = self._score(model, batches)
+            metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
+        self._write_samples(model, step)
+        model.train(was_training)
+        self._scored = step, metrics
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        self._clock += time.perf_counter() - began  # not training time
+        return metrics
+
+    def evaluate_once(self) -> dict[str, float]:
+        """The score at this step, computed now unless it was already."""
+        step, metrics = self._scored
+        return metrics if step == self.state.global_step else self.evaluate()
+
+    @torch.no_grad()
+    def _score(self, model: Any, batches: MicroBatches) -> dict[str, float]:
+        rank, world = self.args.process_index, self.args.world_size
+        sums = torch.zeros(len(GROUPS) + 5, dtype=torch.float64)
+        for first in range(0, len(batches), world):
+            # Every process takes part in every forward, as shards of weights need it.
+            batch = batches[min(first + rank, len(batches) - 1)]
+            nll_BK, actions_B = self._nll(model, batch)
+            if first + rank < len(batches):
+                total, tokens = nll_BK.sum(1), batch["text_tokens"].double()
+                squares = [(total * total).sum(), (total * tokens).sum(), (tokens * tokens).sum()]
+                parts = [*nll_BK.sum(0), actions_B.sum(), tokens.sum(), *squares]
+                sums += torch.stack([part.double() for part in parts])
+        sums = self.accelerator.reduce(sums.to(self.args.device), reduction="sum").cpu()
+        *by_group, actions, tokens, tt, tn, nn = sums.tolist()
+        nll = sum(by_group) / tokens
+        spread = max(0.0, tt - 2 * nll * tn + nll * nll * nn) ** 0.5 / tokens
+        named = {f"{name}_nll": part / tokens for name, part in zip(GROUPS, by_group, strict=True)}
+        rates = {"actions_per_token": actions / tokens, "text_tokens": tokens}
+        return {"nll": nll, "nll_95": 1.96 * spread, **named, **rates}
+
+    def _nll(self, model: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of each row: the loss in each group, and how many actions bore it."""
+        ids_BT, labels_BT = batch["input_ids"], batch["labels"]
+        logits_BTA = model(input_ids=ids_BT.to(self.args.device)).logits[:, :-1]
+        goals_BT = labels_BT[:, 1:].to(logits_BTA.device)
+        nll_BT = torch.nn.functional.cross_entropy(
+            logits_BTA.float().flatten(0, 1), goals_BT.flatten(), reduction="none"
+        ).view(goals_BT.shape)
+        groups_BT = self._groups[ids_BT]
+        groups_BT[torch.from_numpy(is_argument(self.vocab, ids_BT.numpy()))] = len(GROUPS) - 1
+        one_hot_BTK = torch.nn.functional.one_hot(groups_BT[:, 1:], len(GROUPS))
+        nll_BK = (nll_BT.cpu()[:, :, None] * one_hot_BTK).sum(1)
+        return nll_BK, (goals_BT != NO_LABEL).sum(1).cpu()
+
+
+def _only(batches: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    (batch,) = batches
+    return batch
+
+
+def _group_of_kind() -> np.ndarray:
+    groups = np.full(len(Kind), GROUPS.index("operator"))
+    for kind, name in ((Kind.INSERT, "insert"), (Kind.MOVE, "move"), (Kind.STOP, "stop")):
+        groups[kind] = GROUPS.index(name)
+    return groups
+
+
+def _unit() -> tuple[str, int]:
+    """What a process computes on, and how many of it."""
+    return ("device", 1) if torch.cuda.is_available() else ("core", torch.get_num_threads())
+
+
+def _peak_memory() -> float:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**30 if sys.platform == "darwin" else 2**20)

@@ -1,0 +1,386 @@
+"""Places to examples to micro-batches: the same for whoever asks, nothing lost, little padding."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+import small_tokenizers  # noqa: E402
+
+from reviser import (  # noqa: E402
+    PRESETS,
+    ActionVocab,
+    Append,
+    Canvas,
+    Codec,
+    Mixture,
+    Obfuscation,
+    Sampler,
+    Spans,
+)
+from reviser.core.policy import operators_needed  # noqa: E402
+from reviser.data.dataset import (  # noqa: E402
+    DIGEST_RANGE,
+    GROUP,
+    NO_LABEL,
+    MicroBatches,
+    Stream,
+    WindowConfig,
+    Windows,
+    permute,
+)
+from reviser.errors import ConfigError, DataError  # noqa: E402
+
+TOKENS = 400
+
+
+class MemoryShards:
+    """Documents in memory, with the part of `TokenShards` that the dataset uses."""
+
+    def __init__(self, documents):
+        self.documents = [np.array(document, np.int32) for document in documents]
+        self.lengths = np.array([len(d) for d in self.documents], np.int64)
+
+    def read_many(self, documents, starts, stops):
+        places = zip(documents, starts, stops, strict=True)
+        return [self.documents[d][a:b] for d, a, b in places]
+
+
+def random_shards(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return MemoryShards([rng.integers(0, TOKENS, n) for n in lengths])
+
+
+def web_like(documents=400, seed=0):
+    """Lengths as of web pages: many short, some long."""
+    rng = np.random.default_rng(seed)
+    return random_shards(np.exp(rng.normal(5.5, 1.0, documents)).astype(int) + 1, seed)
+
+
+def all_units(tokens):
+    return np.full(len(tokens), 3, np.uint8)
+
+
+def make_stream(shards, policy, *, config=None, context=256, seed=0, held_out=False):
+    config = config or WindowConfig(prefix=(0, 32), target=100, held_out=0.1)
+    vocab = ActionVocab.build(TOKENS, operators=operators_needed(policy))
+    windows = Windows(shards, config, held_out=held_out, seed=seed)
+    sampler = Sampler(vocab, policy)
+    return Stream(windows, sampler, context=context, unit_starts=all_units, seed=seed)
+
+
+def same(a, b):
+    fields = zip(a, b, strict=True)
+    return all(np.array_equal(x, y) for x, y in fields)
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**64 - 1), st.integers(0, 2**31))
+def test_the_order_is_a_permutation_that_seed_and_epoch_change(size, seed, epoch):
+    order = permute(np.arange(size), size, seed=seed, epoch=epoch)
+    assert sorted(order.tolist()) == list(range(size))
+    if size > 50:
+        other_epoch = permute(np.arange(size), size, seed=seed, epoch=epoch + 1)
+        other_seed = permute(np.arange(size), size, seed=(seed + 1) % 2**64, epoch=epoch)
+        fixed_points = int((order == np.arange(size)).sum())
+        assert fixed_points < 10
+        assert int((order == other_epoch).sum()) < 10
+        assert int((order == other_seed).sum()) < 10
+
+
+def test_the_order_is_even_over_pairs_of_places():
+    # Where each of a few members goes, over many epochs, is uniform: chi-squared per member.
+    size, epochs = 10, 4000
+    orders = np.stack([permute(np.arange(size), size, seed=5, epoch=e) for e in range(epochs)])
+    for member in range(size):
+        counts = np.bincount(orders[:, member], minlength=size)
+        expected = epochs / size
+        assert ((counts - expected) ** 2 / expected).sum() < 35  # 9 degrees: p < 1e-4
+    steps = np.bincount((orders[:, 1] - orders[:, 0]) % size, minlength=size)
+    assert steps[0] == 0
+    expected = epochs / (size - 1)
+    assert ((steps[1:] - expected) ** 2 / expected).sum() < 35
+
+
+@given(
+    st.lists(st.integers(0, 120), min_size=1, max_size=30),
+    st.integers(0, 12),
+    st.integers(1, 25),
+    st.integers(0, 5),
+)
+def test_windows_tile_the_documents_and_the_sides_of_the_split_share_none(
+    lengths, most_prefix, target, seed
+):
+    shards = random_shards(lengths)
+    config = WindowConfig(
+        prefix=(0, most_prefix), target=target, least_target=min(3, target), held_out=0.4
+    )
+    size, least = most_prefix + target, config.least_target
+    expected = Counter()
+    for document in shards.documents:
+        for start in range(0, len(document), size):
+            piece = document[start : start + size]
+            if len(piece) >= least:
+                expected[tuple(piece.tolist())] += 1
+    found = Counter()
+    for held_out in (False, True):
+        try:
+            windows = Windows(shards, config, held_out=held_out, seed=seed)
+        except DataError:
+            continue
+        pieces = windows.read(np.arange(len(windows)))
+        found.update(tuple(piece.tolist()) for piece in pieces)
+    assert found == expected
+
+
+def test_the_held_out_share_is_about_what_was_asked_for_and_follows_the_seed():
+    shards = random_shards([20] * 4000)
+    config = WindowConfig(prefix=(0, 4), target=16, held_out=0.1)
+    counts = [len(Windows(shards, config, held_out=True, seed=seed)) for seed in range(3)]
+    assert all(330 < count < 470 for count in counts)
+    first, second = (
+        {tuple(w.tolist()) for w in windows.read(np.arange(len(windows)))}
+        for windows in (Windows(shards, config, held_out=True, seed=s) for s in (0, 1))
+    )
+    assert len(first & second) < 100
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_history_replays_to_its_window_and_only_the_restoration_is_learned(name):
+    stream = make_stream(web_like(), PRESETS[name])
+    vocab, windows = stream.sampler.vocab, stream.windows
+    places = np.arange(150)
+    order = permute(places, len(windows), seed=0, epoch=0)
+    for example, window in zip(stream.examples(places), windows.read(order), strict=True):
+        ids = example.ids.tolist()
+        assert len(ids) <= 256
+        assert ids[0] == vocab.begin
+        split = ids.index(vocab.delimiter)
+        prefix, restoration = ids[1:split], ids[split + 1 :]
+        assert 0 <= len(prefix) <= 32
+        canvas = Canvas.replay(vocab, [*prefix, *restoration])
+        assert canvas.is_finished
+        end = len(prefix) + example.text_tokens
+        assert canvas.tokens() == window[:end].tolist()
+        assert end == len(window) or len(ids) > 180  # else it was cut to fit
+        assert not example.learned[: split + 1].any()
+        if name != "repair":
+            assert example.learned[split + 1 :].all()
+
+
+def test_prefix_lengths_are_drawn_evenly_and_anew_each_epoch():
+    config = WindowConfig(prefix=(2, 9), target=40, held_out=0)
+    stream = make_stream(random_shards([49] * 2000), Append(), config=config)
+
+    def prefix_lengths(epoch):
+        places = np.arange(2000) + epoch * 2000
+        delimiter = stream.sampler.vocab.delimiter
+        cuts = [e.ids.tolist().index(delimiter) - 1 for e in stream.examples(places)]
+        order = permute(np.arange(2000), 2000, seed=0, epoch=epoch)
+        return np.array(cuts)[np.argsort(order)]
+
+    first, second = prefix_lengths(0), prefix_lengths(1)
+    counts = np.bincount(first, minlength=10)[2:]
+    assert set(first.tolist()) == set(range(2, 10))
+    assert ((counts - 250) ** 2 / 250).sum() < 30
+    assert 0.05 < (first == second).mean() < 0.2
+
+
+def test_the_papers_fixed_prefix_needs_no_delimiter():
+    config = WindowConfig(prefix=(35, 35), target=145, held_out=0)
+    vocab = ActionVocab.build(TOKENS, delimiter=False)
+    windows = Windows(random_shards([180, 400, 30]), config)
+    stream = Stream(windows, Sampler(vocab, Obfuscation()), context=400)
+    for example in stream.examples(np.arange(len(windows))):
+        assert not example.learned[:36].any()
+        assert example.learned[36:].all()
+
+
+def test_a_target_too_long_for_the_context_is_cut_and_still_ends_with_stop():
+    config = WindowConfig(prefix=(4, 4), target=100, held_out=0)
+    stream = make_stream(random_shards([104] * 50), Obfuscation(), config=config, context=90)
+    vocab = stream.sampler.vocab
+    for place, example in enumerate(stream.examples(np.arange(50))):
+        assert len(example.ids) <= 90
+        assert example.ids[-1] == vocab.stop
+        assert 40 < example.text_tokens < 84
+        window = stream.windows.read(permute(np.array([place]), 50, seed=0, epoch=0))[0]
+        canvas = Canvas.replay(vocab, [*example.ids[1:5], *example.ids[6:]])
+        assert canvas.tokens() == window[: 4 + example.text_tokens].tolist()
+
+
+def test_even_one_token_that_wanders_too_long_stays_within_the_context():
+    config = WindowConfig(prefix=(0, 0), target=1, least_target=1, held_out=0)
+    policy = Obfuscation(delete=0.05)
+    stream = make_stream(random_shards([1] * 200), policy, config=config, context=6)
+    sizes = [len(example.ids) for example in stream.examples(np.arange(200))]
+    assert max(sizes) == 6
+    assert min(sizes) < 6
+
+
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=40), st.randoms())
+def test_an_example_depends_on_its_place_alone(places, random):
+    stream = _SHARED_STREAM
+    alone = {place: stream.examples(np.array([place]))[0] for place in set(places)}
+    random.shuffle(places)
+    together = stream.examples(np.array(places))
+    assert all(same(e, alone[p]) for p, e in zip(places, together, strict=True))
+
+
+def test_each_epoch_sees_every_window_once_with_new_trajectories():
+    stream = make_stream(random_shards([60] * 40), Spans(mean=8))
+    count = len(stream.windows)
+    epochs = [stream.examples(np.arange(count) + epoch * count) for epoch in range(2)]
+    written = [Counter(_text(stream, example) for example in epoch) for epoch in epochs]
+    assert written[0] == written[1]
+    histories = [{tuple(e.ids.tolist()) for e in epoch} for epoch in epochs]
+    assert len(histories[0] & histories[1]) < count / 4
+    assert len({e.digest for epoch in epochs for e in epoch}) == 2 * count
+
+
+def test_micro_batches_hold_every_place_once_whatever_asks_for_them():
+    stream = make_stream(web_like(), PRESETS["paper"])
+    batches = MicroBatches(stream, size=4, count=2 * GROUP + 3)
+    everything = stream.examples(np.arange(4 * len(batches)))
+    expected = Counter(tuple(e.ids.tolist()) for e in everything)
+    in_order = [batches[n] for n in range(len(batches))]
+    assert _histories(in_order) == expected
+    for number in (5, 2 * GROUP + 1, 0, GROUP):  # no state: any order, any copy
+        for asked in (batches, pickle.loads(pickle.dumps(batches))):  # noqa: S301
+            assert all(torch.equal(asked[number][k], in_order[number][k]) for k in in_order[0])
+    digests = sum(int(b["digest"]) for b in in_order) - sum(e.digest for e in everything)
+    assert digests % DIGEST_RANGE == 0
+    with pytest.raises(IndexError):
+        batches[len(batches)]
+
+
+def test_loader_processes_give_the_same_batches_as_none():
+    stream = make_stream(web_like(), PRESETS["spans-8"])
+    batches = MicroBatches(stream, size=4, count=40)
+    loader = torch.utils.data.DataLoader(batches, batch_size=None, num_workers=2)
+    for number, batch in enumerate(loader):
+        assert all(torch.equal(batch[key], batches[number][key]) for key in batch)
+
+
+def test_labels_are_the_learned_ids_and_padding_has_none():
+    stream = make_stream(web_like(), PRESETS["repair"])
+    batches = MicroBatches(stream, size=8, count=3)
+    examples = {tuple(e.ids.tolist()): e for e in stream.examples(np.arange(24))}
+    for number in range(3):
+        batch = batches[number]
+        ids_BT, labels_BT = batch["input_ids"].numpy(), batch["labels"].numpy()
+        real = 0
+        for row, labels, tokens in zip(ids_BT, labels_BT, batch["text_tokens"], strict=True):
+            end = row.tolist().index(stream.sampler.vocab.stop) + 1
+            example = examples[tuple(row[:end].tolist())]
+            assert (labels[end:] == NO_LABEL).all()
+            assert (row[end:] == stream.sampler.vocab.stop).all()
+            assert np.array_equal(labels[:end] != NO_LABEL, example.learned)
+            assert (labels[:end] == row[:end])[example.learned].all()
+            assert tokens == example.text_tokens
+            real += end
+        assert int(batch["ids"]) == real
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("size", [8, 64])
+def test_less_than_a_tenth_of_a_batch_is_padding(name, size):
+    stream = make_stream(web_like(2000), PRESETS[name])
+    batches = MicroBatches(stream, size=size, count=2 * GROUP)
+    cells = sum(b["input_ids"].numel() for b in map(batches.__getitem__, range(2 * GROUP)))
+    ids = sum(int(batches[n]["ids"]) for n in range(2 * GROUP))
+    assert 1 - ids / cells < 0.1
+
+
+def test_short_and_long_batches_come_in_no_order():
+    stream = make_stream(web_like(2000), PRESETS["append"])
+    batches = MicroBatches(stream, size=8, count=20 * GROUP)
+    widths = np.array([batches[n]["input_ids"].shape[1] for n in range(20 * GROUP)])
+    by_place = widths.reshape(20, GROUP).mean(axis=0)
+    assert np.abs(by_place / widths.mean() - 1).max() < 0.25
+
+
+def test_a_changing_mixture_follows_the_place_and_evaluation_its_end():
+    policy = Mixture(policies=(Append(), Obfuscation()), weights=(1, 0), final_weights=(0, 1))
+    stream = make_stream(web_like(2000), policy)
+
+    def moves(batch):
+        return float((stream.sampler.vocab.kinds[batch["input_ids"].numpy()] == 1).mean())
+
+    batches = MicroBatches(stream, size=8, count=20 * GROUP)
+    first, last = moves(batches[0]), moves(batches[20 * GROUP - 1])
+    assert first == 0
+    assert last > 0.1
+    assert moves(MicroBatches(stream, size=8, count=GROUP, progress=1.0)[0]) > 0.15
+
+
+def test_units_are_those_of_each_target_alone():
+    codec = Codec(small_tokenizers.byte_level())
+    texts = ["The cat sat. The dog did not! ", "Yes.", " and so on. The end"]
+    targets = [np.array(codec.encode(text), np.int32) for text in texts]
+    vocab = ActionVocab.build(len(codec.token_bytes))
+    windows = Windows(MemoryShards([[1] * 20]), WindowConfig(held_out=0))
+    stream = Stream(windows, Sampler(vocab, Spans()), context=200, unit_starts=codec.unit_starts)
+    for target, marks in zip(targets, stream._units(targets), strict=True):
+        assert marks.tolist() == codec.unit_starts(target).tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"prefix": (3, 2)}, "prefix"),
+        ({"prefix": (-1, 2)}, "prefix"),
+        ({"target": 4}, "least_target"),
+        ({"least_target": 0}, "least_target"),
+        ({"held_out": 1.0}, "held_out"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(fields, words):
+    with pytest.raises(ConfigError, match=words):
+        WindowConfig(**fields)
+
+
+def test_a_side_without_documents_is_refused_with_the_counts():
+    with pytest.raises(DataError, match=r"held-out side .*\(2 documents"):
+        Windows(random_shards([50, 50]), WindowConfig(held_out=0), held_out=True)
+    with pytest.raises(DataError, match="training side"):
+        Windows(random_shards([3, 3]), WindowConfig())
+
+
+def test_a_context_too_small_for_the_prefix_is_refused():
+    with pytest.raises(ConfigError, match="context of 40"):
+        make_stream(web_like(), Append(), context=40)
+
+
+def test_an_empty_prefix_needs_a_begin_token_or_delimiter():
+    vocab = ActionVocab.paper()
+    windows = Windows(random_shards([200]), WindowConfig(held_out=0))
+    with pytest.raises(ConfigError, match="begin token"):
+        Stream(windows, Sampler(vocab, Append()), context=300)
+
+
+def _text(stream, example):
+    ids = example.ids.tolist()
+    split = ids.index(stream.sampler.vocab.delimiter)
+    return tuple(Canvas.replay(stream.sampler.vocab, ids[1:split] + ids[split + 1 :]).tokens())
+
+
+def _histories(batches):
+    rows = itertools.chain.from_iterable(
+        zip(b["input_ids"], b["labels"], strict=True) for b in batches
+    )
+    found = Counter()
+    for row, labels in rows:
+        end = int((labels != NO_LABEL).nonzero().max()) + 1
+        found[tuple(row[:end].tolist())] += 1
+    return found
+
+
+_SHARED_STREAM = make_stream(web_like(60), PRESETS["paper"])

@@ -1,0 +1,81 @@
+"""A corpus and a recipe so small that a run takes seconds, most of them to start Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datatrove")
+
+import yaml  # noqa: E402
+
+from reviser.data.shards import tokenize  # noqa: E402
+from reviser.data.tokenizer import train_bpe  # noqa: E402
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+TINY = {
+    "trunk": {"layers": 1, "width": 16, "heads": 2, "mlp_width": 32, "context": 96, "dropout": 0.1},
+    "vocab": {"max_move": 32},
+    "policy": "paper",
+    "data": {
+        "shards": "shards",
+        "tokenizer": "tokenizer",
+        "windows": {"prefix": [0, 8], "target": 40, "held_out": 0.1},
+    },
+    "training": {
+        "steps": 12,
+        "batch": 8,
+        "micro_batch": 4,
+        "learning_rate": 0.01,
+        "warmup": 4,
+        "precision": "fp32",
+        "log_every": 1,
+        "evaluate_every": 1000,
+        "save_every": 6,
+        "reporters": [],
+    },
+    "evaluation": {"micro_batches": 2, "prompts": ["One"], "max_actions": 8},
+}
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer, shards and recipe.yaml."""
+    folder = tmp_path_factory.mktemp("workshop")
+    text = (RECIPES / "smoke.txt").read_text().split("\n\n")[:120]
+    (folder / "text.txt").write_text("\n\n".join(text))
+    (folder / "tokenizer").mkdir()
+    train_bpe([folder / "text.txt"], 300).save(str(folder / "tokenizer" / "tokenizer.json"))
+    tokenize([folder / "text.txt"], folder / "shards", folder / "tokenizer", workers=1)
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(TINY))
+    return folder
+
+
+def command(
+    recipe: Path, output: Path, *changes: str, processes: int = 1, launcher: str = "torchrun"
+) -> list[str]:
+    """The command line of a training run, alone or with several processes."""
+    python = [sys.executable]
+    if processes > 1:
+        port = "--rdzv-endpoint=localhost:0"
+        python += {
+            "torchrun": ["-m", "torch.distributed.run", "--rdzv-backend=c10d", port],
+            "accelerate": ["-m", "accelerate.commands.launch", "--cpu", "--multi_cpu"],
+        }[launcher]
+        python += [f"--nproc-per-node={processes}"] if launcher == "torchrun" else [
+            f"--num_processes={processes}", "--num_machines=1", "--mixed_precision=no",
+            "--dynamo_backend=no", "--main_process_port=0",
+        ]  # fmt: skip
+    settings = [word for change in changes for word in ("--set", change)]
+    return [*python, "-m", "reviser", "train", str(recipe), "-o", str(output), *settings]
+
+
+def run(*args: str | Path, **options: object) -> None:
+    """Run it to its end; on failure show what it said."""
+    done = subprocess.run(command(*args, **options), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
