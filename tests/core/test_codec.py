@@ -191,6 +191,15 @@ def test_a_batch_is_encoded_as_its_texts_are(reader: Reader, texts: list[str]) -
     assert reader.codec.encode_batch(texts) == [reader.codec.encode(text) for text in texts]
 
 
+def test_a_batch_gets_no_special_tokens() -> None:
+    tokenizer = small_tokenizers.byte_level()
+    end = (END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))
+    tokenizer.post_processor = TemplateProcessing(f"$A {END_OF_TEXT}", None, [end])
+    codec = Codec(tokenizer)
+    assert codec.encode_batch(["The cat"]) == [codec.encode("The cat")]
+    assert end[1] not in codec.encode("The cat")
+
+
 # -- control tokens -------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tokenizers import Tokenizer, decoders, models, normalizers
 
 import small_tokenizers
 from reviser.cli import main
@@ -76,6 +77,19 @@ def test_tokens_are_exactly_the_codecs(build: str, tmp_path: Path) -> None:
     codec = Codec.load(tmp_path)
     shards = TokenShards.open(tmp_path / "out", codec.fingerprint)
     assert [shards.read(n).tolist() for n in range(len(shards))] == [codec.encode(t) for t in texts]
+
+
+@pytest.mark.parametrize(("size", "width"), [(2**16, 2), (2**16 + 1, 4)])
+def test_a_token_takes_two_bytes_if_all_of_them_fit(size: int, width: int, tmp_path: Path) -> None:
+    letters = {chr(0x20000 + n): n for n in range(size)}
+    tokenizer = Tokenizer(models.BPE(letters, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = "".join(list(letters)[-3:])
+    manifest = tokenize([write_jsonl(tmp_path / "in.jsonl", [text])], tmp_path / "out", tmp_path)
+    assert (manifest.vocabulary, manifest.tokens) == (size, 3)
+    assert (tmp_path / "out" / "00000.ds").stat().st_size == 3 * width
+    assert TokenShards.open(tmp_path / "out").read(0).tolist() == [size - 3, size - 2, size - 1]
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
@@ -167,6 +181,16 @@ def test_a_bad_line_is_counted_and_costs_no_other(folder: Path) -> None:
     manifest = tokenize([folder / "in.jsonl"], folder / "out", folder)
     assert manifest.skipped == Counter(bad.values())
     assert texts_of(folder / "out", folder) == [*(LINES * 2)[: len(bad)], *LINES]
+
+
+def test_a_text_that_gives_no_tokens_is_empty(tmp_path: Path) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    tokenizer.normalizer = normalizers.Replace("\u200b", "")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    path = write_jsonl(tmp_path / "in.jsonl", ["one", "\u200b", "", "two"])
+    manifest = tokenize([path], tmp_path / "out", tmp_path)
+    assert manifest.skipped == {"empty": 2}
+    assert texts_of(tmp_path / "out", tmp_path) == ["one", "two"]
 
 
 @pytest.mark.parametrize("split", ["blank", "line", "file"])
@@ -446,12 +470,11 @@ def test_a_worker_that_dies_is_told_and_not_waited_for(folder: Path) -> None:
 def test_other_settings_are_refused_in_a_begun_folder(folder: Path) -> None:
     path = write_jsonl(folder / "in.jsonl", LINES)
     first = tokenize([path], folder / "out", folder)
+    assert first == Manifest.load(folder / "out")
     assert tokenize([path], folder / "out", folder) == first
     with pytest.raises(DataError, match=r"other settings \(split 'blank', now 'line'\)"):
         tokenize([path], folder / "out", folder, split="line")
-    with pytest.raises(
-        DataError, match=r"\(max_document_bytes 4194304, now 9, text_key 'te|text_key"
-    ):
+    with pytest.raises(DataError, match=r"text_key 'text', now 'content', max_document_bytes"):
         tokenize([path], folder / "out", folder, text_key="content", max_document_bytes=9)
     with pytest.raises(DataError, match="the files to read or their sizes"):
         tokenize([path, path], folder / "out", folder)
@@ -502,6 +525,34 @@ def test_the_same_pipeline_runs_under_datatroves_own_executor(folder: Path) -> N
     ).run()
     finish(folder / "theirs")
     assert files_of(folder / "theirs") == files_of(folder / "ours")
+
+
+def test_the_slurm_recipe_submits_and_then_finishes(folder: Path) -> None:
+    """With an `sbatch` that runs the one job at once, in place of a cluster."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, text in (("sbatch", FAKE_SBATCH), ("scontrol", "#!/bin/sh\necho here\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    recipe = Path(__file__).parents[2] / "recipes" / "tokenize_slurm.py"
+    paths = corpus(folder, files=2, documents=5)
+    command = [sys.executable, recipe, folder / "out", folder, *paths]
+    for _ in range(2):
+        assert not (folder / "out" / "manifest.json").exists()
+        subprocess.run(command, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    tokenize(paths, folder / "ours", folder, workers=1)
+    assert files_of(folder / "out") == files_of(folder / "ours")
+
+
+FAKE_SBATCH = """#!/bin/sh
+for script; do :; done  # the last argument
+if grep -q launch_pickled_pipeline "$script"; then
+    command=$(grep -o 'launch_pickled_pipeline .*' "$script")
+    SLURM_NODELIST=here SLURM_ARRAY_TASK_ID=0 $command >&2 || exit 1
+fi
+echo Submitted batch job 1
+"""
 
 
 # -- the command ----------------------------------------------------------------------------------

@@ -60,17 +60,15 @@ def command(
     recipe: Path, output: Path, *changes: str, processes: int = 1, launcher: str = "torchrun"
 ) -> list[str]:
     """The command line of a training run, alone or with several processes."""
-    python = [sys.executable]
-    if processes > 1:
-        port = "--rdzv-endpoint=localhost:0"
-        python += {
-            "torchrun": ["-m", "torch.distributed.run", "--rdzv-backend=c10d", port],
-            "accelerate": ["-m", "accelerate.commands.launch", "--cpu", "--multi_cpu"],
-        }[launcher]
-        python += [f"--nproc-per-node={processes}"] if launcher == "torchrun" else [
-            f"--num_processes={processes}", "--num_machines=1", "--mixed_precision=no",
-            "--dynamo_backend=no", "--main_process_port=0",
-        ]  # fmt: skip
+    launchers = {
+        "torchrun": ["torch.distributed.run", f"--nproc-per-node={processes}"]
+        + ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"],
+        # Its own launcher for CPUs needs MPI; this one takes them as well.
+        "accelerate": ["accelerate.commands.launch", "--multi_gpu", f"--num_processes={processes}"]
+        + ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
+        + ["--main_process_port=0"],
+    }
+    python = [sys.executable] + ["-m", *launchers[launcher]] * (processes > 1)
     settings = [word for change in changes for word in ("--set", change)]
     return [*python, "-m", "reviser", "train", str(recipe), "-o", str(output), *settings]
 

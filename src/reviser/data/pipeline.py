@@ -35,8 +35,8 @@ MOST_TASKS = 256
 """About: more files than this are grouped. A reader keeps two maps per shard open."""
 LEAST_TASK_BYTES = 2**20
 """Small files are grouped until they have this size, so that a thousand make no thousand shards."""
-BATCH_CHARACTERS = 2**22
-"""Text that is tokenized at once, on all cores; a worker needs about 100 bytes for each."""
+BATCH_CHARACTERS = 2**21
+"""Text that is tokenized at once, on all cores; a worker needs some 100 bytes for each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -59,6 +61,11 @@ class LoraConfig:
     alpha: float = 32.0
     dropout: float = 0.0
 
+    def __post_init__(self) -> None:
+        _at_least(1, self, "rank")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout is {self.dropout}; it goes from 0 to below 1.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
@@ -78,7 +85,7 @@ class TrainingConfig:
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = 1e-8
     clip: float = 1.0
-    """Largest norm of the gradient."""
+    """Largest norm of the gradient; with 0 it is not clipped."""
     precision: Literal["bf16", "fp32"] = "bf16"
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """How several processes share the work: copies, or FSDP2's shards."""
@@ -92,10 +99,17 @@ class TrainingConfig:
     """Beside log.jsonl: any that Transformers knows by name."""
 
     def __post_init__(self) -> None:
-        sizes = ("steps", "batch", "micro_batch", "log_every", "evaluate_every", "save_every")
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
+        _at_least(1, self, "steps", "batch", "micro_batch")
+        _at_least(1, self, "log_every", "evaluate_every", "save_every")
+        _at_least(0, self, "min_learning_rate", "warmup", "weight_decay", "epsilon", "clip")
+        _at_least(0, self, "workers")
+        if not (self.learning_rate > 0 and self.min_learning_rate <= self.learning_rate):
+            raise ConfigError(
+                f"learning_rate is {self.learning_rate}, min_learning_rate"
+                f" {self.min_learning_rate}: the first must be above 0, the other not above it."
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas are {self.betas}; each goes from 0 to below 1.")
         if self.batch % self.micro_batch:
             raise ConfigError(
                 f"batch {self.batch} is no multiple of micro_batch {self.micro_batch}."
@@ -115,6 +129,10 @@ class EvaluationConfig:
     prompts: tuple[str, ...] = ("",)
     """Texts that the model continues at each evaluation."""
     max_actions: int = 128
+    """Of each such text; it also ends where the context does."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, self, "micro_batches", "max_actions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +148,7 @@ class Recipe:
     base: str | None = None
     """A causal LM to adapt, or a Reviser model to go on with: folder or hub name."""
     vocab: VocabConfig = VocabConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -143,6 +161,8 @@ class Recipe:
             raise ConfigError("A base model brings its tokenizer: leave out data.tokenizer, bpe.")
         if data.bpe and data.shards:
             raise ConfigError("data.bpe is trained on data.text; for shards give data.tokenizer.")
+        if not 0 <= self.seed < 1 << 32:
+            raise ConfigError(f"seed is {self.seed}; it goes from 0 to {(1 << 32) - 1}.")
 
 
 def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
@@ -157,9 +177,9 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     except OSError as error:
         raise ConfigError(f"Cannot read the recipe {str(path)!r}: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The recipe {str(path)!r} is not YAML: {error}") from error
+        raise ConfigError(f"The recipe {str(path)!r} is not YAML: {_one_line(error)}") from error
     recipe: Recipe = _read(Recipe, fields, "")
-    folder = path.parent
+    folder = path.absolute().parent  # so that a run can be taken up from anywhere
     data = recipe.data
     return dataclasses.replace(
         recipe,
@@ -218,13 +238,27 @@ def _read(cls: Any, value: Any, where: str) -> Any:
 
 
 def _read_leaf(cls: Any, value: Any, where: str) -> Any:
-    import pydantic
+    if cls is float and type(value) in (int, str):  # YAML takes 1e-4, without a dot, for text
+        with suppress(ValueError):
+            value = float(value)
+    if cls is Path and isinstance(value, str):
+        return Path(value)
+    choices = get_args(cls) if get_origin(cls) is Literal else ()
+    if value in choices or (type(value) is cls and not (cls is float and not math.isfinite(value))):
+        return value
+    allowed = " or ".join(map(repr, choices)) or _WORDS[get_origin(cls) or cls]
+    raise ConfigError(f"{where} is {value!r}; it should be {allowed}.")
 
-    try:
-        return pydantic.TypeAdapter(cls).validate_python(value)
-    except pydantic.ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Input should be ")
-        raise ConfigError(f"{where} is {value!r}; it should be {reason}.") from error
+
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a text",
+    Path: "a path",
+    tuple: "a list",
+    Mapping: "a mapping of names",
+}
 
 
 def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
@@ -259,7 +293,7 @@ def _read_policy(value: Any, where: str) -> Policy:
             raise ConfigError(f"{where} is {value!r}; known names: {', '.join(PRESETS)}.")
         return PRESETS[value]
     kind = value.get("kind") if isinstance(value, dict) else None
-    if kind not in _POLICIES:
+    if not isinstance(kind, str) or kind not in _POLICIES:
         raise ConfigError(
             f"{where} is {value!r}; give a name ({', '.join(PRESETS)}) or a mapping with kind:"
             f" {', '.join(_POLICIES)}."
@@ -282,7 +316,10 @@ def _change(fields: Any, change: str) -> None:
         fields = fields.setdefault(parent, {})
     if not isinstance(fields, dict):
         raise ConfigError(f"{name} cannot be changed: {change!r} goes into a value, not a mapping.")
-    fields[last] = yaml.safe_load(value)
+    try:
+        fields[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The value of {change!r} is not YAML: {_one_line(error)}") from error
 
 
 def _beside(folder: Path, base: str | None) -> str | None:
@@ -292,6 +329,16 @@ def _beside(folder: Path, base: str | None) -> str | None:
 
 def _path(where: str, key: Any) -> str:
     return f"{where}.{key}" if where else str(key)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _at_least(least: int, config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise ConfigError(f"{name} is {getattr(config, name)}; it must be {least} or more.")
 
 
 def _exactly_one(first: str, a: Any, second: str, b: Any) -> None:

@@ -127,12 +127,15 @@ def cut_after(path: Path, step: int) -> dict[str, Any]:
     if not path.is_file():
         return {}
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    # A text may hold what `splitlines` takes for the end of a line, or end within a character.
+    for line in path.read_bytes().split(b"\n")[:-1]:
         try:
             record = json.loads(line)
-        except json.JSONDecodeError:  # the line that a kill cut short
+        except ValueError:  # a machine that died may leave what was never written
             break
         if record["step"] <= step:
             kept.append(record)
-    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept), "utf-8")
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept), "utf-8")
+    draft.replace(path)
     return next((r for r in reversed(kept) if "ids_seen" in r), {})

@@ -21,7 +21,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
 
 from reviser import models
 from reviser.core.actions import FILE_NAME, ActionVocab
@@ -30,17 +30,18 @@ from reviser.core.codec import Codec
 from reviser.core.policy import Policy
 from reviser.core.trajectory import Sampler
 from reviser.data.dataset import MicroBatches, Stream, Windows
+from reviser.data.pipeline import write_atomically
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import rollout
-from reviser.errors import ConfigError
-from reviser.train.recipe import Recipe, to_plain
+from reviser.errors import ConfigError, VocabError
+from reviser.train.recipe import Recipe, VocabConfig, to_plain
 from reviser.train.report import JsonLines, TerminalBar, append_line, cut_after
 from reviser.train.trainer import SEEN, ReviserTrainer
 
 COMPLETE = "complete"
-"""A file in every checkpoint that was written to its end."""
+"""A file in every checkpoint that was written to its end; says whether it holds shards."""
 FREE_TO_CHANGE = {
     "training": {"workers", "parallel", "reporters", "log_every", "save_every", "evaluate_every"},
     "evaluation": {"micro_batches", "policies", "prompts", "max_actions"},
@@ -65,7 +66,6 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     output = Path(output)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(output / "tensorboard"))
     arguments = _arguments(recipe, output)
     with arguments.main_process_first(local=False):
         if arguments.process_index == 0:
@@ -74,28 +74,35 @@ def train(recipe: Recipe, output: str | Path) -> Path:
         parts = open_parts(recipe, output)
     trainer = _trainer(recipe, parts, arguments, output)
     checkpoint = last_checkpoint(output)
-    step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-    with arguments.main_process_first(local=False):
+    step = 0
+    if checkpoint is not None:
+        _check_layout(checkpoint, arguments)
+        step = int(checkpoint.name.rpartition("-")[2])
+    if arguments.process_index == 0:
         # What follows the checkpoint will be done, and told, again.
         counts = cut_after(output / "log.jsonl", step)
         cut_after(output / "samples.jsonl", step)
-    trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
+        trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     metrics = trainer.evaluate_once()
     _save(trainer, parts, output)
     if arguments.process_index == 0:
         record = _provenance(recipe, parts, trainer, metrics)
-        (output / "run.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+        write_atomically(output / "run.json", record)
     return output
 
 
 def open_parts(recipe: Recipe, output: Path) -> Parts:
     """Tokenizer, shards and model; what is missing of the first two is made in the output."""
-    data, base = recipe.data, recipe.base
-    if base is not None and (Path(base) / FILE_NAME).is_file():
+    data = recipe.data
+    base = None if recipe.base is None else models.find(recipe.base)
+    if base is not None and (base / FILE_NAME).is_file():
+        if recipe.vocab != VocabConfig():
+            raise ConfigError(f"{recipe.base!r} brings its action vocabulary: leave out vocab.")
         model, vocab = models.load(base, dtype=torch.float32)
-        tokenizer = Tokenizer.from_file(str(Path(base) / "tokenizer.json"))
-        folder = Path(base)
+        Codec.load(base)  # refuses in our words
+        tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
+        folder = base
     elif base is not None:
         model, tokenizer = models.load_base(base)
         folder = _keep(tokenizer, output / "tokenizer")
@@ -162,12 +169,33 @@ class _MarkComplete(TrainerCallback):
         if state.is_world_process_zero:
             folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
             os.sync()  # the weights before the word that they are there
-            (folder / COMPLETE).touch()
+            (folder / COMPLETE).write_text(_layout(args), "utf-8")
+
+
+def _layout(arguments: TrainingArguments) -> str:
+    """How a checkpoint of this run is laid out; the Trainer opens only its own layout."""
+    return "fsdp" if arguments.fsdp and arguments.world_size > 1 else "plain"
+
+
+def _check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
+    written = (checkpoint / COMPLETE).read_text("utf-8")
+    if written != _layout(arguments):
+        advice = {
+            "fsdp": "with training.parallel fsdp and two processes or more",
+            "plain": "in one process, or with training.parallel ddp",
+        }
+        raise ConfigError(f"{str(checkpoint)!r} can only be taken up {advice[written]}.")
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
     training = recipe.training
     on_cpu = not torch.cuda.is_available()
+    missing = sorted({*training.reporters} - {*(known := get_available_reporting_integrations())})
+    if missing:
+        raise ConfigError(
+            f"training.reporters has {missing[0]!r}, which Transformers does not know or which is"
+            f" not installed. At hand: {', '.join(known) or 'none, so give an empty list'}."
+        )
     arguments = TrainingArguments(
         output_dir=str(output / "checkpoints"),
         max_steps=training.steps,
@@ -236,15 +264,31 @@ def _trainer(
         callbacks=[JsonLines(output / "log.jsonl"), TerminalBar(), _MarkComplete()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
+    board = trainer.pop_callback(TensorBoardCallback)
+    if board is not None:
+        board.logging_dir = str(output / "tensorboard")
+        trainer.add_callback(board)
     return trainer
 
 
 def _sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
-    config = DecodeConfig(max_actions=recipe.evaluation.max_actions, seed=recipe.seed)
+    prompts = []
+    for prompt in recipe.evaluation.prompts:  # before training, so that a bad one costs none
+        prefix = parts.codec.encode(prompt)
+        try:
+            free = parts.context - len(parts.vocab.prefix_actions(prefix))
+        except VocabError as error:
+            raise ConfigError(f"evaluation.prompts has {prompt!r}: {error}") from error
+        if free < 1:
+            raise ConfigError(
+                f"evaluation.prompts has {prompt!r}, {len(prefix)} tokens, which leaves no room in"
+                f" a context of {parts.context}."
+            )
+        most = min(free, recipe.evaluation.max_actions)
+        prompts.append((prompt, prefix, DecodeConfig(max_actions=most, seed=recipe.seed)))
 
     def write(model: Any, step: int) -> None:
-        for prompt in recipe.evaluation.prompts:
-            prefix = parts.codec.encode(prompt)
+        for prompt, prefix, config in prompts:
             trajectory = rollout(model, parts.vocab, prefix, config)
             canvas = Canvas.replay(parts.vocab, [*prefix, *trajectory.restoration])
             text = parts.codec.decode(canvas.tokens())
@@ -300,7 +344,7 @@ def _claim(output: Path, recipe: Recipe) -> None:
                 f"{str(output)!r} was begun with another recipe: {', '.join(changed)} differ(s)."
                 " Take up the run with the same values, or choose another output."
             )
-    path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
+    write_atomically(path, plain)
     for folder in (output / "checkpoints").glob("checkpoint-*"):
         if not (folder / COMPLETE).exists():
             shutil.rmtree(folder)
@@ -320,12 +364,13 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
-    if hasattr(trainer.model, "merge_and_unload"):
-        trainer.model.merge_and_unload().save_pretrained(output)
-    else:
-        trainer.save_model(str(output))
+    model = trainer.model
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    weights = trainer.accelerator.get_state_dict(model)  # gathers shards: every process helps
     if trainer.args.process_index == 0:
-        (output / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, which no model needs
+        kept = {k: v for k, v in weights.items() if k not in model.all_tied_weights_keys}
+        model.save_pretrained(output, state_dict=kept)
         models.save_tokenizer(parts.tokenizer, parts.vocab, output)
 
 
@@ -339,6 +384,7 @@ def _provenance(
         "tokenizer": parts.codec.fingerprint,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "processes": trainer.args.world_size,
+        "parallel": trainer.accelerator.distributed_type.value,
         "seen": trainer.seen,
         "flops": trainer.state.total_flos,
         "metrics": metrics,

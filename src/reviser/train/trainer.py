@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from accelerate import PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import is_argument
@@ -49,6 +51,17 @@ class ReviserTrainer(transformers.Trainer):
         self._clock = time.perf_counter()
         self._scored: tuple[int, dict[str, float]] = (-1, {})
         self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Shard on CPUs too: Accelerate does so on GPUs only, elsewhere it copies, saying nothing."""
+        super().create_accelerator_and_postprocess()
+        state = self.accelerator.state
+        if self.args.fsdp and state.distributed_type is DistributedType.MULTI_CPU:
+            state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+            if state.mixed_precision != "no":
+                state.fsdp_plugin.set_mixed_precision(state.mixed_precision)
+            state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
+            self.is_fsdp_enabled = True
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any

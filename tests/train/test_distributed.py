@@ -1,0 +1,76 @@
+"""Several processes train as one does: the same examples, the same losses, the same weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from .conftest import command, run
+
+CHANGES = ["training.steps=20", "trunk.dropout=0", "training.evaluate_every=10"]
+
+
+def figures(folder: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Loss and gradient norm of each step, every held-out score, and the digests."""
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    steps = [r for r in records if "loss" in r]
+    scores = [r for r in records if "eval_held_out_nll" in r]
+    return (
+        np.array([[r["loss"], r["grad_norm"]] for r in steps]),
+        np.array([[v for k, v in sorted(r.items()) if k != "step"] for r in scores]),
+        [r["digest_seen"] for r in steps],
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("alone")
+    run(workshop / "recipe.yaml", output, *CHANGES)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("parallel", "launcher", "kind"),
+    [
+        ("ddp", "torchrun", "MULTI_CPU"),
+        ("fsdp", "torchrun", "FSDP"),
+        ("ddp", "accelerate", "MULTI_CPU"),
+    ],
+)
+def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher, kind):
+    changes = [*CHANGES, f"training.parallel={parallel}"]
+    run(workshop / "recipe.yaml", tmp_path, *changes, processes=2, launcher=launcher)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["processes"], record["parallel"]) == (2, kind)
+    losses, scores, digests = figures(tmp_path)
+    expected_losses, expected_scores, expected_digests = figures(alone)
+    assert len(losses) == 20
+    assert digests == expected_digests
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4)
+    weights, expected = (load_file(f / "model.safetensors") for f in (tmp_path, alone))
+    assert weights.keys() == expected.keys()
+    for name, values in weights.items():
+        np.testing.assert_allclose(values, expected[name], atol=2e-4, err_msg=name)
+
+
+def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, alone, tmp_path):
+    recipe, fsdp = workshop / "recipe.yaml", "training.parallel=fsdp"
+    run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
+    (tmp_path / "checkpoints" / "checkpoint-20" / "complete").unlink()  # as if killed before
+    one = subprocess.run(
+        command(recipe, tmp_path, *CHANGES), capture_output=True, text=True, check=False
+    )
+    assert one.returncode == 1
+    assert one.stderr.strip().endswith(
+        "checkpoint-18' can only be taken up with training.parallel fsdp and two processes or more."
+    )
+    run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
+    losses, _, digests = figures(tmp_path)
+    assert digests == figures(alone)[2]
+    np.testing.assert_allclose(losses, figures(alone)[0], rtol=1e-4)

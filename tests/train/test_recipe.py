@@ -1,0 +1,549 @@
+"""Recipes: whole through YAML and back, helpful when wrong, and the paper's where they say so."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import strategies
+from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Spans
+from reviser.data.dataset import WindowConfig
+from reviser.errors import ConfigError
+
+pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
+
+from reviser.models import TrunkConfig  # noqa: E402
+from reviser.train.recipe import (  # noqa: E402
+    DataConfig,
+    EvaluationConfig,
+    LoraConfig,
+    Recipe,
+    TrainingConfig,
+    VocabConfig,
+    load_recipe,
+    to_plain,
+)
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+PAPER_RECIPES = [path for path in RECIPES if path.name.startswith("paper")]
+LEAST: dict[str, Any] = {
+    "trunk": {"layers": 2},
+    "data": {"text": ["stories.txt"], "bpe": 300},
+    "training": {"steps": 10},
+}
+
+each_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+each_paper_recipe = pytest.mark.parametrize("path", PAPER_RECIPES, ids=lambda path: path.stem)
+
+
+def write(folder: Path, content: Any) -> Path:
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def least(tmp_path: Path) -> Path:
+    """A recipe with what every recipe needs."""
+    return write(tmp_path, LEAST)
+
+
+def refusal(path: Path, *changes: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(path, changes)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# -- there and back ---------------------------------------------------------------------------
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
+names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: Path("/", *parts))
+counts = st.integers(1, 10**6)
+shares = st.floats(0, 0.99)
+windows = st.builds(
+    WindowConfig,
+    prefix=st.tuples(st.integers(0, 9), st.integers(9, 60)),
+    target=st.integers(30, 200),
+    least_target=st.integers(1, 30),
+    held_out=shares,
+)
+trunks = st.builds(
+    TrunkConfig,
+    architecture=st.sampled_from(["gpt_neox", "llama"]),
+    layers=counts,
+    width=counts.map(lambda n: 4 * n),
+    heads=st.sampled_from([1, 2]),
+    mlp_width=counts,
+    context=counts,
+    dropout=shares,
+)
+vocabs = st.builds(
+    VocabConfig,
+    preset=st.sampled_from([None, "paper"]),
+    operators=st.lists(names).map(tuple),
+    max_move=counts,
+    begin=st.none() | words,
+    delimiter=st.booleans(),
+)
+loras = st.builds(LoraConfig, rank=counts, alpha=st.floats(0, 1e3), dropout=shares)
+
+
+@st.composite
+def trainings(draw: st.DrawFn) -> TrainingConfig:
+    micro_batch = draw(counts)
+    parallel = draw(st.sampled_from(["ddp", "fsdp"]))
+    learning_rate = draw(st.floats(1e-9, 10))
+    every = {name: draw(counts) for name in ("log_every", "evaluate_every", "save_every")}
+    sizes = {name: draw(st.floats(0, 10)) for name in ("weight_decay", "epsilon", "clip")}
+    return TrainingConfig(
+        steps=draw(counts),
+        batch=micro_batch * draw(counts),
+        micro_batch=micro_batch,
+        learning_rate=learning_rate,
+        min_learning_rate=draw(st.floats(0, learning_rate)),
+        warmup=draw(counts) - 1,
+        betas=draw(st.tuples(shares, shares)),
+        precision=draw(st.sampled_from(["bf16", "fp32"])),
+        parallel=parallel,
+        lora=draw(st.none() | loras) if parallel == "ddp" else None,
+        workers=draw(counts) - 1,
+        reporters=tuple(draw(st.lists(names))),
+        **every,
+        **sizes,
+    )
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Recipe:
+    """Any recipe there can be, as `load_recipe` gives it: with absolute paths."""
+    has_base, has_shards = draw(st.booleans()), draw(st.booleans())
+    own_tokenizer = not has_base and (has_shards or draw(st.booleans()))
+    text = st.lists(paths.map(str) | names.map("hf:{}".format), min_size=1, max_size=3)
+    data = DataConfig(
+        shards=draw(paths) if has_shards else None,
+        text=() if has_shards else tuple(draw(text)),
+        split=draw(st.sampled_from(["blank", "line", "file"])),
+        tokenizer=draw(paths) if own_tokenizer else None,
+        bpe=None if has_base or own_tokenizer else draw(counts),
+        windows=draw(windows),
+    )
+    evaluation = st.builds(
+        EvaluationConfig,
+        micro_batches=counts,
+        policies=st.dictionaries(words, strategies.policies(), max_size=3),
+        prompts=st.lists(words).map(tuple),
+        max_actions=counts,
+    )
+    return Recipe(
+        data=data,
+        training=draw(trainings()),
+        policy=draw(strategies.policies()),
+        trunk=None if has_base else draw(trunks),
+        base=draw(paths.map(str)) if has_base else None,
+        vocab=draw(vocabs),
+        evaluation=draw(evaluation),
+        seed=draw(st.integers(0, 2**32 - 1)),
+    )
+
+
+@given(recipe=recipes())
+def test_a_recipe_written_as_plain_yaml_or_json_is_read_back_the_same(
+    tmp_path_factory: pytest.TempPathFactory, recipe: Recipe
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "there-and-back.yaml"
+    plain = to_plain(recipe)
+    path.write_text(yaml.safe_dump(plain, allow_unicode=True), encoding="utf-8")
+    assert load_recipe(path) == recipe
+    path.write_text(json.dumps(plain), encoding="utf-8")  # JSON is YAML, down to 1e-09
+    assert load_recipe(path) == recipe
+
+
+@each_recipe
+def test_every_recipe_here_loads_and_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(path)
+    assert load_recipe(write(tmp_path, to_plain(recipe))) == recipe
+
+
+def test_what_is_not_given_has_its_default(least: Path) -> None:
+    assert load_recipe(least) == Recipe(
+        trunk=TrunkConfig(layers=2),
+        data=DataConfig(text=(str(least.parent / "stories.txt"),), bpe=300),
+        training=TrainingConfig(steps=10),
+        policy=Obfuscation(),
+    )
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_changes_replace_single_values_and_make_the_sections_they_need(least: Path) -> None:
+    changes = [
+        "training.steps=20",
+        "training.lora.rank=4",
+        "evaluation.prompts=[one, '2=3']",
+        "policy={kind: spans, mean: 4}",
+        "seed=1",
+        "seed=2",
+        "vocab.begin==",
+        "data.bpe=",
+        "data.tokenizer=t",
+    ]
+    expected = load_recipe(least)
+    assert load_recipe(least, changes) == replace(
+        expected,
+        training=TrainingConfig(steps=20, lora=LoraConfig(rank=4)),
+        evaluation=EvaluationConfig(prompts=("one", "2=3")),
+        policy=Spans(mean=4.0),
+        vocab=VocabConfig(begin="="),
+        data=replace(expected.data, bpe=None, tokenizer=least.parent / "t"),
+        seed=2,
+    )
+
+
+@pytest.mark.parametrize("written", ["1e-4", "1.0e-4", "0.0001", "1E-4"])
+def test_a_float_may_be_written_without_a_dot(least: Path, written: str) -> None:
+    assert load_recipe(least, [f"training.learning_rate={written}"]).training.learning_rate == 1e-4
+
+
+def test_a_whole_number_is_a_float_too(least: Path) -> None:
+    clip = load_recipe(least, ["training.clip=1"]).training.clip
+    assert (clip, type(clip)) == (1.0, float)
+
+
+def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
+    for name, policy in PRESETS.items():
+        assert load_recipe(least, [f"policy={name}"]).policy == policy
+    for text, policy in {
+        "{kind: append}": Append(),
+        "{kind: spans, unit: token}": Spans(unit="token"),
+        "{kind: obfuscation, delete: 0.7, noise: {swap: 0.1, insert: 1e-2}}": Obfuscation(
+            delete=0.7, noise=Noise(swap=0.1, insert=0.01)
+        ),
+        "{kind: mixture, policies: [append, {kind: spans}], weights: [1, 2]}": Mixture(
+            policies=(Append(), Spans()), weights=(1, 2)
+        ),
+        "{kind: mixture, policies: [paper], weights: [1], final_weights: [3]}": Mixture(
+            policies=(Obfuscation(),), weights=(1,), final_weights=(3,)
+        ),
+    }.items():
+        assert load_recipe(least, [f"policy={text}"]).policy == policy
+    scored = load_recipe(least, ["evaluation.policies={a: paper, b: {kind: append}}"])
+    assert scored.evaluation.policies == {"a": Obfuscation(), "b": Append()}
+
+
+def test_paths_are_relative_to_the_recipe_wherever_it_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / "inside"
+    (inside / "model").mkdir(parents=True)
+    text = ["a.txt", "../b/*.txt", "/c.txt", "hf:name"]
+    write(inside, LEAST | {"data": {"text": text, "tokenizer": "t"}})
+    read = []
+    for folder, path in ((tmp_path, "inside/recipe.yaml"), (inside, "recipe.yaml")):
+        monkeypatch.chdir(folder)
+        read.append(load_recipe(path))
+    assert read[0] == read[1]
+    data = read[0].data
+    assert data.text == (f"{inside}/a.txt", f"{inside}/../b/*.txt", "/c.txt", "hf:name")
+    assert data.tokenizer == inside / "t"
+    write(inside, LEAST | {"data": {"shards": "../s", "tokenizer": "/t"}})
+    data = load_recipe("recipe.yaml").data
+    assert (data.shards, data.tokenizer) == (inside / "../s", Path("/t"))
+
+
+def test_a_base_is_a_folder_beside_the_recipe_or_else_a_name(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    content = {"data": {"text": ["a"]}, "training": {"steps": 1}}
+    for given_base, base in {
+        "model": str(tmp_path / "model"),
+        str(tmp_path / "model"): str(tmp_path / "model"),
+        "some/model": "some/model",
+    }.items():
+        assert load_recipe(write(tmp_path, content | {"base": given_base})).base == base
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("traning.steps=1", "traning is no setting. Did you mean 'training'?"),
+        ("training.step=1", "training.step is no setting. Did you mean 'steps'?"),
+        ("training.lora.rnk=1", "training.lora.rnk is no setting. Did you mean 'rank'?"),
+        ("trunk.dropot=0", "trunk.dropot is no setting. Did you mean 'dropout'?"),
+        ("vocab.operator=[]", "vocab.operator is no setting. Did you mean 'operators'?"),
+        ("data.windows.targets=9", "data.windows.targets is no setting. Did you mean 'target'?"),
+        ("evaluation.prompt=[]", "evaluation.prompt is no setting. Did you mean 'prompts'?"),
+        (
+            "policy={kind: spans, men: 4}",
+            "policy.men is no setting. Did you mean 'mean'?",
+        ),
+        (
+            "policy={kind: obfuscation, noise: {swop: 0.1}}",
+            "policy.noise.swop is no setting. Did you mean 'swap'?",
+        ),
+        (
+            "evaluation.policies={a: {kind: mixture, policies: [{kind: spans, men: 4}]}}",
+            "evaluation.policies.a.policies[0].men is no setting. Did you mean 'mean'?",
+        ),
+        ("training.lora.zzz=1", "training.lora.zzz is no setting. Known: rank, alpha, dropout."),
+        ("7=1", "7 is no setting. Known: data, training, policy, trunk, base, vocab, evaluation,"),
+    ],
+)
+def test_a_key_that_no_field_has_is_refused_with_the_nearest(
+    least: Path, change: str, sentence: str
+) -> None:
+    assert refusal(least, change).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("training.steps=many", "training.steps is 'many'; it should be a whole number."),
+        ("training.steps=1.5", "training.steps is 1.5; it should be a whole number."),
+        ("training.steps=true", "training.steps is True; it should be a whole number."),
+        ("training.steps=", "training.steps is None; it should be a whole number."),
+        ("training.clip=true", "training.clip is True; it should be a finite number."),
+        ("training.clip=[]", "training.clip is []; it should be a finite number."),
+        ("training.clip=much", "training.clip is 'much'; it should be a finite number."),
+        ("training.clip=.inf", "training.clip is inf; it should be a finite number."),
+        ("training.learning_rate=nan", "training.learning_rate is nan; it should be a finite"),
+        ("training.precision=fp16", "training.precision is 'fp16'; it should be 'bf16' or 'fp32'."),
+        ("training.precision=[]", "training.precision is []; it should be 'bf16' or 'fp32'."),
+        ("vocab.preset=papr", "vocab.preset is 'papr'; it should be 'paper'."),
+        ("vocab.delimiter=maybe", "vocab.delimiter is 'maybe'; it should be true or false."),
+        ("vocab.delimiter=1", "vocab.delimiter is 1; it should be true or false."),
+        ("base=3", "base is 3; it should be a text."),
+        ("data.tokenizer=3", "data.tokenizer is 3; it should be a path."),
+        ("data.text=a.txt", "data.text is 'a.txt'; it should be a list."),
+        ("data.text=[3]", "data.text[0] is 3; it should be a text."),
+        ("training.betas=0.9", "training.betas is 0.9; it should be a list."),
+        ("training.betas=[0.9]", "training.betas takes 2 values; got [0.9]."),
+        ("training.betas=[0.9, x]", "training.betas[1] is 'x'; it should be a finite number."),
+        ("evaluation.policies=[paper]", "evaluation.policies is ['paper']; it should be a mapping"),
+        ("evaluation.policies={a: papr}", "evaluation.policies.a is 'papr'; known names: append,"),
+        ("policy=3", "policy is 3; give a name (append, "),
+        ("policy={}", "policy is {}; give a name (append, "),
+        ("policy={kind: [spans]}", "policy is {'kind': ['spans']}; give a name (append, "),
+        ("policy={kind: span}", "policy is {'kind': 'span'}; give a name (append, "),
+        ("policy.kind=spans", "policy.kind cannot be changed: "),
+        ("policy={kind: spans, unit: line}", "policy.unit is 'line'; it should be 'token' or"),
+        ("policy={kind: obfuscation, noise: 1}", "policy.noise must be a mapping of names; got 1."),
+        ("policy={kind: spans, mean: 0}", "policy: Spans of mean 0.0 aligned to 'word': the mean"),
+        (
+            "policy={kind: mixture, policies: [half-append], weights: [1]}",
+            "policy: A mixture holds policies that are not mixtures themselves.",
+        ),
+        ("policy={kind: mixture, weights: [1]}", "policy.policies is missing."),
+        ("training=", "training must be a mapping of names; got None."),
+        ("training={}", "training.steps is missing."),
+        ("vocab=", "vocab must be a mapping of names; got None."),
+        ("data=[]", "data must be a mapping of names; got []."),
+        ("training.steps=0", "training: steps is 0; it must be 1 or more."),
+        ("training.batch=0", "training: batch is 0; it must be 1 or more."),
+        ("training.micro_batch=0", "training: micro_batch is 0; it must be 1 or more."),
+        ("training.log_every=0", "training: log_every is 0; it must be 1 or more."),
+        ("training.evaluate_every=0", "training: evaluate_every is 0; it must be 1 or more."),
+        ("training.save_every=-1", "training: save_every is -1; it must be 1 or more."),
+        ("training.warmup=-1", "training: warmup is -1; it must be 0 or more."),
+        ("training.weight_decay=-1", "training: weight_decay is -1.0; it must be 0 or more."),
+        ("training.epsilon=-1", "training: epsilon is -1.0; it must be 0 or more."),
+        ("training.clip=-1", "training: clip is -1.0; it must be 0 or more."),
+        ("training.workers=-1", "training: workers is -1; it must be 0 or more."),
+        ("training.min_learning_rate=-1", "training: min_learning_rate is -1.0; it must be 0 or"),
+        ("training.learning_rate=0", "training: learning_rate is 0.0, min_learning_rate 0.0: the"),
+        ("training.min_learning_rate=1", "training: learning_rate is 0.001, min_learning_rate 1.0"),
+        ("training.betas=[1, 0]", "training: betas are (1.0, 0.0); each goes from 0 to below 1."),
+        ("training.betas=[0, -1]", "training: betas are (0.0, -1.0); each goes from 0 to below 1."),
+        ("training.batch=24", "training: batch 24 is no multiple of micro_batch 16."),
+        ("training.lora.rank=0", "training.lora: rank is 0; it must be 1 or more."),
+        ("training.lora.dropout=1", "training.lora: dropout is 1.0; it goes from 0 to below 1."),
+        ("evaluation.micro_batches=0", "evaluation: micro_batches is 0; it must be 1 or more."),
+        ("evaluation.max_actions=0", "evaluation: max_actions is 0; it must be 1 or more."),
+        ("trunk.heads=3", "trunk: width 512 over 3 heads: each needs the same, even share."),
+        ("data.windows.held_out=1", "data.windows: held_out is 1.0; it goes from 0 to below 1."),
+        ("seed=-1", "seed is -1; it goes from 0 to 4294967295."),
+        ("seed=4294967296", "seed is 4294967296; it goes from 0 to 4294967295."),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_path_and_what_is_allowed(
+    least: Path, change: str, sentence: str
+) -> None:
+    assert refusal(least, change).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["base=x", "data.bpe="], "Give trunk or base, one of the two."),
+        (["trunk="], "Give trunk or base, one of the two."),
+        (["data.shards=s"], "Give data.shards or data.text, one of the two."),
+        (["data.text=[]"], "Give data.shards or data.text, one of the two."),
+        (["data.tokenizer=t"], "Give data.tokenizer or data.bpe, one of the two."),
+        (["data.bpe="], "Give data.tokenizer or data.bpe, one of the two."),
+        (["trunk=", "base=x"], "A base model brings its tokenizer: leave out data.tokenizer, bpe."),
+        (
+            ["trunk=", "base=x", "data.bpe=", "data.tokenizer=t"],
+            "A base model brings its tokenizer: leave out data.tokenizer, bpe.",
+        ),
+        (
+            ["data.text=[]", "data.shards=s"],
+            "data.bpe is trained on data.text; for shards give data.tokenizer.",
+        ),
+        (
+            ["training.lora={}", "training.parallel=fsdp"],
+            "training: LoRA and FSDP do not go together here; use parallel: ddp.",
+        ),
+    ],
+)
+def test_of_what_excludes_each_other_one_is_given(
+    least: Path, changes: list[str], sentence: str
+) -> None:
+    assert refusal(least, *changes) == sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("training.steps", "A change is written name=value, as training.steps=100; got 'training."),
+        ("seed.more=1", "seed.more cannot be changed: 'seed.more=1' goes into a value, not a"),
+        ("seed=[1", "The value of 'seed=[1' is not YAML: "),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(
+    tmp_path: Path, change: str, sentence: str
+) -> None:
+    assert refusal(write(tmp_path, LEAST | {"seed": 1}), change).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"a: [", "is not YAML: while parsing a flow node"),
+        (b"a: b: c", "is not YAML: mapping values are not allowed here"),
+        (b"\x00", "is not YAML: unacceptable character"),
+        (b"\xff\xfe\xff", "is not YAML: 'utf-8' codec can't decode"),
+        (b"", "A recipe must be a mapping of names; got None."),
+        (b"- training", "A recipe must be a mapping of names; got ['training']."),
+        (b"training", "A recipe must be a mapping of names; got 'training'."),
+        (b"{}", "data is missing."),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(content)
+    assert sentence in refusal(path)
+
+
+def test_a_recipe_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    name = str(tmp_path / "none.yaml")
+    assert refusal(Path(name)) == f"Cannot read the recipe {name!r}: No such file or directory."
+    assert refusal(tmp_path) == f"Cannot read the recipe {str(tmp_path)!r}: Is a directory."
+
+
+# -- the paper's ------------------------------------------------------------------------------
+
+# Appendix "Model and training", by hand.
+PAPER = {
+    "paper-100m": {"sizes": (24, 512, 8, 2048), "context": 256, "rates": (1e-4, 2e-5), "micro": 64},
+    "paper-300m": {"sizes": (26, 896, 14, 3584), "context": 512, "rates": (1e-5, 1e-6), "micro": 16},
+}
+
+
+@each_paper_recipe
+def test_the_papers_recipes_have_the_papers_numbers(path: Path) -> None:
+    recipe, paper = load_recipe(path), PAPER[path.stem]
+    trunk, training = recipe.trunk, recipe.training
+    assert trunk is not None
+    assert (trunk.layers, trunk.width, trunk.heads, trunk.mlp_width) == paper["sizes"]
+    assert (trunk.architecture, trunk.context, trunk.dropout) == ("gpt_neox", paper["context"], 0.1)
+    assert recipe.vocab == VocabConfig(preset="paper")
+    assert recipe.policy == Obfuscation(delete=0.8)
+    assert (recipe.data.windows.prefix, recipe.data.windows.target) == ((35, 35), 145)
+    assert (training.learning_rate, training.min_learning_rate) == paper["rates"]
+    assert (training.micro_batch, training.batch) == (paper["micro"], 64)
+    assert (training.warmup, training.weight_decay, training.clip) == (2000, 0.1, 1.0)
+    assert (training.betas, training.epsilon) == ((0.9, 0.95), 1e-8)
+    assert training.precision == "bf16"
+    step = training.batch * trunk.context
+    assert training.steps == round(30e9 / step)
+
+
+def plain_latex(text: str) -> str:
+    """LaTeX as a person would type it in a comment."""
+    for pattern, plain in {
+        r"\\text\{(\w+)\}": r"\1",
+        r"\\texttt\{([^}]*)\}": r"\1",
+        r"(\d)\\times10\^\{-(\d+)\}": r"\1e-\2",
+        r"10\^\{-(\d+)\}": r"1e-\1",
+        r"\\(beta|epsilon)_?": lambda match: match[1].replace("epsilon", "eps"),
+        r"\\Mset": "M",
+        r"\\pm": "+-",
+        r"\\(?=[A-Za-z{}%])": "",
+        r"_\{(\w+)\}": r"_\1",
+        r"[$~\s]+": " ",
+    }.items():
+        text = re.sub(pattern, plain, text)
+    return text.replace(" ", "")
+
+
+def quotations(line: str) -> list[str]:
+    _, _, comment = line.partition("#")
+    return re.findall(r'"([^"]+)"', comment)
+
+
+@pytest.fixture(scope="module")
+def paper() -> str:
+    default = ROOT.parent / "shared" / "paper" / "reviser.tex"
+    path = Path(os.environ.get("REVISER_PAPER", default))
+    if "REVISER_PAPER" not in os.environ and not path.exists():
+        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
+    return plain_latex(path.read_text(encoding="utf-8"))
+
+
+@each_paper_recipe
+def test_what_the_papers_recipes_quote_stands_in_the_paper(path: Path, paper: str) -> None:
+    quoted = [quote for line in path.read_text().splitlines() for quote in quotations(line)]
+    assert len(quoted) > 15
+    for quote in quoted:
+        parts = [re.escape(part.replace(" ", "")) for part in quote.split("...")]
+        assert re.search(".{0,80}".join(parts), paper), quote
+
+
+@each_paper_recipe
+def test_each_setting_of_the_papers_recipes_is_quoted_or_named_as_ours(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    settings, ours = [], []
+    quote: list[str] = []
+    for line in itertools.takewhile(lambda line: "ours from here on" not in line, lines):
+        name, _, value = line.partition("#")[0].strip().partition(":")
+        if not value:
+            quote = []  # a section, or a comment: what follows quotes for itself
+        else:
+            quote = quotations(line) or quote  # "(24,512,8,2048)" is for four lines
+            settings.append((name, value.strip(), " ".join(quote)))
+    ours = [line for line in lines if line not in lines[: lines.index("evaluation:")]]
+    assert len(settings) == 24
+    assert [line.split(":")[0].strip() for line in ours] == ["evaluation", "prompts"]
+    for name, value, quote in settings:
+        assert quote, name
+        numbers = [float(n) for n in re.findall(r"[\d.]+(?:e-?\d+)?", value)]
+        said = {float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", quote)}
+        derived = {"steps", "target", "batch"}  # 30e9 / (64 x 256), 180 - 35, 16 x 4
+        assert name in derived or {*numbers} <= said, (name, value, quote)
