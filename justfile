@@ -9,7 +9,9 @@ default:
 # install the package, editable, with everything the gate needs
 install:
     python -m pip install --quiet --upgrade pip
-    python -m pip install --quiet --editable . --group dev
+    # First and by its exact version: with a CPU build at hand, none with CUDA is fetched.
+    python -m pip install --quiet torch==2.13.0
+    python -m pip install --quiet --editable '.[train]' --group dev
 
 # rewrite the files in the house format
 format:
@@ -47,6 +49,9 @@ full *args:
 
 bench *args:
     python benchmarks/bench_core.py {{ args }}
+
+bench-train *args:
+    python benchmarks/bench_train.py {{ args }}
 
 # the gate
 check: lint types imports coverage test-core test

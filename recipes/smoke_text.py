@@ -1,6 +1,6 @@
 """Writes smoke.txt: short stories from a small grammar, so that a tiny model has a world to learn.
 
-    python recipes/smoke_text.py > recipes/smoke.txt
+python recipes/smoke_text.py > recipes/smoke.txt
 """
 
 import random

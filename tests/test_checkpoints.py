@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from reviser.checkpoints import convert  # noqa: E402
 from reviser.cli import main  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
-from reviser.errors import CheckpointError, ConfigError  # noqa: E402
+from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
 from reviser.models import TrunkConfig, build, load, rows_for  # noqa: E402
 
 DATA = Path(os.environ.get("REVISER_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -150,7 +150,7 @@ class Case:
         return convert(self.file, self.folder, tokenizer=self.tokenizer, **options)
 
     def refusal(self, content: Any, **options: Any) -> str:
-        with pytest.raises(CheckpointError) as caught:
+        with pytest.raises((CheckpointError, VocabError)) as caught:
             self.convert(content, **options)
         assert not self.folder.exists()
         assert "\n" not in str(caught.value)

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from reviser import models
 from reviser.core.actions import ActionVocab
+from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError
 from reviser.models import TrunkConfig
 
@@ -183,10 +184,7 @@ def _fill(model: PreTrainedModel, tensors: Tensors, config: TrunkConfig) -> None
 
 def _extended_tokenizer(folder: str | Path, vocab: ActionVocab) -> Tokenizer:
     """GPT-2's tokenizer with the control tokens behind it, under their released ids."""
-    path = Path(folder) / "tokenizer.json"
-    if not path.is_file():
-        raise CheckpointError(f"There is no tokenizer.json in {str(folder)!r}: give GPT-2's.")
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = read_tokenizer(folder)
     text, ids = _GREETING
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     if size != vocab.tokens or tokenizer.encode(text, add_special_tokens=False).ids != ids:

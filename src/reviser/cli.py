@@ -190,7 +190,7 @@ def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, tex
               type=click.Path(file_okay=False, path_type=Path),
               help="Model folder to write, or to continue.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Replace a value of the recipe, as training.steps=100; may be repeated.")  # fmt: skip
+              help="Replace a value of the recipe, as training.steps=100.")  # fmt: skip
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model by a recipe.
 

@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GPTNeoXConfig,
     LlamaConfig,
     PreTrainedConfig,
@@ -26,6 +25,7 @@ from transformers import (
 )
 
 from reviser.core.actions import ActionVocab
+from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, MissingExtra
 
 ROWS_MULTIPLE = 64
@@ -123,7 +123,11 @@ def with_lora(
         target_modules="all-linear",
         trainable_token_indices={names[table].rpartition(".")[2]: controls for table in tables},
     )
-    return peft.get_peft_model(model, config)
+    adapted = peft.get_peft_model(model, config)
+    # By the base's name PEFT would ask the hub at every checkpoint, and then save the embeddings,
+    # since they were resized; the rows that are trained it saves anyway.
+    config.base_model_name_or_path = ""
+    return adapted
 
 
 def rows_for(size: int) -> int:
@@ -182,16 +186,13 @@ def load_base(folder: str | Path) -> tuple[PreTrainedModel, Tokenizer]:
     """Open a causal LM to adapt, in float32 so that it can be trained, with its tokenizer."""
     folder = find(folder)
     model = _open(folder, dtype=torch.float32)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    if not (folder / "tokenizer.json").is_file() and (folder / "tokenizer.model").is_file():
+        # What Transformers guesses from the latter alone may read text in another way.
         raise CheckpointError(
-            f"Cannot open the tokenizer in {str(folder)!r}: {_first_line(error)}"
-        ) from error
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise CheckpointError(f"The tokenizer in {str(folder)!r} has no tokenizer.json form.")
-    return model, backend
+            f"There is a tokenizer.model in {str(folder)!r} but no tokenizer.json. Open it with its"
+            " own class in Transformers, and save it there with save_pretrained."
+        )
+    return model, read_tokenizer(folder)
 
 
 def _open(folder: Path, **options: Any) -> PreTrainedModel:

@@ -301,6 +301,15 @@ def test_a_stream_may_start_from_an_array() -> None:
     assert BYTES.codec.stream(tokens).text == "The cat"
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"model": ', b"\xff"])
+def test_a_tokenizer_that_is_damaged_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(VocabError) as refusal:
+        Codec.load(tmp_path)
+    assert str(refusal.value).startswith(f"Cannot read {str(path)!r}: ")
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VocabError) as refusal:
         Codec.load(tmp_path)

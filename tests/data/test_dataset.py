@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import small_tokenizers  # noqa: E402
-
 from reviser import (  # noqa: E402
     PRESETS,
     ActionVocab,

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
-import yaml  # noqa: E402
+import yaml
 
-from reviser.data.shards import tokenize  # noqa: E402
-from reviser.data.tokenizer import train_bpe  # noqa: E402
+from reviser.data.shards import tokenize
+from reviser.data.tokenizer import train_bpe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -39,7 +39,7 @@ TINY = {
         "save_every": 6,
         "reporters": [],
     },
-    "evaluation": {"micro_batches": 2, "prompts": ["One"], "max_actions": 8},
+    "evaluation": {"examples": 8, "prompts": ["One"], "max_actions": 8},
 }
 
 
@@ -60,15 +60,14 @@ def command(
     recipe: Path, output: Path, *changes: str, processes: int = 1, launcher: str = "torchrun"
 ) -> list[str]:
     """The command line of a training run, alone or with several processes."""
+    several = f"--nproc-per-node={processes} --rdzv-backend=c10d --rdzv-endpoint=localhost:0"
+    plain = "--num_machines=1 --mixed_precision=no --dynamo_backend=no --main_process_port=0"
     launchers = {
-        "torchrun": ["torch.distributed.run", f"--nproc-per-node={processes}"]
-        + ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"],
+        "torchrun": f"torch.distributed.run {several}",
         # Its own launcher for CPUs needs MPI; this one takes them as well.
-        "accelerate": ["accelerate.commands.launch", "--multi_gpu", f"--num_processes={processes}"]
-        + ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
-        + ["--main_process_port=0"],
+        "accelerate": f"accelerate.commands.launch --multi_gpu --num_processes={processes} {plain}",
     }
-    python = [sys.executable] + ["-m", *launchers[launcher]] * (processes > 1)
+    python = [sys.executable] + ["-m", *launchers[launcher].split()] * (processes > 1)
     settings = [word for change in changes for word in ("--set", change)]
     return [*python, "-m", "reviser", "train", str(recipe), "-o", str(output), *settings]
 

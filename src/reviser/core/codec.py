@@ -61,6 +61,19 @@ class TextEdit:
         return text[:start] + self.inserted + text[start + len(self.removed) :]
 
 
+def read_tokenizer(folder: str | Path) -> Tokenizer:
+    """The tokenizer in a model folder, as its `tokenizer.json` says."""
+    from tokenizers import Tokenizer
+
+    path = Path(folder) / "tokenizer.json"
+    if not path.is_file():
+        raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise VocabError(f"Cannot read {str(path)!r}: {error}.") from error
+
+
 class Codec:
     """A tokenizer seen as bytes: byte-level BPE, or SentencePiece style with byte fallback.
 
@@ -96,12 +109,7 @@ class Codec:
     @classmethod
     def load(cls, folder: str | Path) -> Codec:
         """Read `tokenizer.json` from a model folder."""
-        from tokenizers import Tokenizer
-
-        path = Path(folder) / "tokenizer.json"
-        if not path.is_file():
-            raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
-        return cls(Tokenizer.from_file(str(path)))
+        return cls(read_tokenizer(folder))
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, which are also the ids of its inserts."""

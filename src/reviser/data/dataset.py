@@ -171,9 +171,7 @@ class Stream:
         digests = _hash(self.seed, DIGEST, indices.astype(np.uint64), epoch) >> np.uint64(16)
         examples = []
         for n, (ids, learned, text_tokens) in enumerate(restorations):
-            history = np.concatenate(
-                [self._begin, tokens[n][: cuts[n]], self._delimiter, ids]
-            )
+            history = np.concatenate([self._begin, tokens[n][: cuts[n]], self._delimiter, ids])
             mask = np.zeros(len(history), bool)
             mask[len(history) - len(ids) :] = learned
             examples.append(Example(history, mask, text_tokens, int(digests[n])))

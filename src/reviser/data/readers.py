@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, Literal, cast, get_args
 from urllib.parse import parse_qsl
 
 from reviser.errors import ConfigError, DataError, MissingExtra
@@ -251,7 +251,7 @@ def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]
 
 def _unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
     if suffix == ".gz":
-        return gzip.open(file)
+        return cast(IO[bytes], gzip.open(file))
     if suffix == ".xz":
         return lzma.open(file)
     if suffix == ".zst":

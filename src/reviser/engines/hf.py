@@ -25,7 +25,8 @@ def rollout(
     generator = torch.Generator().manual_seed(config.seed)
     rows = Boundary(vocab, 1)
     rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
-    feed, cache, chosen = vocab.prefix_actions(prefix), None, []
+    feed, cache = vocab.prefix_actions(prefix), None
+    chosen: list[int] = []
     while len(chosen) < config.max_actions and not rows.is_finished[0]:
         ids_BT = torch.tensor([feed], device=device)
         output = model(input_ids=ids_BT, past_key_values=cache, use_cache=True)

@@ -35,6 +35,12 @@ class VocabConfig:
     """The token that a base model's texts begin with, if it has one."""
     delimiter: bool = True
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `ActionVocab.from_tokenizer` and `models.adapt` take."""
+        names = ("operators", "max_move", "begin", "delimiter")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -122,8 +128,8 @@ class TrainingConfig:
 class EvaluationConfig:
     """The held-out evaluation, and texts written on the way."""
 
-    micro_batches: int = 16
-    """How many micro-batches of held-out examples are scored."""
+    examples: int = 512
+    """How many held-out windows are scored, if there are so many; whole micro-batches of them."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     """Policies whose trajectories are scored, by name; the recipe's own if none is given."""
     prompts: tuple[str, ...] = ("",)
@@ -132,7 +138,7 @@ class EvaluationConfig:
     """Of each such text; it also ends where the context does."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "micro_batches", "max_actions")
+        _at_least(1, self, "examples", "max_actions")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,16 +27,16 @@ class JsonLines(TrainerCallback):
         self._path = path
 
     def on_step_end(
-        self, _args: TrainingArguments, _state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Log with every checkpoint, so that a restart finds the counts up to it."""
         control.should_log |= control.should_save
 
     def on_log(
         self,
-        _args: TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
-        _control: TrainerControl,
+        control: TrainerControl,
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
@@ -65,7 +65,7 @@ class TerminalBar(TrainerCallback):
         self._task = self._progress.add_task("training", figures="")
 
     def on_train_begin(
-        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Show the bar."""
         if state.is_world_process_zero:
@@ -73,16 +73,16 @@ class TerminalBar(TrainerCallback):
             self._progress.start()
 
     def on_step_end(
-        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Move it."""
         self._progress.update(self._task, completed=state.global_step)
 
     def on_log(
         self,
-        _args: TrainingArguments,
-        _state: TrainerState,
-        _control: TrainerControl,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
@@ -93,9 +93,9 @@ class TerminalBar(TrainerCallback):
 
     def on_evaluate(
         self,
-        _args: TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
-        _control: TrainerControl,
+        control: TrainerControl,
         metrics: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
@@ -110,7 +110,7 @@ class TerminalBar(TrainerCallback):
                 self._console.print(f"step {state.global_step}, {name}: {line}", soft_wrap=True)
 
     def on_train_end(
-        self, _args: TrainingArguments, _state: TrainerState, _control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Leave the bar as it is."""
         self._progress.stop()
@@ -122,8 +122,11 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def cut_after(path: Path, step: int) -> dict[str, Any]:
-    """Drop the lines of steps that a restart will do again; the last line left with counts."""
+def cut_after(path: Path, step: int, *, last: int) -> dict[str, Any]:
+    """Drop what a restart at a step will tell again; the last line left with counts.
+
+    That is everything after the step, and what the end of a run tells of its last step.
+    """
     if not path.is_file():
         return {}
     kept = []
@@ -133,7 +136,7 @@ def cut_after(path: Path, step: int) -> dict[str, Any]:
             record = json.loads(line)
         except ValueError:  # a machine that died may leave what was never written
             break
-        if record["step"] <= step:
+        if record["step"] <= step and (record["step"] < last or "ids_seen" in record):
             kept.append(record)
     draft = path.with_name(f"{path.name}.draft")
     draft.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept), "utf-8")

@@ -37,11 +37,17 @@ class ReviserTrainer(transformers.Trainer):
         self,
         *,
         vocab: ActionVocab,
+        train_dataset: MicroBatches,
         held_out: Mapping[str, MicroBatches],
         write_samples: Callable[[Any, int], None],
         **options: Any,
     ) -> None:
-        super().__init__(data_collator=_only, **options)
+        super().__init__(
+            data_collator=_only,
+            train_dataset=train_dataset,
+            eval_dataset=next(iter(held_out.values())),
+            **options,
+        )
         self.vocab = vocab
         self.held_out = held_out
         self.seen = dict.fromkeys(SEEN, 0)
@@ -49,11 +55,12 @@ class ReviserTrainer(transformers.Trainer):
         self._write_samples = write_samples
         self._counts = torch.zeros(len(SEEN) + 1, dtype=torch.int64)  # since the last log
         self._clock = time.perf_counter()
+        self._windows = len(train_dataset.stream.windows)
         self._scored: tuple[int, dict[str, float]] = (-1, {})
         self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Shard on CPUs too: Accelerate does so on GPUs only, elsewhere it copies, saying nothing."""
+        """Shard on CPUs too: there Accelerate trains copies instead, and says nothing."""
         super().create_accelerator_and_postprocess()
         state = self.accelerator.state
         if self.args.fsdp and state.distributed_type is DistributedType.MULTI_CPU:
@@ -63,9 +70,7 @@ class ReviserTrainer(transformers.Trainer):
             state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
             self.is_fsdp_enabled = True
 
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any
-    ) -> Any:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
         """The model's own loss, after taking our counts out of the batch."""
         ids, text_tokens, digest = (inputs.pop(name) for name in ("ids", "text_tokens", "digest"))
         shape = inputs["input_ids"].shape
@@ -94,7 +99,7 @@ class ReviserTrainer(transformers.Trainer):
             "ids_per_second": speed,
             f"ids_per_second_per_{_unit()[0]}": speed / (self.args.world_size * _unit()[1]),
             "peak_memory_gb": _peak_memory(),
-            "epochs_seen": self.seen["examples"] / len(self.train_dataset.stream.windows),
+            "epochs_seen": self.seen["examples"] / self._windows,
             **{f"{name}_seen": count for name, count in self.seen.items()},
         }
 
@@ -103,16 +108,14 @@ class ReviserTrainer(transformers.Trainer):
         began = time.perf_counter()
         model = self.model_wrapped
         step = self.state.global_step
-        was_training = model.training
-        model.eval()
+        model.eval()  # each training step sets its own mode
         metrics: dict[str, float] = {}
         for name, batches in self.held_out.items():
             scores = self._score(model, batches)
             metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
         self._write_samples(model, step)
-        model.train(was_training)
         self._scored = step, metrics
-        self.log(metrics)
+        self.log(metrics.copy())  # the Trainer adds to it
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
@@ -146,7 +149,7 @@ class ReviserTrainer(transformers.Trainer):
         return {"nll": nll, "nll_95": 1.96 * spread, **named, **rates}
 
     def _nll(self, model: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of each row: the loss in each group, and how many actions bore it."""
+        """Of each row: the loss in each group, and how many ids bore it, STOP aside."""
         ids_BT, labels_BT = batch["input_ids"], batch["labels"]
         logits_BTA = model(input_ids=ids_BT.to(self.args.device)).logits[:, :-1]
         goals_BT = labels_BT[:, 1:].to(logits_BTA.device)
@@ -156,8 +159,9 @@ class ReviserTrainer(transformers.Trainer):
         groups_BT = self._groups[ids_BT]
         groups_BT[torch.from_numpy(is_argument(self.vocab, ids_BT.numpy()))] = len(GROUPS) - 1
         one_hot_BTK = torch.nn.functional.one_hot(groups_BT[:, 1:], len(GROUPS))
-        nll_BK = (nll_BT.cpu()[:, :, None] * one_hot_BTK).sum(1)
-        return nll_BK, (goals_BT != NO_LABEL).sum(1).cpu()
+        nll_BK = (nll_BT.cpu().double()[:, :, None] * one_hot_BTK).sum(1)
+        is_action_BT = (goals_BT != NO_LABEL) & (goals_BT != self.vocab.stop)
+        return nll_BK, is_action_BT.sum(1).cpu()
 
 
 def _only(batches: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

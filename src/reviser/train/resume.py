@@ -1,0 +1,92 @@
+"""Taking up a run again: whose output it is, and which of its checkpoints are whole.
+
+The Trainer writes a checkpoint into its final folder, so a kill can leave half of one; and it
+opens only checkpoints laid out as its own, starting afresh without a word otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from reviser.data.pipeline import write_atomically
+from reviser.errors import ConfigError
+from reviser.train.recipe import Recipe, to_plain
+
+COMPLETE = "complete"
+"""A file in every checkpoint that was written to its end; says whether it holds shards."""
+FREE_TO_CHANGE = {
+    "training": {"workers", "parallel", "reporters", "log_every", "save_every", "evaluate_every"},
+    "evaluation": {"examples", "policies", "prompts", "max_actions"},
+}
+"""What may differ when a run is taken up again: none of it changes the weights."""
+
+
+def last_checkpoint(output: Path) -> Path | None:
+    """The newest checkpoint that was written to its end."""
+    found = [path.parent for path in (output / "checkpoints").glob(f"checkpoint-*/{COMPLETE}")]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+class MarkComplete(TrainerCallback):
+    """Notes in each checkpoint that it was written to its end."""
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Write the note."""
+        if state.is_world_process_zero:
+            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+            os.sync()  # the weights before the word that they are there
+            (folder / COMPLETE).write_text(_layout(args), "utf-8")
+
+
+def _layout(arguments: TrainingArguments) -> str:
+    """How a checkpoint of this run is laid out; the Trainer opens only its own layout."""
+    return "fsdp" if arguments.fsdp and arguments.world_size > 1 else "plain"
+
+
+def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
+    """Refuse a checkpoint that this run would open as none of its own."""
+    written = (checkpoint / COMPLETE).read_text("utf-8")
+    if written != _layout(arguments):
+        advice = {
+            "fsdp": "with training.parallel fsdp and two processes or more",
+            "plain": "in one process, or with training.parallel ddp",
+        }
+        raise ConfigError(f"{str(checkpoint)!r} can only be taken up {advice[written]}.")
+
+
+def claim(output: Path, recipe: Recipe) -> None:
+    """Refuse an output that another recipe began; drop checkpoints that were cut short."""
+    path = output / "recipe.json"
+    plain = json.loads(json.dumps(to_plain(recipe)))
+    if path.is_file():
+        before = json.loads(path.read_text("utf-8"))
+        changed = sorted(_differences(before, plain))
+        if changed:
+            raise ConfigError(
+                f"{str(output)!r} was begun with another recipe: {', '.join(changed)} differ(s)."
+                " Take up the run with the same values, or choose another output."
+            )
+    write_atomically(path, plain)
+    for folder in (output / "checkpoints").glob("checkpoint-*"):
+        if not (folder / COMPLETE).exists():
+            shutil.rmtree(folder)
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    names = []
+    for room in before.keys() | after.keys():
+        a, b = before.get(room), after.get(room)
+        if isinstance(a, dict) and isinstance(b, dict):
+            free = FREE_TO_CHANGE.get(room, set())
+            names += [f"{room}.{k}" for k in (a.keys() | b.keys()) - free if a.get(k) != b.get(k)]
+        elif a != b:
+            names.append(room)
+    return names

@@ -1,0 +1,231 @@
+"""Decoding: only what the mask allows, the same with a cache as without, sampled as asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strategies
+from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.canvas import Canvas
+from reviser.core.mask import Boundary, expand
+from reviser.engines.base import DecodeConfig
+
+torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
+
+from reviser import models  # noqa: E402
+from reviser.core.trajectory import Trajectory  # noqa: E402
+from reviser.engines.hf import apply_mask, rollout  # noqa: E402
+
+SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
+VOCABS = {
+    "plain": ActionVocab.build(20, max_move=8),
+    "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
+    "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
+}
+
+every_trunk = pytest.mark.parametrize("architecture", ["gpt_neox", "llama"])
+every_vocab = pytest.mark.parametrize("name", VOCABS)
+
+
+@cache
+def trunk(architecture: str, name: str) -> Any:
+    """A small trunk that has opinions: fresh weights hold every action for equally likely."""
+    config = models.TrunkConfig(architecture=architecture, **SIZES)
+    model = models.build(config, VOCABS[name], seed=3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    return model.eval()
+
+
+class Constant(torch.nn.Module):
+    """A model that says the same whatever it reads."""
+
+    def __init__(self, logits: Any) -> None:
+        super().__init__()
+        self.logits = torch.nn.Parameter(logits)
+
+    def forward(self, input_ids: Any, **_: Any) -> Any:
+        return SimpleNamespace(logits=self.logits.expand(*input_ids.shape, -1), past_key_values=1)
+
+
+class Shouting(torch.nn.Module):
+    """A model that wants above all what is never allowed."""
+
+    def __init__(self, model: Any, vocab: ActionVocab) -> None:
+        super().__init__()
+        self.model = model
+        self.never = [*vocab.forbidden.tolist(), *range(vocab.size, model.config.vocab_size)]
+
+    def forward(self, **inputs: Any) -> Any:
+        output = self.model(**inputs)
+        output.logits[..., self.never] += 1e6
+        return output
+
+
+@torch.no_grad()
+def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: DecodeConfig) -> Any:
+    """The twin: no cache, no state; every step reads the whole history again."""
+    generator = torch.Generator().manual_seed(config.seed)
+    chosen: list[int] = []
+    while len(chosen) < config.max_actions and vocab.stop not in chosen:
+        rows = Boundary(vocab, 1)
+        rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
+        rows.replay(0, chosen)
+        history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
+        logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()
+        allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0]).tolist()
+        ranked = sorted(allowed, key=lambda action: -logits[action])
+        if config.temperature == 0:
+            chosen.append(ranked[0])
+            continue
+        ranked = ranked[: config.top_k or None]
+        weights = torch.tensor([logits[action] for action in ranked]) / config.temperature
+        # As many numbers as the fast one has, so that both draw the same.
+        wide = min(config.top_k or model.config.vocab_size, model.config.vocab_size)
+        shares = torch.zeros(wide)
+        shares[: len(ranked)] = torch.softmax(weights, 0)
+        chosen.append(ranked[int(torch.multinomial(shares, 1, generator=generator))])
+    return Trajectory(prefix=tuple(prefix), restoration=tuple(chosen))
+
+
+configs = st.builds(
+    DecodeConfig,
+    temperature=st.sampled_from([0.0, 0.5, 0.9, 3.0]),
+    top_k=st.sampled_from([0, 1, 3, 50, 1000]),
+    max_actions=st.integers(1, 30),
+    seed=st.integers(0, 2**63 - 1),
+)
+prefixes = st.lists(st.sampled_from([1, 2, 3, 5, 19]), max_size=6)
+
+
+@every_vocab
+@given(random=st.randoms(use_true_random=False), rows=st.integers(1, 4), padding=st.integers(0, 9))
+def test_applying_the_mask_leaves_open_exactly_what_it_allows(
+    name: str, random: Random, rows: int, padding: int
+) -> None:
+    for vocab in (VOCABS[name], random.choice(strategies.SMALL_VOCABS)):
+        boundary = Boundary(vocab, rows)
+        for row in range(rows):
+            boundary.reset(row, **strategies.random_layout(random, 8)._asdict())
+        for _ in range(random.randint(0, 12)):
+            allowed = expand(vocab, boundary.fill_mask())
+            ids = [strategies.pick(random, vocab, {*np.flatnonzero(row)}) for row in allowed]
+            boundary.advance(ids)
+        allowed = expand(vocab, boundary.fill_mask())
+        generator = torch.Generator().manual_seed(random.getrandbits(40))
+        logits = torch.randn(rows, vocab.size + padding, generator=generator)
+        before = logits.clone()
+        wide = torch.zeros(logits.shape, dtype=torch.bool)
+        wide[:, : vocab.size] = torch.from_numpy(allowed)
+        masked = apply_mask(logits, vocab, boundary)
+        assert torch.equal(masked, torch.where(wide, before, -torch.inf))
+        assert torch.equal(logits, before)  # whose logits they are may still want them
+
+
+@every_trunk
+@every_vocab
+@settings(max_examples=15)
+@given(prefix=prefixes, config=configs)
+def test_with_a_cache_the_same_actions_are_chosen_as_without(
+    architecture: str, name: str, prefix: list[int], config: DecodeConfig
+) -> None:
+    model, vocab = trunk(architecture, name), VOCABS[name]
+    assert rollout(model, vocab, prefix, config) == slow_rollout(model, vocab, prefix, config)
+
+
+@every_vocab
+@settings(max_examples=25)
+@given(prefix=prefixes, config=configs)
+def test_every_action_is_allowed_and_the_rollout_replays_behind_its_prefix(
+    name: str, prefix: list[int], config: DecodeConfig
+) -> None:
+    vocab = VOCABS[name]
+    model = Shouting(trunk("llama", name), vocab)
+    trajectory = rollout(model, vocab, prefix, config)
+    assert trajectory.prefix == tuple(prefix)
+    rows = Boundary(vocab, 1)
+    rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
+    for action in trajectory.restoration:
+        assert expand(vocab, rows.fill_mask())[0, action]
+        rows.advance([action])
+    canvas = Canvas.replay(vocab, [*prefix, *trajectory.restoration])
+    assert canvas.tokens()[: len(prefix)] == prefix
+    assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
+
+
+@every_vocab
+@settings(max_examples=25)
+@given(prefix=prefixes, config=configs)
+def test_a_rollout_ends_with_its_only_stop_or_its_last_action_allowed(
+    name: str, prefix: list[int], config: DecodeConfig
+) -> None:
+    restoration = rollout(trunk("gpt_neox", name), VOCABS[name], prefix, config).restoration
+    stops = [n for n, action in enumerate(restoration) if action == VOCABS[name].stop]
+    if stops:
+        assert stops == [len(restoration) - 1] and len(restoration) <= config.max_actions  # noqa: PT018
+    else:
+        assert len(restoration) == config.max_actions
+
+
+def test_rollouts_of_both_ends_occur() -> None:
+    ends = Counter()
+    for seed in range(40):
+        config = DecodeConfig(max_actions=20, seed=seed, temperature=2.0)
+        actions = rollout(trunk("llama", "plain"), VOCABS["plain"], [1], config).restoration
+        ends[actions[-1] == VOCABS["plain"].stop] += 1
+    assert min(ends[True], ends[False]) > 2
+
+
+def insert_logits(vocab: ActionVocab, values: list[float]) -> Any:
+    """So much for the first tokens, next to nothing for everything else."""
+    logits = torch.full((vocab.size,), -60.0)
+    logits[: len(values)] = torch.tensor(values)
+    return logits
+
+
+def drawn(values: list[float], **options: Any) -> Counter[int]:
+    vocab = VOCABS["plain"]
+    config = DecodeConfig(max_actions=4000, **options)
+    model = Constant(insert_logits(vocab, values))
+    return Counter(rollout(model, vocab, [], config).restoration)
+
+
+def test_actions_are_drawn_by_temperature_among_the_likeliest() -> None:
+    values = [1.0, 0.0, 2.0, -1.0, 1.5]
+    counts = drawn(values, temperature=0.7, top_k=3)
+    weights = {token: np.exp(values[token] / 0.7) for token in (0, 2, 4)}
+    assert counts.keys() == weights.keys()
+    for token, weight in weights.items():
+        expected = 4000 * weight / sum(weights.values())
+        assert abs(counts[token] - expected) < 4 * expected**0.5
+    assert drawn(values, temperature=0.7, top_k=0).keys() == {0, 1, 2, 3, 4}
+    assert drawn(values, temperature=0.7, top_k=10_000).keys() == {0, 1, 2, 3, 4}
+
+
+def test_temperature_zero_and_a_single_likeliest_take_the_largest_logit() -> None:
+    assert drawn([1.0, 2.0, 1.999], temperature=0.0).keys() == {1}
+    assert drawn([1.0, 2.0, 1.999], top_k=1).keys() == {1}
+
+
+def test_the_seed_alone_decides_a_rollout() -> None:
+    model, vocab = trunk("gpt_neox", "operators"), VOCABS["operators"]
+    by_seed = set()
+    for seed in range(5):
+        config = DecodeConfig(max_actions=30, temperature=2.0, seed=seed)
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        first = rollout(model, vocab, [1, 2], config)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert rollout(model, vocab, [1, 2], config) == first
+        by_seed.add(first.restoration)
+    assert len(by_seed) == 5

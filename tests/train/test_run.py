@@ -1,0 +1,611 @@
+"""A recipe becomes a model folder that anything opens, with a record of how it came about."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("datatrove")
+
+from safetensors.numpy import load_file  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    TrainingArguments,
+)
+
+import small_tokenizers  # noqa: E402
+from reviser import models  # noqa: E402
+from reviser.cli import main  # noqa: E402
+from reviser.core.actions import ActionVocab  # noqa: E402
+from reviser.core.canvas import Canvas  # noqa: E402
+from reviser.core.codec import Codec  # noqa: E402
+from reviser.data.shards import TokenShards, tokenize  # noqa: E402
+from reviser.engines.base import DecodeConfig  # noqa: E402
+from reviser.engines.hf import rollout  # noqa: E402
+from reviser.errors import ConfigError  # noqa: E402
+from reviser.train.parts import open_parts  # noqa: E402
+from reviser.train.recipe import load_recipe, to_plain  # noqa: E402
+from reviser.train.run import train  # noqa: E402
+
+from .conftest import RECIPES, TINY  # noqa: E402
+
+SHARED = RECIPES.parents[1] / "shared"
+LINES_OF_TRAINING = {
+    "step", "loss", "grad_norm", "learning_rate", "padding", "ids_per_second",
+    "ids_per_second_per_core", "peak_memory_gb", "epochs_seen", "ids_seen", "text_tokens_seen",
+    "examples_seen", "digest_seen",
+}  # fmt: skip
+LINES_OF_EVALUATION = {"step"} | {
+    f"eval_held_out_{name}"
+    for name in (
+        "nll", "nll_95", "insert_nll", "move_nll", "stop_nll", "operator_nll",
+        "actions_per_token", "text_tokens",
+    )
+}  # fmt: skip
+
+
+def run(recipe: Path, output: Path, *changes: str) -> Path:
+    return train(load_recipe(recipe, changes), output)
+
+
+def command(recipe: Path, output: Path, *changes: str) -> Result:
+    settings = [word for change in changes for word in ("--set", change)]
+    return CliRunner().invoke(main, ["train", str(recipe), "-o", str(output), *settings])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def record(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return content
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def assert_opens_plainly(folder: Path) -> Any:
+    """Through Transformers alone, whole, with no pickle beside the weights."""
+    model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values())
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    vocab = ActionVocab.load(folder)
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (vocab.begin, vocab.stop)
+    assert model.config.eos_token_id == vocab.stop
+    assert model.config.vocab_size >= vocab.size
+    ids = tokenizer.encode("One morning, Ada", add_special_tokens=False)
+    assert ids == Codec.load(folder).encode("One morning, Ada")
+    logits = model(torch.tensor([[vocab.begin, *ids]])).logits
+    assert torch.isfinite(logits).all()
+    for path in folder.rglob("*"):
+        if "checkpoints" not in path.relative_to(folder).parts:
+            assert path.suffix not in (".bin", ".pt", ".pth", ".pkl"), path
+    return model
+
+
+@pytest.fixture(scope="module")
+def recipe(workshop: Path) -> Path:
+    return workshop / "recipe.yaml"
+
+
+PROMPTS = ["", "One", "Straße 👩\u200d🚀"]
+SAME = ["training.evaluate_every=5", f"evaluation.prompts=['', One, '{PROMPTS[2]}']"]
+
+
+@pytest.fixture(scope="module")
+def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workshop's recipe, by the command; tests that change it take a copy."""
+    output = tmp_path_factory.mktemp("finished") / "model"
+    done = command(recipe, output, *SAME)
+    assert (done.exit_code, done.stdout) == (0, f"{output}\n"), done.stderr
+    return output
+
+
+@pytest.fixture
+def interrupted(finished: Path, tmp_path: Path) -> Path:
+    """As the finished run was after six of its twelve steps, with more lines in its log."""
+    folder = tmp_path / "interrupted"
+    shutil.copytree(finished, folder)
+    shutil.rmtree(folder / "checkpoints" / "checkpoint-12")
+    (folder / "model.safetensors").unlink()
+    (folder / "run.json").unlink()
+    return folder
+
+
+# -- what a run leaves ------------------------------------------------------------------------
+
+
+def test_the_folder_is_a_model_that_plain_transformers_opens(finished: Path) -> None:
+    model = assert_opens_plainly(finished)
+    ours, _ = models.load(finished)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, ours.state_dict()[name])
+    newest = finished / "checkpoints" / "checkpoint-12"
+    assert_same_weights(finished, newest)
+    assert sorted(path.name for path in finished.iterdir()) == [
+        "action_vocab.json",
+        "checkpoints",
+        "config.json",
+        "generation_config.json",
+        "log.jsonl",
+        "model.safetensors",
+        "recipe.json",
+        "run.json",
+        "samples.jsonl",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+def test_the_log_has_a_line_per_step_and_evaluation_with_the_figures_promised(
+    finished: Path,
+) -> None:
+    log = lines(finished / "log.jsonl")
+    told = [("loss" in line, line["step"]) for line in log]
+    steps = [(True, n) for n in range(1, 13)]
+    assert sorted(told) == sorted([*steps, (False, 5), (False, 10), (False, 12)])
+    assert told == sorted(told, key=lambda pair: (pair[1], not pair[0]))
+    for line in log:
+        assert line.keys() == (LINES_OF_TRAINING if "loss" in line else LINES_OF_EVALUATION)
+        assert all(np.isfinite(value) and value >= 0 for value in line.values())
+        if "loss" in line:
+            assert 0 <= line["padding"] < 0.5
+            assert line["peak_memory_gb"] > 0.1
+            cores = torch.get_num_threads()
+            assert line["ids_per_second_per_core"] * cores == pytest.approx(line["ids_per_second"])
+        else:
+            parts = [line[f"eval_held_out_{k}_nll"] for k in ("insert", "move", "stop", "operator")]
+            assert line["eval_held_out_nll"] == pytest.approx(sum(parts))
+            assert min(parts[:3]) > 0
+            assert parts[3] == 0
+
+
+def test_samples_replay_to_their_text_behind_their_prompt(finished: Path) -> None:
+    codec, vocab = Codec.load(finished), ActionVocab.load(finished)
+    samples = lines(finished / "samples.jsonl")
+    told = [(s["step"], s["prompt"]) for s in samples]
+    assert told == [(step, prompt) for step in (5, 10, 12) for prompt in PROMPTS]
+    for sample in samples:
+        assert sample["prefix"] == codec.encode(sample["prompt"])
+        canvas = Canvas.replay(vocab, [*sample["prefix"], *sample["restoration"]])
+        assert codec.decode(canvas.tokens()) == sample["text"]
+        assert canvas.tokens()[: len(sample["prefix"])] == sample["prefix"]
+        ended = vocab.stop in sample["restoration"]
+        assert ended or len(sample["restoration"]) == TINY["evaluation"]["max_actions"]
+
+
+def test_a_sample_ends_where_the_context_does(recipe: Path, tmp_path: Path) -> None:
+    changes = ["evaluation.max_actions=1000", "trunk.context=24", "training.steps=1", "seed=3"]
+    folder = run(recipe, tmp_path, *changes)
+    (sample,) = lines(folder / "samples.jsonl")
+    vocab = ActionVocab.load(folder)
+    assert vocab.stop not in sample["restoration"]
+    assert len(vocab.prefix_actions(sample["prefix"])) + len(sample["restoration"]) == 24
+
+
+def test_the_last_samples_are_what_the_saved_model_writes_under_the_recipes_seed(
+    recipe: Path, tmp_path: Path
+) -> None:
+    folder = run(recipe, tmp_path, "seed=5", "training.steps=2", "evaluation.prompts=[One, Two]")
+    model, vocab = models.load(folder)
+    config = DecodeConfig(max_actions=TINY["evaluation"]["max_actions"], seed=5)
+    for sample in lines(folder / "samples.jsonl"):
+        trajectory = rollout(model.eval(), vocab, sample["prefix"], config)
+        assert list(trajectory.restoration) == sample["restoration"]
+
+
+def test_the_record_tells_what_the_model_came_from(
+    finished: Path, recipe: Path, workshop: Path
+) -> None:
+    kept = record(finished)
+    given = load_recipe(recipe, SAME)
+    assert kept["recipe"] == json.loads(json.dumps(to_plain(given)))
+    assert kept["recipe"] == json.loads((finished / "recipe.json").read_text(encoding="utf-8"))
+    assert kept["data"] == TokenShards.open(workshop / "shards").fingerprint
+    assert kept["tokenizer"] == Codec.load(workshop / "tokenizer").fingerprint
+    model, _ = models.load(finished)
+    assert kept["parameters"] == sum(p.numel() for p in model.parameters())
+    assert kept["processes"] == 1
+    log = lines(finished / "log.jsonl")
+    training = [line for line in log if "loss" in line]
+    assert kept["seen"] == {k: training[-1][f"{k}_seen"] for k in kept["seen"]}
+    assert kept["metrics"] == {k: v for k, v in log[-1].items() if k != "step"}
+    assert kept["flops"] > 0
+    for name, number in kept["versions"].items():
+        assert number == version(name)
+    assert {"reviser-lm", "torch", "transformers", "accelerate"} <= kept["versions"].keys()
+    assert kept["python"] == platform.python_version()
+    assert kept["machine"].startswith(platform.machine())
+    if (RECIPES.parent / ".git").exists():
+        assert len(kept["commit"].removesuffix("-dirty")) == 40
+
+
+def test_tensorboard_files_hold_the_same_figures_each_run_in_its_own_folder(
+    recipe: Path, tmp_path: Path
+) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for name in ("one", "other"):
+        changes = ["training.reporters=[tensorboard]", "training.steps=3"]
+        folder = run(recipe, tmp_path / name, *changes)
+        board = events.EventAccumulator(str(folder / "tensorboard"))
+        board.Reload()
+        log = lines(folder / "log.jsonl")
+        losses = [(event.step, event.value) for event in board.Scalars("train/loss")]
+        assert losses == [
+            (line["step"], pytest.approx(line["loss"])) for line in log if "loss" in line
+        ]
+        ((step, nll),) = ((e.step, e.value) for e in board.Scalars("eval/held_out_insert_nll"))
+        assert (step, nll) == (3, pytest.approx(log[-1]["eval_held_out_insert_nll"]))
+    assert "TENSORBOARD_LOGGING_DIR" not in os.environ
+
+
+def test_from_text_alone_tokenizer_and_shards_are_made_in_the_output(
+    workshop: Path, tmp_path: Path
+) -> None:
+    windows = TINY["data"]["windows"]
+    content = TINY | {"data": {"text": ["stories.txt"], "bpe": 280, "windows": windows}}
+    content["training"] = TINY["training"] | {"steps": 2}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    shutil.copy(workshop / "text.txt", tmp_path / "stories.txt")
+    folder = run(tmp_path / "recipe.yaml", tmp_path / "model")
+    assert_opens_plainly(folder)
+    assert len(Codec.load(folder / "tokenizer").token_bytes) == 280
+    assert record(folder)["data"] == TokenShards.open(folder / "shards").fingerprint
+
+
+def test_the_actions_asked_for_are_those_the_model_gets(
+    recipe: Path, bases: Path, tmp_path: Path
+) -> None:
+    changes = ["vocab={operators: [swap, delete], max_move: 4, delimiter: false}"]
+    for path, name in ((recipe, "own"), (bases / "recipe.yaml", "tied")):
+        of_base = ["base=tied", "vocab.begin=<|endoftext|>"] if name == "tied" else []
+        folder = run(path, tmp_path / name, "training.steps=1", *changes, *of_base)
+        vocab = ActionVocab.load(folder)
+        assert (vocab.max_move, vocab.delimiter, vocab.replace) == (4, None, None)
+        assert None not in (vocab.swap, vocab.delete)
+        begin = AutoTokenizer.from_pretrained(folder).convert_ids_to_tokens(vocab.begin)
+        assert begin == ("<|endoftext|>" if name == "tied" else "<|begin|>")
+
+
+@pytest.mark.parametrize(("split", "documents"), [("blank", 20), ("line", 40), ("file", 1)])
+def test_text_is_parted_into_documents_as_asked(tmp_path: Path, split: str, documents: int) -> None:
+    sentence = "One morning, Ada went to the river with a red kite and a blue ball."
+    (tmp_path / "stories.txt").write_text(f"{sentence}\n{sentence}\n\n\n" * 20)
+    content = TINY | {"data": {"text": ["stories.txt"], "bpe": 400, "split": split}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    opened = open_parts(load_recipe(tmp_path / "recipe.yaml"), tmp_path / "model")
+    assert len(opened.shards) == documents
+    # The tokenizer learned from the same documents: only a whole file has blank lines in it.
+    assert (b"\n\n" in opened.codec.token_bytes) == (split == "file")
+
+
+# -- taking up --------------------------------------------------------------------------------
+
+
+def test_a_finished_run_run_again_stays_as_it_is(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "again"
+    shutil.copytree(finished, folder)
+    run(recipe, folder, *SAME)
+    for name in ("model.safetensors", "log.jsonl", "samples.jsonl", "recipe.json"):
+        assert (folder / name).read_bytes() == (finished / name).read_bytes(), name
+    ours, before = record(folder), record(finished)
+    assert {k: v for k, v in ours.items() if k != "commit"} == (
+        {k: v for k, v in before.items() if k != "commit"}
+    )
+
+
+def test_what_is_free_to_change_does_not_change_the_weights(
+    finished: Path, interrupted: Path, recipe: Path
+) -> None:
+    free = [
+        "training.workers=1", "training.log_every=4", "training.save_every=3",
+        "training.evaluate_every=4", "training.reporters=[]", "evaluation.examples=4",
+        "evaluation.policies={left: append}", "evaluation.prompts=[Two]",
+        "evaluation.max_actions=3", "training.parallel=fsdp",
+    ]  # fmt: skip
+    run(recipe, interrupted, *free)
+    assert_same_weights(interrupted, finished)
+    assert record(interrupted)["seen"] == record(finished)["seen"]
+    last = lines(interrupted / "log.jsonl")[-1]
+    assert last["step"] == 12
+    assert "eval_left_nll" in last
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("seed=1", "seed"),
+        ("policy=append", "policy.kind"),
+        ("policy={kind: obfuscation, delete: 0.7}", "policy.delete"),
+        ("trunk.width=32", "trunk.width"),
+        ("vocab.max_move=16", "vocab.max_move"),
+        ("data.windows.target=30", "data.windows"),
+        ("data.shards=elsewhere", "data.shards"),
+        ("training.steps=24", "training.steps"),
+        ("training.batch=16", "training.batch"),
+        ("training.micro_batch=8", "training.micro_batch"),
+        ("training.learning_rate=0.5", "training.learning_rate"),
+        ("training.precision=bf16", "training.precision"),
+        ("training.lora={}", "training.lora"),
+    ],
+)
+def test_another_recipe_into_the_same_output_is_refused_by_what_differs(
+    finished: Path, recipe: Path, change: str, name: str
+) -> None:
+    before = (finished / "recipe.json").read_bytes()
+    with pytest.raises(ConfigError) as caught:
+        run(recipe, finished, *SAME, change)
+    named = str(caught.value).partition("another recipe: ")[2].partition(" differ(s).")[0]
+    assert name in named.split(", ")
+    assert {part.partition(".")[0] for part in named.split(", ")} == {name.partition(".")[0]}
+    assert (finished / "recipe.json").read_bytes() == before
+
+
+def test_a_base_in_the_place_of_a_trunk_is_another_recipe(finished: Path, workshop: Path) -> None:
+    content = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
+    content |= {"base": "model", "data": TINY["data"] | {"tokenizer": None}}
+    (workshop / "based.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=r"base, data\.tokenizer, trunk differ"):
+        run(workshop / "based.yaml", finished, *SAME)
+
+
+def test_the_batch_must_fit_the_processes(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrainingArguments, "world_size", property(lambda _: 3))
+    with pytest.raises(ConfigError) as caught:
+        run(recipe, tmp_path / "model")
+    assert str(caught.value).startswith(
+        "batch 8 is no multiple of 3 processes with micro_batch 4 each."
+    )
+    assert not (tmp_path / "model").exists()
+
+
+# -- the same whoever helps -------------------------------------------------------------------
+
+
+def test_worker_processes_change_no_bit_of_the_weights(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    run(recipe, tmp_path, "training.workers=2")
+    assert_same_weights(tmp_path, finished)
+    assert record(tmp_path)["seen"] == record(finished)["seen"]
+
+
+def test_the_append_baseline_differs_in_nothing_but_the_policy(
+    recipe: Path, tmp_path: Path
+) -> None:
+    folders = [
+        run(recipe, tmp_path / policy, f"policy={policy}", "trunk.context=256")
+        for policy in ("paper", "append")
+    ]
+    paper, append = map(record, folders)
+    assert paper["recipe"].pop("policy") != append["recipe"].pop("policy")
+    for key in ("recipe", "data", "tokenizer", "parameters", "versions"):
+        assert paper[key] == append[key]
+    for key in ("examples", "text_tokens", "digest"):  # the same windows, whole
+        assert paper["seen"][key] == append["seen"][key]
+    assert paper["seen"]["ids"] > 1.2 * append["seen"]["ids"]
+    assert append["metrics"]["eval_held_out_move_nll"] == 0
+    vocabs = [(folder / "action_vocab.json").read_bytes() for folder in folders]
+    assert vocabs[0] == vocabs[1]
+
+
+def test_another_seed_gives_other_examples_and_another_beginning(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    run(recipe, tmp_path, "seed=1")
+    assert record(tmp_path)["seen"]["digest"] != record(finished)["seen"]["digest"]
+    name = "gpt_neox.embed_in.weight"
+    begun = [
+        open_parts(load_recipe(recipe, [f"seed={seed}"]), tmp_path).model.state_dict()[name]
+        for seed in (0, 1, 1)
+    ]
+    assert torch.equal(begun[1], begun[2])
+    assert not torch.equal(begun[0], begun[1])
+
+
+# -- bases ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bases(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small Llamas with random weights, tied and not, and shards of their tokenizer."""
+    folder = tmp_path_factory.mktemp("bases")
+    for name, tied in {"tied": True, "untied": False}.items():
+        tokenizer = small_tokenizers.byte_level()
+        config = LlamaConfig(
+            vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=1,
+            num_attention_heads=2, intermediate_size=24, max_position_embeddings=128,
+            tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
+        tokenizer.save(str(folder / name / "tokenizer.json"))
+    tokenize([workshop / "text.txt"], folder / "shards", folder / "tied", workers=1)
+    content: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
+    windows = {"prefix": [0, 8], "target": 40, "held_out": 0.1}
+    content["data"] = {"shards": "shards", "windows": windows}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+def tables(folder: Path) -> dict[str, Any]:
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    return {
+        "input": model.get_input_embeddings().weight.detach(),
+        "output": model.get_output_embeddings().weight.detach(),
+        "linear": model.model.layers[0].self_attn.q_proj.weight.detach(),
+        "norm": model.model.norm.weight.detach(),
+    }
+
+
+@pytest.mark.parametrize("base", ["tied", "untied"])
+def test_a_base_is_adapted_and_trained_in_full(bases: Path, tmp_path: Path, base: str) -> None:
+    folder = run(bases / "recipe.yaml", tmp_path / "model", f"base={base}")
+    model = assert_opens_plainly(folder)
+    assert model.config.tie_word_embeddings == (base == "tied")
+    before, after = tables(bases / base), tables(folder)
+    tokens = len(before["input"])
+    assert ActionVocab.load(folder).tokens == tokens
+    assert all(not torch.equal(before[n], after[n]) for n in ("linear", "norm"))
+    for name in ("input", "output"):
+        assert not torch.equal(before[name], after[name][:tokens])
+    loss = [line["loss"] for line in lines(folder / "log.jsonl") if "loss" in line]
+    assert loss[-1] < loss[0] - 0.1
+
+
+@pytest.mark.parametrize("base", ["tied", "untied"])
+def test_lora_trains_the_control_rows_and_leaves_those_of_ordinary_tokens(
+    bases: Path, tmp_path: Path, base: str
+) -> None:
+    changes = [f"base={base}", "training.lora={rank: 2, dropout: 0.1}"]
+    folder = run(bases / "recipe.yaml", tmp_path / "model", *changes)
+    model = assert_opens_plainly(folder)
+    assert model.config.tie_word_embeddings == (base == "tied")
+    before, after = tables(bases / base), tables(folder)
+    tokens, vocab = len(before["input"]), ActionVocab.load(folder)
+    for name in ("input", "output"):
+        assert torch.equal(after[name][:tokens], before[name])
+        mean = before[name].mean(0)
+        moved = (after[name] - mean).abs().amax(1) > 1e-4
+        expected = torch.arange(len(moved)) < vocab.size
+        if base == "untied" and name == "input":
+            expected[vocab.stop] = False  # nothing is read after it
+        assert torch.equal(moved[tokens:], expected[tokens:])
+    assert not torch.equal(after["linear"], before["linear"])
+    assert torch.equal(after["norm"], before["norm"])
+    assert np.linalg.matrix_rank(after["linear"] - before["linear"], tol=1e-6) == 2
+    assert record(folder)["parameters"] == model.num_parameters()
+    loss = [line["loss"] for line in lines(folder / "log.jsonl") if "loss" in line]
+    assert loss[-1] < loss[0]
+
+
+@pytest.mark.parametrize("lora", ["", "{rank: 2, dropout: 0.1}"], ids=["full", "lora"])
+def test_an_adapted_base_is_taken_up_where_it_was(bases: Path, tmp_path: Path, lora: str) -> None:
+    changes = ["base=untied", f"training.lora={lora}"]
+    folder = run(bases / "recipe.yaml", tmp_path / "model", *changes)
+    again = tmp_path / "again"
+    shutil.copytree(folder, again)
+    shutil.rmtree(again / "checkpoints" / "checkpoint-12")
+    run(bases / "recipe.yaml", again, *changes)
+    assert_same_weights(again, folder)
+    assert record(again)["metrics"] == record(folder)["metrics"]
+
+
+@pytest.mark.parametrize("kind", ["adapted", "own"])
+def test_a_reviser_folder_can_be_gone_on_with(
+    bases: Path, finished: Path, workshop: Path, tmp_path: Path, kind: str
+) -> None:
+    adapted = kind == "adapted"
+    if adapted:
+        base = run(bases / "recipe.yaml", tmp_path / "base", "base=tied", "training.steps=2")
+    else:
+        base = finished
+    changes = [f"base={base}", "training.steps=3", "training.learning_rate=1e-12"]
+    changes += [f"data.shards={(bases if adapted else workshop) / 'shards'}", "vocab={}"]
+    folder = run(bases / "recipe.yaml", tmp_path / "more", *changes)
+    assert_opens_plainly(folder)
+    assert (folder / "action_vocab.json").read_bytes() == (base / "action_vocab.json").read_bytes()
+    one, other = weights(folder), weights(base)
+    for name in other:
+        np.testing.assert_allclose(one[name], other[name], atol=1e-6)
+    with pytest.raises(ConfigError, match="brings its action vocabulary: leave out vocab"):
+        run(bases / "recipe.yaml", tmp_path / "not", *changes, "vocab.max_move=4")
+
+
+# -- the paper's ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["paper-100m", "paper-300m"])
+def test_the_papers_recipes_run_with_a_smaller_trunk(
+    workshop: Path, tmp_path: Path, name: str
+) -> None:
+    data = Path(os.environ.get("REVISER_DATA", SHARED / "data"))
+    gpt2 = data / "gpt2-tokenizer"
+    if "REVISER_DATA" not in os.environ and not gpt2.exists():
+        pytest.skip("GPT-2's tokenizer is not at hand; REVISER_DATA can say where data is")
+    shards = workshop / "gpt2-shards"
+    tokenize([workshop / "text.txt"], shards, gpt2, workers=1)
+    changes = [
+        "trunk.layers=1", "trunk.width=8", "trunk.heads=2", "trunk.mlp_width=8",
+        f"data.shards={shards}", f"data.tokenizer={gpt2}", "data.windows.held_out=0.1",
+        "training.steps=2", "training.batch=4", "training.micro_batch=2", "training.workers=0",
+        "training.reporters=[]", "evaluation.examples=4",
+    ]  # fmt: skip
+    folder = run(RECIPES / f"{name}.yaml", tmp_path / "model", *changes)
+    assert ActionVocab.load(folder) == ActionVocab.paper()
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert (model.config.model_type, model.config.vocab_size) == ("gpt_neox", 50304)
+    (sample,) = lines(folder / "samples.jsonl")
+    assert sample["text"].startswith(sample["prompt"])
+    # Nothing begins a history there but a prompt; said at once, not at the first evaluation.
+    refused = command(
+        RECIPES / f"{name}.yaml", tmp_path / "other", *changes, "evaluation.prompts=['']"
+    )
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert refused.stderr.startswith("error: evaluation.prompts has '': An empty prefix gives")
+    assert not (tmp_path / "other" / "log.jsonl").exists()
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["training.stps=1"], "training.stps is no setting. Did you mean 'steps'?"),
+        (["data.shards=nowhere"], "There is no manifest.json in "),
+        (["data.tokenizer=nowhere"], "There is no tokenizer.json in "),
+        (["data.tokenizer=broken"], "Cannot read "),
+        (["data.shards=", "data.text=[nowhere.txt]"], "Nothing to read at "),
+        (["data.tokenizer=other"], "The shards in "),
+        (["policy=repair"], "This policy's restorations need delete, "),
+        (["vocab.operators=[erase]"], "Unknown operators ['erase']."),
+        (["vocab.max_move=3"], "max_move is 3; it must be a power of two"),
+        (["vocab.begin=<s>"], "The tokenizer has no token '<s>' to begin with."),
+        (["vocab.preset=paper"], "The tokenizer's ids end at "),
+        (["trunk.context=16"], "A context of 16 ids does not hold"),
+        (["data.windows.held_out=0"], "The held-out side of the split has no document"),
+        (["training.reporters=[pigeon]"], "training.reporters has 'pigeon', which Transformers"),
+        ([f"evaluation.prompts=['{'One ' * 60}']"], "evaluation.prompts has 'One One"),
+        (["trunk=", "data.tokenizer=", "base=other"], "Cannot open a model in "),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    workshop: Path, tmp_path: Path, changes: list[str], sentence: str
+) -> None:
+    for name, text in {"other": None, "broken": "{}"}.items():
+        (workshop / name).mkdir(exist_ok=True)
+        path = workshop / name / "tokenizer.json"
+        path.write_text(text or small_tokenizers.byte_level().to_str(), encoding="utf-8")
+    done = command(workshop / "recipe.yaml", tmp_path / "model", *changes)
+    assert done.exit_code == 1, done.exception
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"error: {sentence}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "model" / "model.safetensors").exists()

@@ -1,0 +1,347 @@
+"""What a run reports, computed again the slow way: one example at a time, in float64."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("datatrove")
+
+from safetensors.numpy import load_file  # noqa: E402
+
+from reviser import models  # noqa: E402
+from reviser.core.actions import ActionVocab, Kind  # noqa: E402
+from reviser.core.policy import Policy  # noqa: E402
+from reviser.core.trajectory import Sampler  # noqa: E402
+from reviser.data.dataset import DIGEST_RANGE, Example, Stream, Windows  # noqa: E402
+from reviser.errors import VocabError  # noqa: E402
+from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
+from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
+from reviser.train.run import train  # noqa: E402
+from reviser.train.trainer import GROUPS  # noqa: E402
+
+OPERATORS = "vocab.operators=[delete, replace, swap, span_delete, span_move]"
+NOISY = (
+    "{kind: obfuscation, delete: 0.5, noise: {insert: 0.08, replace: 0.08, swap: 0.05,"
+    " span_insert: 0.02, span_move: 0.1}}"
+)
+CHANGING = (
+    "{kind: mixture, policies: [append, {kind: spans, mean: 4}], weights: [1, 0],"
+    " final_weights: [1, 3]}"
+)
+
+
+def run(workshop: Path, output: Path, *changes: str) -> tuple[Recipe, list[dict[str, Any]]]:
+    """Train; the recipe and what was logged."""
+    recipe = load_recipe(workshop / "recipe.yaml", changes)
+    train(recipe, output)
+    return recipe, [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+# -- the slow twin ----------------------------------------------------------------------------
+
+
+def action_kinds(vocab: ActionVocab, ids: list[int]) -> list[Kind]:
+    """Of each id: the kind of the whole action that it is part of, by reading until one is read."""
+    kinds: list[Kind] = []
+    while len(kinds) < len(ids):
+        start = len(kinds)
+        for end in range(start + 1, len(ids) + 1):
+            try:
+                (action,) = vocab.read(ids[start:end])
+            except VocabError:  # not spelled to its end yet
+                continue
+            kinds += [action.kind] * (end - start)
+            break
+    return kinds
+
+
+def group(kind: Kind) -> str:
+    name = kind.name.lower()
+    return name if name in ("insert", "move", "stop") else "operator"
+
+
+@torch.no_grad()
+def losses(model: Any, vocab: ActionVocab, example: Example) -> dict[str, list[float]]:
+    """The loss of every learned id of one example, by the kind of its action."""
+    ids = example.ids.tolist()
+    logits = model(input_ids=torch.tensor([ids])).logits[0].double()
+    prefix = ids.index(vocab.delimiter) + 1
+    assert not example.learned[:prefix].any()
+    kinds = action_kinds(vocab, ids[prefix:])
+    found: dict[str, list[float]] = {name: [] for name in GROUPS}
+    for place, kind in enumerate(kinds, start=prefix):
+        if example.learned[place]:
+            log_shares = torch.log_softmax(logits[place - 1], 0)
+            found[group(kind)].append(-float(log_shares[ids[place]]))
+    return found
+
+
+def held_out_examples(recipe: Recipe, parts: Any, policy: Policy, count: int) -> list[Example]:
+    """Of documents never trained on, with the policy as it is when training ends."""
+    windows = Windows(parts.shards, recipe.data.windows, held_out=True, seed=recipe.seed)
+    stream = Stream(
+        windows,
+        Sampler(parts.vocab, policy),
+        context=parts.context,
+        unit_starts=parts.codec.unit_starts,
+        seed=recipe.seed,
+    )
+    return stream.examples(np.arange(count), progress=1.0)
+
+
+def slow_scores(model: Any, vocab: ActionVocab, examples: list[Example]) -> dict[str, float]:
+    found = [losses(model, vocab, example) for example in examples]
+    tokens = [example.text_tokens for example in examples]
+    totals = [sum(sum(part) for part in each.values()) for each in found]
+    ratio = sum(totals) / sum(tokens)
+    # A ratio estimator: the residuals of examples, which are drawn independently.
+    residuals = [total - ratio * n for total, n in zip(totals, tokens, strict=True)]
+    error = math.sqrt(sum(r * r for r in residuals)) / sum(tokens)
+    ids = sum(len(part) for each in found for part in each.values())
+    return {
+        "nll": ratio,
+        "nll_95": 1.96 * error,
+        **{f"{k}_nll": sum(sum(each[k]) for each in found) / sum(tokens) for k in GROUPS},
+        "actions_per_token": (ids - len(examples)) / sum(tokens),  # STOP is none
+        "text_tokens": float(sum(tokens)),
+    }
+
+
+# -- held-out scores --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operators", [False, True], ids=["plain", "operators"])
+def test_held_out_scores_are_those_of_the_saved_model_one_example_at_a_time(
+    workshop: Path, tmp_path: Path, operators: bool
+) -> None:
+    scored = f"evaluation.policies={{own: paper, left: append, changing: {CHANGING}}}"
+    richer = [OPERATORS, f"policy={NOISY}", f"evaluation.policies={{noisy: {NOISY}, left: append}}"]
+    changes = ["seed=5", "training.steps=6", "evaluation.examples=9"]
+    recipe, log = run(workshop, tmp_path, *changes, *(richer if operators else [scored]))
+    parts = open_parts(recipe, tmp_path)
+    model, vocab = models.load(tmp_path)
+    expected = {}
+    for name, policy in recipe.evaluation.policies.items():
+        examples = held_out_examples(recipe, parts, policy, 8)
+        scores = slow_scores(model.eval(), vocab, examples)
+        expected |= {f"eval_{name}_{key}": value for key, value in scores.items()}
+    metrics = json.loads((tmp_path / "run.json").read_text())["metrics"]
+    assert metrics == pytest.approx(expected, rel=1e-5)
+    assert log[-1] == {"step": 6, **metrics}
+    used = {key for key, value in metrics.items() if value > 0}
+    assert ("eval_noisy_operator_nll" in used) == operators
+    assert ("eval_changing_move_nll" in used) != operators
+
+
+def test_without_policies_to_score_the_recipes_own_is_scored(
+    workshop: Path, tmp_path: Path
+) -> None:
+    own, named = tmp_path / "own", tmp_path / "named"
+    run(workshop, own, "training.steps=2")
+    run(workshop, named, "training.steps=2", "evaluation.policies={held_out: paper}")
+    metrics = [json.loads((f / "run.json").read_text())["metrics"] for f in (own, named)]
+    assert metrics[0] == metrics[1]
+
+
+def test_evaluating_more_often_changes_neither_loss_nor_weights(
+    workshop: Path, tmp_path: Path
+) -> None:
+    logs = {}
+    for often in (1, 1000):
+        changes = [f"training.evaluate_every={often}", "trunk.dropout=0.3"]
+        _, logs[often] = run(workshop, tmp_path / str(often), *changes)
+    assert_same_weights(tmp_path / "1", tmp_path / "1000")
+    for key in ("loss", "grad_norm", "digest_seen"):
+        one, other = ([line[key] for line in log if key in line] for log in logs.values())
+        assert one == other
+    evaluated = [line["step"] for line in logs[1] if "eval_held_out_nll" in line]
+    assert evaluated == list(range(1, 13))
+    assert [line["step"] for line in logs[1000] if "eval_held_out_nll" in line] == [12]
+
+
+# -- training ---------------------------------------------------------------------------------
+
+
+def steps_of(recipe: Recipe, folder: Path) -> list[list[Example]]:
+    """The examples of every step, from the stream itself."""
+    training = recipe.training
+    per_step = training.batch // training.micro_batch
+    parts = open_parts(recipe, folder)
+    count = per_step * training.steps
+    batches = training_set(recipe, parts)
+    assert len(batches) == count
+    by_ids = {
+        tuple(e.ids.tolist()): e
+        for e in batches.stream.examples(np.arange(count * training.micro_batch))
+    }
+    steps: list[list[Example]] = []
+    for step in range(training.steps):
+        steps.append([])
+        for number in range(step * per_step, (step + 1) * per_step):
+            ids_BT, labels_BT = (batches[number][name] for name in ("input_ids", "labels"))
+            for row, labels in zip(ids_BT, labels_BT, strict=True):
+                end = int((labels >= 0).nonzero().max()) + 1
+                steps[-1].append(by_ids[tuple(row[:end].tolist())])
+    return steps
+
+
+def mean_loss(model: Any, examples: list[Example]) -> Any:
+    """Of all learned ids together, with its gradient."""
+    total, count = torch.zeros(()), 0
+    for example in examples:
+        ids = torch.tensor(example.ids.tolist())
+        learned = torch.from_numpy(example.learned)[1:]
+        log_shares = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], -1)
+        total = total - log_shares[learned, ids[1:][learned]].sum()
+        count += int(learned.sum())
+    return total / count
+
+
+def gradient_norm(model: Any) -> float:
+    return math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters()))
+
+
+def test_the_logged_loss_and_gradient_are_of_all_learned_ids_of_the_whole_batch(
+    workshop: Path, tmp_path: Path
+) -> None:
+    # So small a rate changes no weight: every step has the loss of the fresh model.
+    changes = ["trunk.dropout=0", "training.learning_rate=1e-12", "training.steps=4"]
+    changes += ["data.windows.target=60", "training.batch=12", "training.clip=0"]
+    recipe, log = run(workshop, tmp_path, *changes)
+    parts = open_parts(recipe, tmp_path)
+    model, vocab = parts.model.train(), parts.vocab
+    far = 0.0
+    lines, steps = [line for line in log if "loss" in line], steps_of(recipe, tmp_path)
+    for line, examples in zip(lines, steps, strict=True):
+        nlls = [[*chain(*losses(model, vocab, example).values())] for example in examples]
+        mean = sum(map(sum, nlls)) / sum(map(len, nlls))
+        micro = [nlls[n : n + 4] for n in range(0, len(nlls), 4)]
+        mean_of_means = np.mean([sum(map(sum, m)) / sum(map(len, m)) for m in micro])
+        assert line["loss"] == pytest.approx(mean, rel=2e-6)
+        far = max(far, abs(mean_of_means / mean - 1))
+    assert far > 1e-5  # the test could tell the two apart
+    mean_loss(model, steps[0]).backward()
+    assert lines[0]["grad_norm"] == pytest.approx(gradient_norm(model), rel=1e-4)
+
+
+def test_a_run_ends_where_adamw_by_hand_does(workshop: Path, tmp_path: Path) -> None:
+    changes = ["trunk.dropout=0", "training.steps=8", "training.warmup=2", "training.clip=0.4"]
+    changes += ["training.weight_decay=0.5", "training.betas=[0.8, 0.9]", "training.epsilon=1e-3"]
+    recipe, _ = run(workshop, tmp_path, *changes)
+    model = open_parts(recipe, tmp_path).model.train()
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim == 1]  # biases and norms do not decay
+    groups = [{"params": matrices, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, betas=(0.8, 0.9), eps=1e-3)
+    clipped = 0
+    for done, examples in enumerate(steps_of(recipe, tmp_path)):
+        for part in optimizer.param_groups:
+            part["lr"] = 0.01 * (
+                done / 2 if done < 2 else (1 + math.cos(math.pi * (done - 2) / 6)) / 2
+            )
+        optimizer.zero_grad()
+        mean_loss(model, examples).backward()
+        norm = gradient_norm(model)
+        clipped += norm > 0.4
+        for parameter in model.parameters():
+            parameter.grad *= min(1.0, 0.4 / norm)
+        optimizer.step()
+    assert clipped == 8
+    saved = weights(tmp_path)
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(saved[name], parameter.detach(), rtol=0, atol=1e-5)
+    fresh = open_parts(recipe, tmp_path).model.state_dict()
+    assert all(np.abs(saved[n] - fresh[n].numpy()).max() > 3e-3 for n in saved)
+
+
+def test_what_was_read_is_what_the_stream_holds(workshop: Path, tmp_path: Path) -> None:
+    changes = ["training.log_every=5", "training.save_every=4", "data.windows.target=60"]
+    recipe, log = run(workshop, tmp_path, *changes)
+    parts = open_parts(recipe, tmp_path)
+    windows = training_set(recipe, parts).stream.windows
+    steps = steps_of(recipe, tmp_path)
+    lines = [line for line in log if "loss" in line]
+    assert [line["step"] for line in lines] == [4, 5, 8, 10, 12]  # with every checkpoint, too
+    before = 0
+    for line in lines:
+        seen = [example for step in steps[: line["step"]] for example in step]
+        assert line["examples_seen"] == len(seen)
+        assert line["ids_seen"] == sum(len(e.ids) for e in seen)
+        assert line["text_tokens_seen"] == sum(e.text_tokens for e in seen)
+        assert line["digest_seen"] == sum(e.digest for e in seen) % DIGEST_RANGE
+        assert line["epochs_seen"] == len(seen) / len(windows)
+        ids = cells = 0
+        for step in steps[before : line["step"]]:
+            for micro in (step[:4], step[4:]):
+                lengths = [len(e.ids) for e in micro]
+                ids, cells = ids + sum(lengths), cells + 4 * max(lengths)
+        assert line["padding"] == pytest.approx(1 - ids / cells)
+        before = line["step"]
+    seen = json.loads((tmp_path / "run.json").read_text())["seen"]
+    assert seen == {name: lines[-1][f"{name}_seen"] for name in seen}
+    assert seen.keys() == {"ids", "text_tokens", "examples", "digest"}
+
+
+def test_the_rate_rises_in_a_line_and_falls_by_half_a_cosine(
+    workshop: Path, tmp_path: Path
+) -> None:
+    changes = ["training.learning_rate=0.02", "training.min_learning_rate=0.005"]
+    _, log = run(workshop, tmp_path, *changes)
+    rates = [line["learning_rate"] for line in log if "loss" in line]
+    expected = []
+    for done in range(12):  # warm-up takes 4 steps
+        fall = 0.005 + 0.015 * (1 + math.cos(math.pi * (done - 4) / 8)) / 2
+        expected.append(0.02 * done / 4 if done < 4 else fall)
+    assert rates == pytest.approx(expected)
+
+
+def test_gradients_are_clipped_to_the_norm_asked_for(workshop: Path, tmp_path: Path) -> None:
+    # Adam forgets the size of gradients, but not how sizes differ between steps.
+    for clip in ("0", "1e9", "1e-3"):
+        run(workshop, tmp_path / clip, "trunk.dropout=0", f"training.clip={clip}")
+    assert_same_weights(tmp_path / "0", tmp_path / "1e9")
+    one, other = weights(tmp_path / "0"), weights(tmp_path / "1e-3")
+    assert any(not np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_half_precision_trains_nearly_the_same_and_leaves_nothing_behind(
+    workshop: Path, tmp_path: Path
+) -> None:
+    logs = {}
+    for name, precision in {"first": "fp32", "half": "bf16", "again": "fp32"}.items():
+        changes = [f"training.precision={precision}", "trunk.dropout=0"]
+        _, logs[name] = run(workshop, tmp_path / name, *changes)
+    assert_same_weights(tmp_path / "first", tmp_path / "again")
+    full, half = ([line["loss"] for line in logs[n] if "loss" in line] for n in ("first", "half"))
+    assert full != half
+    assert half == pytest.approx(full, rel=2e-2)
+    saved = weights(tmp_path / "half")
+    assert {str(table.dtype) for table in saved.values()} == {"float32"}
+
+
+def test_no_held_out_window_is_scored_twice(workshop: Path, tmp_path: Path) -> None:
+    recipe, _ = run(workshop, tmp_path, "training.steps=1", "evaluation.examples=100000")
+    batches = held_out_set(recipe, open_parts(recipe, tmp_path), recipe.policy)
+    windows, size = len(batches.stream.windows), recipe.training.micro_batch
+    assert (len(batches), batches.size) == (windows // size, size)
+    texts = [batches[n]["text_tokens"] for n in range(len(batches))]
+    metrics = json.loads((tmp_path / "run.json").read_text())["metrics"]
+    assert metrics["eval_held_out_text_tokens"] == sum(int(t.sum()) for t in texts)
