@@ -43,7 +43,7 @@ class RandomShards:
 def batches(policy: str, size: int) -> MicroBatches:
     """An endless supply of micro-batches of the paper's lengths."""
     vocab = ActionVocab.build(TOKENS, operators=operators_needed(PRESETS[policy]))
-    windows = Windows(RandomShards(20_000), WindowConfig(prefix=(35, 35), target=145))
+    windows = Windows(RandomShards(20_000), WindowConfig(size=180, prefix=(35, 35)))
 
     def units(tokens: np.ndarray) -> np.ndarray:
         return np.full(len(tokens), 3, np.uint8)
@@ -102,7 +102,7 @@ def supply(policy: str, seconds: float) -> None:
     start = time.perf_counter()
     for number in itertools.count(GROUP):
         batch = source[number]
-        ids, cells = ids + int(batch["ids"]), cells + batch["input_ids"].numel()
+        ids, cells = ids + batch["counts"]["ids"], cells + batch["input_ids"].numel()
         if time.perf_counter() - start > seconds:
             break
     rate = ids / (time.perf_counter() - start)

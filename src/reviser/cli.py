@@ -26,7 +26,8 @@ class _Group(click.Group):
         except ReviserError as error:
             if ctx.params.get("debug"):
                 raise
-            click.echo(f"error: {error}", err=True)
+            if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+                click.echo(f"error: {error}", err=True)
             ctx.exit(1)
 
 
@@ -190,7 +191,8 @@ def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, tex
               type=click.Path(file_okay=False, path_type=Path),
               help="Model folder to write, or to continue.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Replace a value of the recipe, as training.steps=100.")  # fmt: skip
+              help="Replace a value of the recipe, in YAML, as training.steps=100; may be"
+                   " repeated. Paths are relative to the recipe's folder.")  # fmt: skip
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model by a recipe.
 
@@ -203,7 +205,11 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     with _extra("train"):
         from reviser.train.recipe import load_recipe
         from reviser.train.run import train
-    folder = train(load_recipe(recipe, changes), output)
+    try:
+        folder = train(load_recipe(recipe, changes), output)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
+        raise SystemExit(130) from None
     if os.environ.get("RANK", "0") == "0":
         click.echo(folder)
 

@@ -141,8 +141,16 @@ def save(
     """Write a model folder: config, safetensors, tokenizer and `action_vocab.json`."""
     if Path(folder).is_file():
         raise CheckpointError(f"Cannot write a model folder at {str(folder)!r}: it is a file.")
-    model.save_pretrained(folder)
+    save_weights(model, folder)
     save_tokenizer(tokenizer, vocab, folder)
+
+
+def save_weights(model: PreTrainedModel, folder: str | Path, **options: Any) -> None:
+    """Write config and safetensors, readable by whom the folder's other files are."""
+    model.save_pretrained(folder, **options)
+    mode = (Path(folder) / "config.json").stat().st_mode
+    for path in Path(folder).glob("*.safetensors"):
+        path.chmod(mode)  # safetensors writes for the owner alone
 
 
 def save_tokenizer(tokenizer: Tokenizer | Any, vocab: ActionVocab, folder: str | Path) -> None:

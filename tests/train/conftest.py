@@ -25,7 +25,7 @@ TINY = {
     "data": {
         "shards": "shards",
         "tokenizer": "tokenizer",
-        "windows": {"prefix": [0, 8], "target": 40, "held_out": 0.1},
+        "windows": {"size": 48, "prefix": [0, 8], "held_out": 0.1},
     },
     "training": {
         "steps": 12,

@@ -35,18 +35,13 @@ def alone(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("parallel", "launcher", "kind"),
-    [
-        ("ddp", "torchrun", "MULTI_CPU"),
-        ("fsdp", "torchrun", "FSDP"),
-        ("ddp", "accelerate", "MULTI_CPU"),
-    ],
+    ("parallel", "launcher"), [("ddp", "torchrun"), ("fsdp", "torchrun"), ("ddp", "accelerate")]
 )
-def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher, kind):
+def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher):
     changes = [*CHANGES, f"training.parallel={parallel}"]
     run(workshop / "recipe.yaml", tmp_path, *changes, processes=2, launcher=launcher)
     record = json.loads((tmp_path / "run.json").read_text())
-    assert (record["processes"], record["parallel"]) == (2, kind)
+    assert (record["processes"], record["parallel"]) == (2, parallel)  # as the weights show
     losses, scores, digests = figures(tmp_path)
     expected_losses, expected_scores, expected_digests = figures(alone)
     assert len(losses) == 20
@@ -74,3 +69,31 @@ def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, 
     losses, _, digests = figures(tmp_path)
     assert digests == figures(alone)[2]
     np.testing.assert_allclose(losses, figures(alone)[0], rtol=1e-4)
+
+
+def test_sharded_bf16_adds_up_in_float32(workshop, tmp_path):
+    recipe = workshop / "recipe.yaml"
+    changes = [*CHANGES, "training.precision=bf16", "training.steps=8"]
+    run(recipe, tmp_path / "one", *changes)
+    run(recipe, tmp_path / "two", *changes, "training.parallel=fsdp", processes=2)
+    one, two = (figures(tmp_path / name)[0] for name in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=5e-3)
+    # Rounded to bf16, a loss near 6 has a resolution of 1 / 32.
+    assert len(set((two[:, 0] * 32 % 1).round(6))) > 4
+
+
+def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
+    changes = ["data.shards=null", "data.text=[text.txt]", "data.tokenizer=null", "data.bpe=300"]
+    changes += ["training.steps=2", "training.micro_batch=2", "trunk.dropout=0"]
+    run(workshop / "recipe.yaml", tmp_path / "four", *changes, processes=4)
+    run(workshop / "recipe.yaml", tmp_path / "one", *changes)
+    four, one = (figures(tmp_path / name) for name in ("four", "one"))
+    assert four[2] == one[2]
+    np.testing.assert_allclose(four[0], one[0], rtol=1e-4)
+
+
+def test_a_refusal_is_said_once(workshop, tmp_path):
+    words = command(workshop / "recipe.yaml", tmp_path, "data.shards=nowhere", processes=2)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("error: There is no manifest.json in") == 1

@@ -75,9 +75,9 @@ shares = st.floats(0, 0.99)
 windows = st.builds(
     WindowConfig,
     prefix=st.tuples(st.integers(0, 9), st.integers(9, 60)),
-    target=st.integers(30, 200),
+    size=st.integers(230, 400),
     least_target=st.integers(1, 30),
-    held_out=shares,
+    held_out=shares.filter(bool),
 )
 trunks = st.builds(
     TrunkConfig,
@@ -285,7 +285,7 @@ def test_a_base_is_a_folder_beside_the_recipe_or_else_a_name(tmp_path: Path) -> 
         ("training.lora.rnk=1", "training.lora.rnk is no setting. Did you mean 'rank'?"),
         ("trunk.dropot=0", "trunk.dropot is no setting. Did you mean 'dropout'?"),
         ("vocab.operator=[]", "vocab.operator is no setting. Did you mean 'operators'?"),
-        ("data.windows.targets=9", "data.windows.targets is no setting. Did you mean 'target'?"),
+        ("data.windows.sizes=9", "data.windows.sizes is no setting. Did you mean 'size'?"),
         ("evaluation.prompt=[]", "evaluation.prompt is no setting. Did you mean 'prompts'?"),
         (
             "policy={kind: spans, men: 4}",
@@ -300,7 +300,7 @@ def test_a_base_is_a_folder_beside_the_recipe_or_else_a_name(tmp_path: Path) -> 
             "evaluation.policies.a.policies[0].men is no setting. Did you mean 'mean'?",
         ),
         ("training.lora.zzz=1", "training.lora.zzz is no setting. Known: rank, alpha, dropout."),
-        ("7=1", "7 is no setting. Known: data, training, policy, trunk, base, vocab, evaluation,"),
+        ("7=1", "7 is no setting. Known: data, training, policy, trunk, base, context, vocab,"),
     ],
 )
 def test_a_key_that_no_field_has_is_refused_with_the_nearest(
@@ -475,7 +475,7 @@ def test_the_papers_recipes_have_the_papers_numbers(path: Path) -> None:
     assert (trunk.architecture, trunk.context, trunk.dropout) == ("gpt_neox", paper["seq"], 0.1)
     assert recipe.vocab == VocabConfig(preset="paper")
     assert recipe.policy == Obfuscation(delete=0.8)
-    assert (recipe.data.windows.prefix, recipe.data.windows.target) == ((35, 35), 145)
+    assert (recipe.data.windows.prefix, recipe.data.windows.size) == ((35, 35), 180)
     assert (training.learning_rate, training.min_learning_rate) == paper["rates"]
     assert (training.micro_batch, training.batch) == (paper["micro"], 64)
     assert (training.warmup, training.weight_decay, training.clip) == (2000, 0.1, 1.0)
@@ -544,6 +544,6 @@ def test_each_setting_of_the_papers_recipes_is_quoted_or_named_as_ours(path: Pat
         assert quote, name
         numbers = {float(n) for n in re.findall(r"\b\d+(?:\.\d+)?(?:e-?\d+)?\b", value)}
         said = {float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", " ".join(quote))}
-        derived = {"steps", "target", "batch"}  # 30e9 / (64 x 256), 180 - 35, 16 x 4
+        derived = {"steps", "batch"}  # 30e9 / (64 x 256), 16 x 4
         assert name in derived or value.strip().startswith("../") or numbers <= said, line
     assert settings == 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -90,13 +91,14 @@ def test_with_another_number_of_processes_the_same_examples_are_seen(
 ):
     recipe = workshop / "recipe.yaml"
     process = subprocess.Popen(
-        command(recipe, tmp_path, *CHANGES, processes=2), stderr=subprocess.DEVNULL
+        command(recipe, tmp_path, *CHANGES, processes=2),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     while process.poll() is None and max(steps_so_far(tmp_path), default=0) < 22:
         time.sleep(0.005)
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    subprocess.run(["pkill", "-9", "-f", str(tmp_path)], check=False)
     assert 20 <= max(steps_so_far(tmp_path)) < STEPS
     run(recipe, tmp_path, *CHANGES)
     seen, expected = steps(tmp_path), steps(undisturbed)

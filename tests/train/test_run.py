@@ -35,16 +35,17 @@ from reviser.core.codec import Codec  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
 from reviser.engines.base import DecodeConfig  # noqa: E402
 from reviser.engines.hf import rollout  # noqa: E402
-from reviser.errors import ConfigError  # noqa: E402
-from reviser.train.parts import open_parts  # noqa: E402
+from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
+from reviser.train.parts import make_missing, open_parts  # noqa: E402
 from reviser.train.recipe import load_recipe, to_plain  # noqa: E402
-from reviser.train.run import train  # noqa: E402
+from reviser.train.resume import check_meeting, meet  # noqa: E402
+from reviser.train.run import _commit, train  # noqa: E402
 
 from .conftest import RECIPES, TINY  # noqa: E402
 
 SHARED = RECIPES.parents[1] / "shared"
 LINES_OF_TRAINING = {
-    "step", "loss", "grad_norm", "learning_rate", "padding", "ids_per_second",
+    "step", "loss", "grad_norm", "learning_rate", "padding", "cut", "ids_per_second",
     "ids_per_second_per_core", "peak_memory_gb", "epochs_seen", "ids_seen", "text_tokens_seen",
     "examples_seen", "digest_seen",
 }  # fmt: skip
@@ -52,7 +53,7 @@ LINES_OF_EVALUATION = {"step"} | {
     f"eval_held_out_{name}"
     for name in (
         "nll", "nll_95", "insert_nll", "move_nll", "stop_nll", "operator_nll",
-        "actions_per_token", "text_tokens",
+        "actions_per_token", "text_tokens", "cut",
     )
 }  # fmt: skip
 
@@ -147,9 +148,11 @@ def test_the_folder_is_a_model_that_plain_transformers_opens(finished: Path) -> 
         "action_vocab.json",
         "checkpoints",
         "config.json",
+        "data.json",
         "generation_config.json",
         "log.jsonl",
         "model.safetensors",
+        "process-0",
         "recipe.json",
         "run.json",
         "samples.jsonl",
@@ -294,7 +297,9 @@ def test_text_is_parted_into_documents_as_asked(tmp_path: Path, split: str, docu
     (tmp_path / "stories.txt").write_text(f"{sentence}\n{sentence}\n\n\n" * 20)
     content = TINY | {"data": {"text": ["stories.txt"], "bpe": 400, "split": split}}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-    opened = open_parts(load_recipe(tmp_path / "recipe.yaml"), tmp_path / "model")
+    read = load_recipe(tmp_path / "recipe.yaml")
+    make_missing(read, tmp_path / "model")
+    opened = open_parts(read, tmp_path / "model")
     assert len(opened.shards) == documents
     # The tokenizer learned from the same documents: only a whole file has blank lines in it.
     assert (b"\n\n" in opened.codec.token_bytes) == (split == "file")
@@ -342,8 +347,7 @@ def test_what_is_free_to_change_does_not_change_the_weights(
         ("policy={kind: obfuscation, delete: 0.7}", "policy.delete"),
         ("trunk.width=32", "trunk.width"),
         ("vocab.max_move=16", "vocab.max_move"),
-        ("data.windows.target=30", "data.windows"),
-        ("data.shards=elsewhere", "data.shards"),
+        ("data.windows.size=38", "data.windows"),
         ("training.steps=24", "training.steps"),
         ("training.batch=16", "training.batch"),
         ("training.micro_batch=8", "training.micro_batch"),
@@ -364,11 +368,73 @@ def test_another_recipe_into_the_same_output_is_refused_by_what_differs(
     assert (finished / "recipe.json").read_bytes() == before
 
 
+def test_a_start_that_failed_leaves_the_output_free(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no shards"):
+        run(recipe, tmp_path / "model", "data.shards=elsewhere", "seed=3")
+    run(recipe, tmp_path / "model", *SAME)
+
+
+def test_the_same_data_elsewhere_is_the_same_and_other_data_in_its_place_is_not(
+    finished: Path, workshop: Path, tmp_path: Path
+) -> None:
+    folder, other = tmp_path / "again", tmp_path / "workshop"
+    shutil.copytree(finished, folder)
+    shutil.copytree(workshop, other)
+    (folder / "run.json").unlink()
+    run(other / "recipe.yaml", folder, *SAME)
+    shutil.rmtree(other / "shards")
+    text = (other / "text.txt").read_text().split("\n\n")
+    (other / "text.txt").write_text("\n\n".join(text[:100]))
+    tokenize([other / "text.txt"], other / "shards", other / "tokenizer", workers=1)
+    (folder / "run.json").unlink()
+    with pytest.raises(ConfigError, match="was begun with other shards: their fingerprints differ"):
+        run(other / "recipe.yaml", folder, *SAME)
+
+
+def test_a_damaged_checkpoint_is_named(finished: Path, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "again"
+    shutil.copytree(finished, folder)
+    newest = folder / "checkpoints" / "checkpoint-12"
+    (newest / "model.safetensors").write_bytes(b"no")
+    (folder / "run.json").unlink()
+    with pytest.raises(CheckpointError, match=r"checkpoint-12'.*Delete it to go on"):
+        run(recipe, folder, *SAME)
+
+
+def test_what_the_launcher_sets_otherwise_is_refused(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    with pytest.raises(ConfigError, match="launcher sets mixed precision bf16, the recipe fp32"):
+        run(recipe, tmp_path / "model")
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="launcher sets FSDP"):
+        run(recipe, tmp_path / "model")
+
+
+def test_a_process_with_another_disk_before_it_is_refused(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    word = meet(here)
+    check_meeting(here, word)
+    meet(there)
+    for folder in (there, tmp_path):
+        with pytest.raises(ConfigError, match="on a disk that all machines share"):
+            check_meeting(folder, word)
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert _commit() is None
+
+
 def test_a_base_in_the_place_of_a_trunk_is_another_recipe(finished: Path, workshop: Path) -> None:
     content = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
     content |= {"base": "model", "data": TINY["data"] | {"tokenizer": None}}
     (workshop / "based.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match=r"base, data\.tokenizer, trunk differ"):
+    with pytest.raises(ConfigError, match=r"another recipe: trunk differ"):
         run(workshop / "based.yaml", finished, *SAME)
 
 
@@ -448,7 +514,7 @@ def bases(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer.save(str(folder / name / "tokenizer.json"))
     tokenize([workshop / "text.txt"], folder / "shards", folder / "tied", workers=1)
     content: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
-    windows = {"prefix": [0, 8], "target": 40, "held_out": 0.1}
+    windows = {"size": 48, "prefix": [0, 8], "held_out": 0.1}
     content["data"] = {"shards": "shards", "windows": windows}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     return folder
@@ -501,6 +567,7 @@ def test_lora_trains_the_control_rows_and_leaves_those_of_ordinary_tokens(
     assert torch.equal(after["norm"], before["norm"])
     assert np.linalg.matrix_rank(after["linear"] - before["linear"], tol=1e-6) == 2
     assert record(folder)["parameters"] == model.num_parameters()
+    assert 0 < record(folder)["trained_parameters"] < model.num_parameters() / 2
     loss = [line["loss"] for line in lines(folder / "log.jsonl") if "loss" in line]
     assert loss[-1] < loss[0]
 
@@ -590,7 +657,8 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
         (["vocab.begin=<s>"], "The tokenizer has no token '<s>' to begin with."),
         (["vocab.preset=paper"], "The tokenizer's ids end at "),
         (["trunk.context=16"], "A context of 16 ids does not hold"),
-        (["data.windows.held_out=0"], "The held-out side of the split has no document"),
+        (["data.windows.held_out=0"], "data.windows.held_out is 0; something must be left"),
+        (["data.windows.held_out=1e-9"], "The held-out side of the split has no document"),
         (["training.reporters=[pigeon]"], "training.reporters has 'pigeon', which Transformers"),
         ([f"evaluation.prompts=['{'One ' * 60}']"], "evaluation.prompts has 'One One"),
         (["trunk=", "data.tokenizer=", "base=other"], "Cannot open a model in "),

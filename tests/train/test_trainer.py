@@ -96,7 +96,7 @@ def losses(model: Any, vocab: ActionVocab, example: Example) -> dict[str, list[f
 
 def held_out_examples(recipe: Recipe, parts: Any, policy: Policy, count: int) -> list[Example]:
     """Of documents never trained on, with the policy as it is when training ends."""
-    windows = Windows(parts.shards, recipe.data.windows, held_out=True, seed=recipe.seed)
+    windows = Windows(parts.shards, recipe.data.windows, held_out=True)
     stream = Stream(
         windows,
         Sampler(parts.vocab, policy),
@@ -122,6 +122,7 @@ def slow_scores(model: Any, vocab: ActionVocab, examples: list[Example]) -> dict
         **{f"{k}_nll": sum(sum(each[k]) for each in found) / sum(tokens) for k in GROUPS},
         "actions_per_token": (ids - len(examples)) / sum(tokens),  # STOP is none
         "text_tokens": float(sum(tokens)),
+        "cut": sum(example.is_cut for example in examples) / len(examples),
     }
 
 
@@ -224,7 +225,7 @@ def test_the_logged_loss_and_gradient_are_of_all_learned_ids_of_the_whole_batch(
 ) -> None:
     # So small a rate changes no weight: every step has the loss of the fresh model.
     changes = ["trunk.dropout=0", "training.learning_rate=1e-12", "training.steps=4"]
-    changes += ["data.windows.target=60", "training.batch=12", "training.clip=0"]
+    changes += ["data.windows.size=68", "training.batch=12", "training.clip=0"]
     recipe, log = run(workshop, tmp_path, *changes)
     parts = open_parts(recipe, tmp_path)
     model, vocab = parts.model.train(), parts.vocab
@@ -273,7 +274,7 @@ def test_a_run_ends_where_adamw_by_hand_does(workshop: Path, tmp_path: Path) -> 
 
 
 def test_what_was_read_is_what_the_stream_holds(workshop: Path, tmp_path: Path) -> None:
-    changes = ["training.log_every=5", "training.save_every=4", "data.windows.target=60"]
+    changes = ["training.log_every=5", "training.save_every=4", "data.windows.size=68"]
     recipe, log = run(workshop, tmp_path, *changes)
     parts = open_parts(recipe, tmp_path)
     windows = training_set(recipe, parts).stream.windows

@@ -31,6 +31,9 @@ NO_LABEL = -100
 GROUP = 16
 """Micro-batches that are sorted by length together. Whoever needs one samples them all, so this
 bounds the extra sampling, however many processes train."""
+COUNTS = ("ids", "text_tokens", "examples", "cut", "digest", "cells")
+"""Of a micro-batch: ids without padding, tokens they write, examples, those cut to fit, a sum that
+tells which examples they are, and ids with padding."""
 DIGEST_RANGE = 1 << 48
 """Digests add up modulo this, so that sums over many processes stay exact."""
 HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
@@ -41,10 +44,11 @@ HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
 class WindowConfig:
     """How documents become prefixes and targets."""
 
+    size: int = 180
+    """Tokens of a window, into which documents are cut."""
     prefix: tuple[int, int] = (0, 64)
-    """Fewest and most tokens of a prefix, drawn uniformly; the paper's are (35, 35)."""
-    target: int = 145
-    """Most tokens of a target. A document longer than prefix and target is cut into windows."""
+    """Fewest and most tokens of a prefix, drawn uniformly; the paper's are (35, 35). The rest of
+    the window is the target."""
     least_target: int = 8
     """What is left with fewer tokens than this to write is left out."""
     held_out: float = 0.01
@@ -53,10 +57,10 @@ class WindowConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.prefix[0] <= self.prefix[1]:
             raise ConfigError(f"prefix is {self.prefix}; give fewest and most tokens, 0 or more.")
-        if not 1 <= self.least_target <= self.target:
+        if not 1 <= self.least_target <= self.size - self.prefix[1]:
             raise ConfigError(
-                f"target is {self.target}, least_target {self.least_target}: both must be 1 or"
-                " more, the least not above the other."
+                f"A window of size {self.size} leaves {self.size - self.prefix[1]} tokens behind"
+                f" the longest prefix; least_target, {self.least_target}, must be from 1 to that."
             )
         if not 0 <= self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}; it goes from 0 to below 1.")
@@ -65,22 +69,25 @@ class WindowConfig:
 class Windows:
     """The windows of one side of the split, in document order.
 
-    Memory is eight bytes per document, shared by processes that fork.
+    Memory is eight bytes per document, beside the shards' own lengths. Which documents are held
+    out does not depend on the seed of a run, so that no run learns what another is scored on.
     """
 
     def __init__(
-        self, shards: TokenShards, config: WindowConfig, *, held_out: bool = False, seed: int = 0
+        self, shards: TokenShards, config: WindowConfig, *, held_out: bool = False
     ) -> None:
         self.shards = shards
         self.config = config
-        self.size = config.prefix[1] + config.target
+        self.size = config.size
         self.least = config.prefix[0] + config.least_target
         lengths = shards.lengths
         documents = np.arange(len(lengths), dtype=np.uint64)
-        share = _hash(seed, HELD_OUT, documents) >> np.uint64(11)
+        share = _hash(0, HELD_OUT, documents) >> np.uint64(11)
         chosen = (share < config.held_out * (1 << 53)) == held_out
         # A last piece too short to learn from is no window.
         counts = lengths // self.size + (lengths % self.size >= self.least)
+        self.too_short = int(np.count_nonzero(chosen & (counts == 0)))
+        """Documents of this side that have no window."""
         self._ends = np.cumsum(np.where(chosen, counts, 0))
         if not len(self):
             side = "held-out" if held_out else "training"
@@ -96,7 +103,7 @@ class Windows:
     def read(self, indices: IntArray) -> list[npt.NDArray[np.int32]]:
         """The tokens of some windows."""
         documents = np.searchsorted(self._ends, indices, side="right")
-        firsts = np.concatenate([[0], self._ends])[documents]
+        firsts = np.where(documents > 0, self._ends[documents - 1], 0)
         starts = (indices - firsts) * self.size
         stops = np.minimum(starts + self.size, self.shards.lengths[documents])
         return self.shards.read_many(documents, starts, stops)
@@ -109,6 +116,8 @@ class Example(NamedTuple):
     learned: npt.NDArray[np.bool_]
     text_tokens: int
     """How many tokens the restoration writes."""
+    is_cut: bool
+    """Whether the target was cut to fit the context."""
     digest: int
     """A hash of the example's epoch and index, to tell which were seen."""
 
@@ -161,6 +170,12 @@ class Stream:
 
     def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
         tokens = self.windows.read(indices)
+        largest = max(int(t.max()) for t in tokens)
+        if largest >= self.sampler.vocab.tokens:
+            raise DataError(
+                f"The shards hold token {largest}; the tokenizer ends at"
+                f" {self.sampler.vocab.tokens - 1}. They are damaged: tokenize again."
+            )
         keys = _hash(self.seed, PREFIX, indices.astype(np.uint64), epoch)
         least, most = self.windows.config.prefix
         lengths = np.array([len(t) for t in tokens])
@@ -171,10 +186,11 @@ class Stream:
         digests = _hash(self.seed, DIGEST, indices.astype(np.uint64), epoch) >> np.uint64(16)
         examples = []
         for n, (ids, learned, text_tokens) in enumerate(restorations):
+            is_cut = text_tokens < lengths[n] - cuts[n]
             history = np.concatenate([self._begin, tokens[n][: cuts[n]], self._delimiter, ids])
             mask = np.zeros(len(history), bool)
             mask[len(history) - len(ids) :] = learned
-            examples.append(Example(history, mask, text_tokens, int(digests[n])))
+            examples.append(Example(history, mask, text_tokens, is_cut, int(digests[n])))
         return examples
 
     def _restorations(
@@ -218,12 +234,12 @@ class Stream:
         return np.split(marks, ends[:-1])
 
 
-class MicroBatches(Dataset[dict[str, torch.Tensor]]):
+class MicroBatches(Dataset[dict[str, Any]]):
     """Number to micro-batch: examples of like length, padded to the longest.
 
     A group of micro-batches takes its examples from consecutive places, sorted by length; which
-    comes first is shuffled. Beside `input_ids` and `labels` (B, T) each holds how many `ids` are
-    not padding, the `text_tokens` (B,), and a `digest`, a sum that tells which examples it has.
+    comes first is shuffled. Beside `input_ids` and `labels` (B, T) each holds the `text_tokens`
+    (B,) and its `counts`, plain numbers by the names of `COUNTS`.
     """
 
     def __init__(
@@ -250,7 +266,7 @@ class MicroBatches(Dataset[dict[str, torch.Tensor]]):
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+    def __getitem__(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.count:
             raise IndexError(f"Micro-batch {number} of {self.count}.")
         group, place = divmod(number, GROUP)
@@ -267,7 +283,7 @@ class MicroBatches(Dataset[dict[str, torch.Tensor]]):
         return [examples[n * self.size : (n + 1) * self.size] for n in order.tolist()]
 
 
-def _collate(examples: list[Example], pad: int) -> dict[str, torch.Tensor]:
+def _collate(examples: list[Example], pad: int) -> dict[str, Any]:
     """Pad on the right: a causal trunk never looks there, so no attention mask is needed."""
     shape = len(examples), max(len(example.ids) for example in examples)
     ids_BT = np.full(shape, pad, np.int64)
@@ -279,9 +295,15 @@ def _collate(examples: list[Example], pad: int) -> dict[str, torch.Tensor]:
     return {
         "input_ids": torch.from_numpy(ids_BT),
         "labels": torch.from_numpy(labels_BT),
-        "ids": torch.tensor(sum(len(example.ids) for example in examples)),
         "text_tokens": torch.tensor([example.text_tokens for example in examples]),
-        "digest": torch.tensor(sum(example.digest for example in examples) % DIGEST_RANGE),
+        "counts": {
+            "ids": sum(len(example.ids) for example in examples),
+            "text_tokens": sum(example.text_tokens for example in examples),
+            "examples": len(examples),
+            "cut": sum(example.is_cut for example in examples),
+            "digest": sum(example.digest for example in examples) % DIGEST_RANGE,
+            "cells": ids_BT.size,
+        },
     }
 
 

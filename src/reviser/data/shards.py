@@ -52,7 +52,9 @@ def tokenize(
     reader = Reader(split=split, text_key=text_key, max_document_bytes=max_document_bytes)
     plan = make_plan(sources, output, tokenizer_folder, reader=reader)
     run_plan(plan, workers=workers, progress=progress)
-    return finish(output)
+    manifest = finish(output)
+    TokenShards.open(output)  # a folder that was damaged since is refused
+    return manifest
 
 
 def finish(output: str | Path) -> Manifest:

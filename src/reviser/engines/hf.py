@@ -5,7 +5,7 @@ From the action id on it is the core's code: the mask says what may be chosen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +18,18 @@ from reviser.engines.base import DecodeConfig
 
 @torch.no_grad()
 def rollout(
-    model: Any, vocab: ActionVocab, prefix: Sequence[int], config: DecodeConfig
+    model: Any,
+    vocab: ActionVocab,
+    prefix: Sequence[int],
+    config: DecodeConfig,
+    *,
+    agree: Callable[[int], int] = int,
 ) -> Trajectory:
-    """Continue a prefix until STOP or the last action allowed."""
+    """Continue a prefix until STOP or the last action allowed.
+
+    Processes that share the weights must take the same actions: `agree` turns each process'
+    choice into that of all.
+    """
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(config.seed)
     rows = Boundary(vocab, 1)
@@ -32,7 +41,7 @@ def rollout(
         output = model(input_ids=ids_BT, past_key_values=cache, use_cache=True)
         cache = output.past_key_values
         logits_A = apply_mask(output.logits[:, -1].float().cpu(), vocab, rows)[0]
-        action = _choose(logits_A, config, generator)
+        action = agree(_choose(logits_A, config, generator))
         rows.advance([action])
         chosen.append(action)
         feed = [action]

@@ -33,43 +33,56 @@ class Parts:
     vocab: ActionVocab
     codec: Codec
     shards: TokenShards
+    context: int
+    """Most ids in a history."""
 
-    @property
-    def context(self) -> int:
-        """Most ids in a history."""
-        return int(self.model.config.max_position_embeddings)
+
+def make_missing(recipe: Recipe, output: Path) -> None:
+    """Train the tokenizer and tokenize the text, if that is still to be done; for one process."""
+    data, folder = recipe.data, _tokenizer_folder(recipe, output)
+    if data.bpe is not None and not (folder / "tokenizer.json").is_file():
+        tokenizer = train_bpe(data.text, data.bpe, split=data.split, text_key=data.text_key)
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / "tokenizer.json.draft"
+        tokenizer.save(str(draft))
+        draft.replace(folder / "tokenizer.json")
+    if data.text:
+        tokenize(
+            data.text,
+            output / "shards",
+            folder,
+            split=data.split,
+            text_key=data.text_key,
+            progress=True,
+        )
 
 
 def open_parts(recipe: Recipe, output: Path) -> Parts:
-    """Tokenizer, shards and model; what is missing of the first two is made in the output."""
-    data = recipe.data
-    base = None if recipe.base is None else models.find(recipe.base)
-    if base is not None and (base / FILE_NAME).is_file():
-        if recipe.vocab != VocabConfig():
-            raise ConfigError(f"{recipe.base!r} brings its action vocabulary: leave out vocab.")
-        model, vocab = models.load(base, dtype=torch.float32)
-        tokenizer, folder = read_tokenizer(base), base
-    elif base is not None:
-        model, tokenizer = models.load_base(base)
-        folder = _keep(tokenizer, output / "tokenizer")
-        vocab = models.adapt(model, tokenizer, **recipe.vocab.options)
-    else:
+    """Tokenizer, shards and model, once `make_missing` made what was missing; writes nothing."""
+    folder = _tokenizer_folder(recipe, output)
+    if recipe.base is None:
         assert recipe.trunk is not None
-        folder = data.tokenizer or _trained_tokenizer(recipe, output / "tokenizer")
         tokenizer = read_tokenizer(folder)
         vocab = _vocab(recipe.vocab, tokenizer)
         model = models.build(recipe.trunk, vocab, seed=recipe.seed)
-    shards = data.shards
-    if shards is None:
-        shards = output / "shards"
-        tokenize(data.text, shards, folder, split=data.split, progress=True)
+    elif (folder / FILE_NAME).is_file():
+        if recipe.vocab != VocabConfig():
+            raise ConfigError(f"{recipe.base!r} brings its action vocabulary: leave out vocab.")
+        model, vocab = models.load(folder, dtype=torch.float32)
+        tokenizer = read_tokenizer(folder)
+    else:
+        model, tokenizer = models.load_base(folder)
+        options = recipe.vocab.options
+        options["begin"] = options["begin"] or _first_token(tokenizer)
+        vocab = models.adapt(model, tokenizer, **options)
     codec = Codec(tokenizer)
     return Parts(
         model=model,
         tokenizer=tokenizer,
         vocab=vocab,
         codec=codec,
-        shards=TokenShards.open(shards, codec.fingerprint),
+        shards=TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint),
+        context=_context(recipe, model),
     )
 
 
@@ -90,7 +103,7 @@ def held_out_set(recipe: Recipe, parts: Parts, policy: Policy) -> MicroBatches:
 
 
 def _stream(recipe: Recipe, parts: Parts, policy: Policy, *, held_out: bool) -> Stream:
-    windows = Windows(parts.shards, recipe.data.windows, held_out=held_out, seed=recipe.seed)
+    windows = Windows(parts.shards, recipe.data.windows, held_out=held_out)
     return Stream(
         windows,
         Sampler(parts.vocab, policy),
@@ -108,18 +121,26 @@ def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:
     return ActionVocab.from_tokenizer(tokenizer, **config.options)
 
 
-def _trained_tokenizer(recipe: Recipe, folder: Path) -> Path:
-    data = recipe.data
-    assert data.bpe is not None
-    if not (folder / "tokenizer.json").is_file():
-        _keep(train_bpe(data.text, data.bpe, split=data.split), folder)
-    return folder
+def _tokenizer_folder(recipe: Recipe, output: Path) -> Path:
+    """Where the tokenizer is that the text is read with: the base's, one given, or one trained."""
+    if recipe.base is not None:
+        return models.find(recipe.base)
+    return recipe.data.tokenizer or output / "tokenizer"
 
 
-def _keep(tokenizer: Tokenizer, folder: Path) -> Path:
-    """Write a tokenizer as it is now, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / "tokenizer.json.draft"
-    tokenizer.save(str(draft))
-    draft.replace(folder / "tokenizer.json")
-    return folder
+def _first_token(tokenizer: Tokenizer) -> str | None:
+    """What a base's tokenizer puts before every text, if anything."""
+    ids = tokenizer.encode("", add_special_tokens=True).ids
+    name: str | None = tokenizer.id_to_token(ids[0]) if ids else None
+    return name
+
+
+def _context(recipe: Recipe, model: Any) -> int:
+    most: int | None = getattr(model.config, "max_position_embeddings", None)
+    context = recipe.context or most
+    if context is None or context > (most or context):
+        raise ConfigError(
+            f"context is {recipe.context}; the model says {most or 'nothing of its own limit'}."
+            " Set context to the most ids of a history, within the model's limit."
+        )
+    return context

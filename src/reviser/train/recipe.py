@@ -32,7 +32,7 @@ class VocabConfig:
     operators: tuple[str, ...] = ()
     max_move: int = 512
     begin: str | None = None
-    """The token that a base model's texts begin with, if it has one."""
+    """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
     delimiter: bool = True
 
     @property
@@ -51,7 +51,9 @@ class DataConfig:
     text: tuple[str, ...] = ()
     """Sources as `reviser tokenize` takes them, tokenized on first use into the output."""
     split: Literal["blank", "line", "file"] = "blank"
-    """What parts the documents of a text file."""
+    """What parts the documents of a text file: blank lines, every line end, or nothing."""
+    text_key: str = "text"
+    """The field of JSON lines, or the column of parquet, that holds the text."""
     tokenizer: Path | None = None
     """A folder with tokenizer.json; not for a base model, which brings its own."""
     bpe: int | None = None
@@ -153,6 +155,8 @@ class Recipe:
     """A trunk with fresh weights. Give this, or `base`."""
     base: str | None = None
     """A causal LM to adapt, or a Reviser model to go on with: folder or hub name."""
+    context: int | None = None
+    """Most ids in a history, of a base that has no limit or a larger one."""
     vocab: VocabConfig = VocabConfig()
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0
@@ -167,6 +171,12 @@ class Recipe:
             raise ConfigError("A base model brings its tokenizer: leave out data.tokenizer, bpe.")
         if data.bpe and data.shards:
             raise ConfigError("data.bpe is trained on data.text; for shards give data.tokenizer.")
+        if self.trunk is not None and self.context is not None:
+            raise ConfigError("context is for a base; a trunk has its own: set trunk.context.")
+        if self.context is not None:
+            _at_least(1, self, "context")
+        if data.windows.held_out == 0:
+            raise ConfigError("data.windows.held_out is 0; something must be left to score.")
         if not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"seed is {self.seed}; it goes from 0 to {(1 << 32) - 1}.")
 
@@ -232,6 +242,8 @@ def _read(cls: Any, value: Any, where: str) -> Any:
         if value is None or len(rest) > 1:
             return value
         return _read(rest[0], value, where)
+    if origin is tuple and value is None and parts[-1] is ...:
+        return ()
     if origin is tuple and isinstance(value, list):
         kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
         if len(kinds) != len(value):
@@ -253,7 +265,7 @@ def _read_leaf(cls: Any, value: Any, where: str) -> Any:
     if value in choices or (type(value) is cls and not (cls is float and not math.isfinite(value))):
         return value
     allowed = " or ".join(map(repr, choices)) or _WORDS[get_origin(cls) or cls]
-    raise ConfigError(f"{where} is {value!r}; it should be {allowed}.")
+    raise ConfigError(f"{where} is {_brief(value)}; it should be {allowed}.")
 
 
 _WORDS = {
@@ -269,7 +281,7 @@ _WORDS = {
 
 def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where or 'A recipe'} must be a mapping of names; got {value!r}.")
+        raise ConfigError(f"{where or 'A recipe'} must be a mapping of names; got {_brief(value)}.")
     hints = get_type_hints(cls)
     known = [f.name for f in dataclasses.fields(cls)]
     for key in value:
@@ -329,8 +341,14 @@ def _change(fields: Any, change: str) -> None:
 
 
 def _beside(folder: Path, base: str | None) -> str | None:
-    """A base that is a folder beside the recipe, or else a hub name as it is."""
-    return str(folder / base) if base and (folder / base).is_dir() else base
+    """A base that is a folder, beside the recipe or from here, or else a hub name as it is."""
+    places = [] if base is None else [folder / base, Path(base)]
+    return next((str(place.absolute()) for place in places if place.is_dir()), base)
+
+
+def _brief(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def _path(where: str, key: Any) -> str:

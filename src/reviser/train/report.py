@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from rich.progress import (
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from reviser.train.trainer import GROUPS
+
+SILENCE = 60.0
+"""Seconds between two lines where no bar is shown."""
 
 
 class JsonLines(TrainerCallback):
@@ -47,11 +52,12 @@ class JsonLines(TrainerCallback):
 
 
 class TerminalBar(TrainerCallback):
-    """Steps, loss and time left on standard error; without a terminal, a line per evaluation."""
+    """Steps, loss and time left on standard error; without a terminal, a line now and then."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
         self._console = console
+        self._said = -SILENCE
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -86,10 +92,14 @@ class TerminalBar(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Show the newest loss."""
+        """Show the newest loss; without a terminal, now and then."""
         if logs and "loss" in logs:
-            figures = f"loss {logs['loss']:.3f}  {logs['ids_per_second']:,.0f} ids/s"
+            figures = f"{logs['loss']:.3f} nats per id, {logs['ids_per_second']:,.0f} ids/s"
             self._progress.update(self._task, figures=figures)
+            now = time.monotonic()
+            if not self._console.is_terminal and now - self._said > SILENCE:
+                self._said = now
+                self.say(f"step {state.global_step} of {state.max_steps}: {figures}")
 
     def on_evaluate(
         self,
@@ -106,13 +116,18 @@ class TerminalBar(TrainerCallback):
                 shown = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
                 total, spread = ((metrics or {})[f"{name}_{k}"] for k in ("nll", "nll_95"))
                 line = f"{total:.3f} +- {spread:.3f} nats per text token ({shown})"
+                cut = (metrics or {}).get(f"{name}_cut", 0.0)
+                line += f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
                 name = name.removeprefix("eval_")
-                self._console.print(f"step {state.global_step}, {name}: {line}", soft_wrap=True)
+                self.say(f"step {state.global_step}, {name}: {line}")
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Leave the bar as it is."""
+    def say(self, line: str) -> None:
+        """Print a line above the bar, in the main process."""
+        if os.environ.get("RANK", "0") == "0":
+            self._console.print(line, soft_wrap=True)
+
+    def stop(self) -> None:
+        """Leave the bar as it is, and the terminal as it was."""
         self._progress.stop()
 
 

@@ -8,29 +8,61 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from reviser.data.pipeline import write_atomically
 from reviser.errors import ConfigError
+from reviser.train.parts import Parts
 from reviser.train.recipe import Recipe, to_plain
 
 COMPLETE = "complete"
 """A file in every checkpoint that was written to its end; says whether it holds shards."""
-FREE_TO_CHANGE = {
+MEETING = "process-0"
+FREE_TO_CHANGE: dict[str, set[str]] = {
+    "data": {
+        "shards",
+        "text",
+        "text_key",
+        "tokenizer",
+    },
     "training": {"workers", "parallel", "reporters", "log_every", "save_every", "evaluate_every"},
     "evaluation": {"examples", "policies", "prompts", "max_actions"},
 }
 """What may differ when a run is taken up again: none of it changes the weights."""
 
 
-def last_checkpoint(output: Path) -> Path | None:
+def last_checkpoint(output: Path) -> str | None:
     """The newest checkpoint that was written to its end."""
-    found = [path.parent for path in (output / "checkpoints").glob(f"checkpoint-*/{COMPLETE}")]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    found = (output / "checkpoints").glob(f"checkpoint-*/{COMPLETE}")
+    return max((str(path.parent) for path in found), key=step_of, default=None)
+
+
+def step_of(checkpoint: str) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.rpartition("-")[2])
+
+
+def meet(output: Path) -> str:
+    """Leave a word in the output, for the other processes to find."""
+    word = secrets.token_hex(8)
+    (output / MEETING).write_text(word, "utf-8")
+    return word
+
+
+def check_meeting(output: Path, word: str) -> None:
+    """See that this process has the same output before it as the one that left the word."""
+    path = output / MEETING
+    if not path.is_file() or path.read_text("utf-8") != word:
+        raise ConfigError(
+            f"{str(output)!r} is not the same folder for every process: put the output on a disk"
+            " that all machines share."
+        )
 
 
 class MarkComplete(TrainerCallback):
@@ -39,10 +71,14 @@ class MarkComplete(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Write the note."""
+        """Write the note, once every process has written its part."""
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
         if state.is_world_process_zero:
             folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-            os.sync()  # the weights before the word that they are there
+            for path in folder.iterdir():  # the weights before the word that they are there
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
             (folder / COMPLETE).write_text(_layout(args), "utf-8")
 
 
@@ -62,7 +98,7 @@ def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
         raise ConfigError(f"{str(checkpoint)!r} can only be taken up {advice[written]}.")
 
 
-def claim(output: Path, recipe: Recipe) -> None:
+def check_claim(output: Path, recipe: Recipe) -> None:
     """Refuse an output that another recipe began; drop checkpoints that were cut short."""
     path = output / "recipe.json"
     plain = json.loads(json.dumps(to_plain(recipe)))
@@ -72,12 +108,26 @@ def claim(output: Path, recipe: Recipe) -> None:
         if changed:
             raise ConfigError(
                 f"{str(output)!r} was begun with another recipe: {', '.join(changed)} differ(s)."
-                " Take up the run with the same values, or choose another output."
+                " Go on with the same values, choose another output, or delete this one."
             )
-    write_atomically(path, plain)
     for folder in (output / "checkpoints").glob("checkpoint-*"):
         if not (folder / COMPLETE).exists():
             shutil.rmtree(folder)
+
+
+def claim(output: Path, recipe: Recipe, parts: Parts) -> None:
+    """Note whose output it is; refuse other data than it was begun with, wherever that lies."""
+    path = output / "data.json"
+    names = {"shards": parts.shards.fingerprint, "tokenizer": parts.codec.fingerprint}
+    before = json.loads(path.read_text("utf-8")) if path.is_file() else names
+    changed = [name for name in names if before[name] != names[name]]
+    if changed:
+        raise ConfigError(
+            f"{str(output)!r} was begun with other {' and '.join(changed)}: their fingerprints"
+            " differ. Bring back the data, choose another output, or delete this one."
+        )
+    write_atomically(path, names)
+    write_atomically(output / "recipe.json", to_plain(recipe))
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -87,6 +137,6 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         if isinstance(a, dict) and isinstance(b, dict):
             free = FREE_TO_CHANGE.get(room, set())
             names += [f"{room}.{k}" for k in (a.keys() | b.keys()) - free if a.get(k) != b.get(k)]
-        elif a != b:
+        elif a != b and room != "base":  # once begun, its weights are those of the checkpoint
             names.append(room)
     return names

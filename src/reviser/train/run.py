@@ -6,120 +6,119 @@ the weights. The loop is the Trainer's.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import TrainingArguments
-from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
+from transformers.integrations import TensorBoardCallback
 
 from reviser import models
-from reviser.core.canvas import Canvas
 from reviser.data.pipeline import write_atomically
-from reviser.engines.base import DecodeConfig
-from reviser.engines.hf import rollout
-from reviser.errors import ConfigError, VocabError
-from reviser.train.parts import Parts, held_out_set, open_parts, training_set
+from reviser.errors import CheckpointError, ReviserError
+from reviser.train.arguments import training_arguments
+from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
 from reviser.train.recipe import Recipe, to_plain
-from reviser.train.report import JsonLines, TerminalBar, append_line, cut_after
-from reviser.train.resume import MarkComplete, check_layout, claim, last_checkpoint
+from reviser.train.report import JsonLines, TerminalBar, cut_after
+from reviser.train.resume import (
+    MarkComplete,
+    check_claim,
+    check_layout,
+    check_meeting,
+    claim,
+    last_checkpoint,
+    meet,
+    step_of,
+)
+from reviser.train.samples import is_sharded, sample_writer
 from reviser.train.trainer import SEEN, ReviserTrainer
+
+_T = TypeVar("_T")
 
 
 def train(recipe: Recipe, output: str | Path) -> Path:
-    """Run a recipe to its end, from the last complete checkpoint in the output if there is one."""
+    """Run a recipe to its end, from the last complete checkpoint in the output if there is one.
+
+    Processes on several machines need the output on a disk that all of them share.
+    """
     output = Path(output)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    arguments = _arguments(recipe, output)
-    with arguments.main_process_first(local=False):
-        if arguments.process_index == 0:
-            output.mkdir(parents=True, exist_ok=True)
-            claim(output, recipe)
-        parts = open_parts(recipe, output)
-    trainer = _trainer(recipe, parts, arguments, output)
-    checkpoint = last_checkpoint(output)
-    step = 0
+    arguments = training_arguments(recipe, output)
+
+    def begin() -> tuple[str, str | None]:
+        output.mkdir(parents=True, exist_ok=True)
+        check_claim(output, recipe)
+        make_missing(recipe, output)
+        return meet(output), last_checkpoint(output)
+
+    word, checkpoint = _in_main_process(arguments, begin)
+    check_meeting(output, word)
+    bar = TerminalBar()
+    step = 0 if checkpoint is None else step_of(checkpoint)
+    if step == recipe.training.steps and (output / "run.json").is_file():
+        bar.say(f"{output} is finished. To score the model anew, delete its run.json.")
+        return output
+    parts = open_parts(recipe, output)
+    parameters = _parameters(parts.model)
+    _in_main_process(arguments, lambda: claim(output, recipe, parts))
+    trainer = _trainer(recipe, parts, arguments, output, bar)
     if checkpoint is not None:
-        check_layout(checkpoint, arguments)
-        step = int(checkpoint.name.rpartition("-")[2])
+        check_layout(Path(checkpoint), arguments)
     if arguments.process_index == 0:
         # What follows the checkpoint will be done, and told, again.
-        last = recipe.training.steps
-        counts = cut_after(output / "log.jsonl", step, last=last)
-        cut_after(output / "samples.jsonl", step, last=last)
+        last, kept = recipe.training.steps, step if checkpoint else -1
+        counts = cut_after(output / "log.jsonl", kept, last=last)
+        cut_after(output / "samples.jsonl", kept, last=last)
         trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    # What a base can do before it is trained is worth knowing after.
+    arguments.eval_on_start = recipe.base is not None and checkpoint is None
+    bar.say(
+        f"{parameters / 1e6:.1f}M parameters, {arguments.world_size} process(es),"
+        f" from step {step} of {recipe.training.steps}"
+    )
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"Cannot open {checkpoint!r}: {error}. Delete it to go on from an earlier one."
+        ) from error
+    finally:
+        bar.stop()  # also when interrupted: it hides the cursor
     metrics = trainer.evaluate_once()
+    record = _provenance(recipe, parts, trainer) | {"parameters": parameters, "metrics": metrics}
     _save(trainer, parts, output)
     if arguments.process_index == 0:
-        record = _provenance(recipe, parts, trainer, metrics)
         write_atomically(output / "run.json", record)
     return output
 
 
-def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
-    training = recipe.training
-    on_cpu = not torch.cuda.is_available()
-    # The Trainer refuses to shard over a single process, which needs none. Annotated as a text.
-    sharded: Any = training.parallel == "fsdp" and int(os.environ.get("WORLD_SIZE", 1)) > 1
-    missing = sorted({*training.reporters} - {*(known := get_available_reporting_integrations())})
-    if missing:
-        raise ConfigError(
-            f"training.reporters has {missing[0]!r}, which Transformers does not know or which is"
-            f" not installed. At hand: {', '.join(known) or 'none, so give an empty list'}."
-        )
-    arguments = TrainingArguments(
-        output_dir=str(output / "checkpoints"),
-        max_steps=training.steps,
-        per_device_train_batch_size=1,  # one micro-batch, whose rows the dataset gathered
-        train_sampling_strategy="sequential",
-        learning_rate=training.learning_rate,
-        lr_scheduler_type="cosine_with_min_lr",
-        lr_scheduler_kwargs={"min_lr": training.min_learning_rate},
-        warmup_steps=training.warmup,
-        weight_decay=training.weight_decay,
-        adam_beta1=training.betas[0],
-        adam_beta2=training.betas[1],
-        adam_epsilon=training.epsilon,
-        max_grad_norm=training.clip,
-        bf16=training.precision == "bf16",
-        use_cpu=on_cpu,
-        ddp_backend="gloo" if on_cpu and "WORLD_SIZE" in os.environ else None,
-        ddp_find_unused_parameters=False,
-        fsdp=sharded or None,
-        dataloader_num_workers=training.workers,
-        dataloader_pin_memory=not on_cpu,
-        remove_unused_columns=False,
-        logging_steps=training.log_every,
-        logging_nan_inf_filter=False,
-        eval_strategy="steps",
-        eval_steps=training.evaluate_every,
-        save_steps=training.save_every,
-        save_total_limit=2,
-        report_to=list(training.reporters) or "none",
-        disable_tqdm=True,
-        seed=recipe.seed,
-    )
-    shared = training.micro_batch * arguments.world_size
-    if training.batch % shared:
-        raise ConfigError(
-            f"batch {training.batch} is no multiple of {arguments.world_size} processes with"
-            f" micro_batch {training.micro_batch} each. Change one of the three."
-        )
-    arguments.gradient_accumulation_steps = training.batch // shared
-    return arguments
+def _in_main_process(arguments: TrainingArguments, work: Callable[[], _T]) -> _T:
+    """Have one process do something; every process gets its result, or its refusal."""
+    outcome: list[Any] = [None, None]
+    if arguments.process_index == 0:
+        try:
+            outcome[0] = work()
+        except ReviserError as error:
+            outcome[1] = error
+    if arguments.world_size > 1:
+        torch.distributed.broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: _T = outcome[0]
+    return result
 
 
 def _trainer(
-    recipe: Recipe, parts: Parts, arguments: TrainingArguments, output: Path
+    recipe: Recipe, parts: Parts, arguments: TrainingArguments, output: Path, bar: TerminalBar
 ) -> ReviserTrainer:
     scored = recipe.evaluation.policies or {"held_out": recipe.policy}
     held_out = {name: held_out_set(recipe, parts, policy) for name, policy in scored.items()}
@@ -129,11 +128,11 @@ def _trainer(
     trainer = ReviserTrainer(
         vocab=parts.vocab,
         held_out=held_out,
-        write_samples=_sample_writer(recipe, parts, output / "samples.jsonl"),
+        write_samples=sample_writer(recipe, parts, output / "samples.jsonl"),
         model=model,
         args=arguments,
         train_dataset=training_set(recipe, parts),
-        callbacks=[JsonLines(output / "log.jsonl"), TerminalBar(), MarkComplete()],
+        callbacks=[JsonLines(output / "log.jsonl"), bar, MarkComplete()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     board = trainer.pop_callback(TensorBoardCallback)
@@ -143,33 +142,8 @@ def _trainer(
     return trainer
 
 
-def _sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
-    prompts = []
-    for prompt in recipe.evaluation.prompts:  # before training, so that a bad one costs none
-        prefix = parts.codec.encode(prompt)
-        try:
-            free = parts.context - len(parts.vocab.prefix_actions(prefix))
-        except VocabError as error:
-            raise ConfigError(f"evaluation.prompts has {prompt!r}: {error}") from error
-        if free < 1:
-            raise ConfigError(
-                f"evaluation.prompts has {prompt!r}, {len(prefix)} tokens, which leaves no room in"
-                f" a context of {parts.context}."
-            )
-        most = min(free, recipe.evaluation.max_actions)
-        prompts.append((prompt, prefix, DecodeConfig(max_actions=most, seed=recipe.seed)))
-
-    def write(model: Any, step: int) -> None:
-        for prompt, prefix, config in prompts:
-            trajectory = rollout(model, parts.vocab, prefix, config)
-            canvas = Canvas.replay(parts.vocab, [*prefix, *trajectory.restoration])
-            text = parts.codec.decode(canvas.tokens())
-            record = {"step": step, "prompt": prompt, "text": text}
-            record |= json.loads(trajectory.to_json())
-            if not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0:
-                append_line(path, record)
-
-    return write
+def _parameters(model: Any, *, trained_only: bool = False) -> int:
+    return sum(p.numel() for p in model.parameters() if p.requires_grad or not trained_only)
 
 
 def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
@@ -179,41 +153,48 @@ def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
     weights = trainer.accelerator.get_state_dict(model)  # gathers shards: every process helps
     if trainer.args.process_index == 0:
         kept = {k: v for k, v in weights.items() if k not in model.all_tied_weights_keys}
-        model.save_pretrained(output, state_dict=kept)
+        models.save_weights(model, output, state_dict=kept)
         models.save_tokenizer(parts.tokenizer, parts.vocab, output)
 
 
-def _provenance(
-    recipe: Recipe, parts: Parts, trainer: ReviserTrainer, metrics: dict[str, float]
-) -> dict[str, Any]:
-    model: Any = trainer.model
+def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[str, Any]:
+    scored = next(iter(trainer.held_out.values()))
+    windows = [training_set(recipe, parts).stream.windows, scored.stream.windows]
+    parallel = "fsdp" if is_sharded(trainer.model) else "ddp"
     packages = ("reviser-lm", "torch", "transformers", "accelerate", "datatrove", "numpy")
     return {
         "recipe": to_plain(recipe),
         "data": parts.shards.fingerprint,
         "tokenizer": parts.codec.fingerprint,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "trained_parameters": _parameters(trainer.model, trained_only=True),
+        "windows": [len(side) for side in windows],
+        "documents_too_short": [side.too_short for side in windows],
         "processes": trainer.args.world_size,
-        "parallel": trainer.accelerator.distributed_type.value,
+        "parallel": parallel if trainer.args.world_size > 1 else None,
         "seen": trainer.seen,
         "flops": trainer.state.total_flos,
-        "metrics": metrics,
         "versions": {name: version(name) for name in packages},
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "commit": _commit(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
 def _commit() -> str | None:
-    """The commit of this code, if it runs from a checkout."""
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return asked.stdout.strip() or None if asked.returncode == 0 else None
+    """The commit of this code, if it runs from a checkout of its own."""
+    package = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        asked = subprocess.run(
+            ["git", *words], cwd=package, capture_output=True, text=True, check=True
+        )
+        return asked.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) / "src" / "reviser" != package:
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=40")
+    except (OSError, subprocess.CalledProcessError):
+        return None

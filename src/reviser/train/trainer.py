@@ -19,15 +19,16 @@ import torch
 import transformers
 from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import is_argument
-from reviser.data.dataset import DIGEST_RANGE, NO_LABEL, MicroBatches
+from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
 
 GROUPS = ("insert", "move", "stop", "operator")
 """What the held-out score is split into; arguments belong to their operator."""
 SEEN = ("ids", "text_tokens", "examples", "digest")
-"""What a run counts from its beginning: the digest tells which examples they were."""
+"""What a run counts from its beginning, of `COUNTS`."""
 
 
 class ReviserTrainer(transformers.Trainer):
@@ -53,30 +54,42 @@ class ReviserTrainer(transformers.Trainer):
         self.seen = dict.fromkeys(SEEN, 0)
         """Of all processes together, restarts included."""
         self._write_samples = write_samples
-        self._counts = torch.zeros(len(SEEN) + 1, dtype=torch.int64)  # since the last log
-        self._clock = time.perf_counter()
+        self._counts = dict.fromkeys(COUNTS, 0)  # since the last log, of this process
+        self._clock = 0.0
         self._windows = len(train_dataset.stream.windows)
         self._scored: tuple[int, dict[str, float]] = (-1, {})
         self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Shard on CPUs too: there Accelerate trains copies instead, and says nothing."""
+        """Shard on CPUs too, and add up in float32.
+
+        On CPUs Accelerate trains copies instead, and says nothing. With bf16 it would also round
+        the loss and the sums of gradients to it.
+        """
         super().create_accelerator_and_postprocess()
         state = self.accelerator.state
         if self.args.fsdp and state.distributed_type is DistributedType.MULTI_CPU:
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
-            if state.mixed_precision != "no":
-                state.fsdp_plugin.set_mixed_precision(state.mixed_precision)
             state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
             self.is_fsdp_enabled = True
+        if self.is_fsdp_enabled and self.args.bf16:
+            state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy(
+                param_dtype=torch.bfloat16,
+                reduce_dtype=torch.float32,
+                output_dtype=torch.float32,
+            )
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
         """The model's own loss, after taking our counts out of the batch."""
-        ids, text_tokens, digest = (inputs.pop(name) for name in ("ids", "text_tokens", "digest"))
-        shape = inputs["input_ids"].shape
-        counts = [int(ids), int(text_tokens.sum()), shape[0], int(digest), shape.numel()]
-        self._counts += torch.tensor(counts)
+        for name, count in inputs.pop("counts").items():
+            self._counts[name] += count
+        del inputs["text_tokens"]
         return super().compute_loss(model, inputs, *args, **options)
+
+    def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
+        """The Trainer's; the clock starts with the first, not with what comes before it."""
+        self._clock = self._clock or time.perf_counter()
+        return super().training_step(*args, **options)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add to the Trainer's figures what was read, how fast, and the memory it took."""
@@ -86,16 +99,18 @@ class ReviserTrainer(transformers.Trainer):
 
     def _throughput(self) -> dict[str, float]:
         seconds = time.perf_counter() - self._clock
-        counts = self.accelerator.reduce(self._counts.to(self.args.device), reduction="sum")
-        *read, cells = counts.tolist()
-        for name, count in zip(SEEN, read, strict=True):
-            self.seen[name] += count
+        own = torch.tensor([*self._counts.values()], device=self.args.device)
+        sums = self.accelerator.reduce(own, reduction="sum").tolist()
+        read = dict(zip(COUNTS, sums, strict=True))
+        for name in SEEN:
+            self.seen[name] += read[name]
         self.seen["digest"] %= DIGEST_RANGE
-        self._counts.zero_()
+        self._counts = dict.fromkeys(COUNTS, 0)
         self._clock = time.perf_counter()
-        speed = read[0] / seconds
+        speed = read["ids"] / seconds
         return {
-            "padding": 1 - read[0] / cells,
+            "padding": 1 - read["ids"] / read["cells"],
+            "cut": read["cut"] / read["examples"],
             "ids_per_second": speed,
             f"ids_per_second_per_{_unit()[0]}": speed / (self.args.world_size * _unit()[1]),
             "peak_memory_gb": _peak_memory(),
@@ -119,7 +134,7 @@ class ReviserTrainer(transformers.Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
-        self._clock += time.perf_counter() - began  # not training time
+        self._clock += (time.perf_counter() - began) * bool(self._clock)  # not training time
         return metrics
 
     def evaluate_once(self) -> dict[str, float]:
@@ -130,7 +145,7 @@ class ReviserTrainer(transformers.Trainer):
     @torch.no_grad()
     def _score(self, model: Any, batches: MicroBatches) -> dict[str, float]:
         rank, world = self.args.process_index, self.args.world_size
-        sums = torch.zeros(len(GROUPS) + 5, dtype=torch.float64)
+        sums = torch.zeros(len(GROUPS) + 7, dtype=torch.float64)
         for first in range(0, len(batches), world):
             # Every process takes part in every forward, as shards of weights need it.
             batch = batches[min(first + rank, len(batches) - 1)]
@@ -138,17 +153,19 @@ class ReviserTrainer(transformers.Trainer):
             if first + rank < len(batches):
                 total, tokens = nll_BK.sum(1), batch["text_tokens"].double()
                 squares = [(total * total).sum(), (total * tokens).sum(), (tokens * tokens).sum()]
-                parts = [*nll_BK.sum(0), actions_B.sum(), tokens.sum(), *squares]
-                sums += torch.stack([part.double() for part in parts])
+                counts = [batch["counts"][name] for name in ("examples", "cut")]
+                parts = [*nll_BK.sum(0), actions_B.sum(), tokens.sum(), *squares, *counts]
+                sums += torch.tensor([float(part) for part in parts], dtype=torch.float64)
         sums = self.accelerator.reduce(sums.to(self.args.device), reduction="sum").cpu()
-        *by_group, actions, tokens, tt, tn, nn = sums.tolist()
+        *by_group, actions, tokens, tt, tn, nn, examples, cut = sums.tolist()
         nll = sum(by_group) / tokens
         spread = max(0.0, tt - 2 * nll * tn + nll * nll * nn) ** 0.5 / tokens
         named = {f"{name}_nll": part / tokens for name, part in zip(GROUPS, by_group, strict=True)}
         rates = {"actions_per_token": actions / tokens, "text_tokens": tokens}
+        rates["cut"] = cut / examples
         return {"nll": nll, "nll_95": 1.96 * spread, **named, **rates}
 
-    def _nll(self, model: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _nll(self, model: Any, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         """Of each row: the loss in each group, and how many ids bore it, STOP aside."""
         ids_BT, labels_BT = batch["input_ids"], batch["labels"]
         logits_BTA = model(input_ids=ids_BT.to(self.args.device)).logits[:, :-1]
@@ -164,7 +181,7 @@ class ReviserTrainer(transformers.Trainer):
         return nll_BK, is_action_BT.sum(1).cpu()
 
 
-def _only(batches: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
     (batch,) = batches
     return batch
 

@@ -1,0 +1,92 @@
+"""A recipe as the Trainer's own settings, checked against what launched the process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+from transformers.integrations import get_available_reporting_integrations
+
+from reviser.errors import ConfigError
+from reviser.train.recipe import Recipe, TrainingConfig
+
+
+def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
+    """The Trainer's settings; accumulation follows from how many processes there are."""
+    training = recipe.training
+    missing = sorted({*training.reporters} - {*(known := get_available_reporting_integrations())})
+    if missing:
+        raise ConfigError(
+            f"training.reporters has {missing[0]!r}, which Transformers does not know or which is"
+            f" not installed. At hand: {', '.join(known) or 'none, so give an empty list'}."
+        )
+    _check_launcher(training)
+    try:
+        arguments = TrainingArguments(**_options(recipe, output))
+    except ValueError as error:  # such as bf16 on a device that has none
+        raise ConfigError(f"Transformers refuses these settings: {error}") from error
+    arguments._n_gpu = 1  # one process is for one device; for several there is torchrun
+    shared = training.micro_batch * arguments.world_size
+    if training.batch % shared:
+        raise ConfigError(
+            f"batch {training.batch} is no multiple of {arguments.world_size} processes with"
+            f" micro_batch {training.micro_batch} each. Change one of the three."
+        )
+    arguments.gradient_accumulation_steps = training.batch // shared
+    return arguments
+
+
+def _check_launcher(training: TrainingConfig) -> None:
+    """Refuse what `accelerate launch` sets otherwise than the recipe: it would win, silently."""
+    precision = {"bf16": "bf16", "fp32": "no"}[training.precision]
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if launched not in ("no", precision):
+        raise ConfigError(
+            f"The launcher sets mixed precision {launched}, the recipe {training.precision}."
+            " Change training.precision or the launcher's setting."
+        )
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true" and training.parallel != "fsdp":
+        raise ConfigError("The launcher sets FSDP; set training.parallel to fsdp as well.")
+
+
+def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
+    training = recipe.training
+    on_cpu = not torch.cuda.is_available()
+    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    return {
+        "output_dir": str(output / "checkpoints"),
+        "max_steps": training.steps,
+        "per_device_train_batch_size": 1,  # one micro-batch, whose rows the dataset gathered
+        "train_sampling_strategy": "sequential",
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": "cosine_with_min_lr",
+        "lr_scheduler_kwargs": {"min_lr": training.min_learning_rate},
+        "warmup_steps": training.warmup,
+        "weight_decay": training.weight_decay,
+        "adam_beta1": training.betas[0],
+        "adam_beta2": training.betas[1],
+        "adam_epsilon": training.epsilon,
+        "max_grad_norm": training.clip,
+        "bf16": training.precision == "bf16",
+        "use_cpu": on_cpu,
+        "ddp_backend": "gloo" if on_cpu and several else None,
+        "ddp_timeout": 24 * 60 * 60,  # others wait while the main process tokenizes
+        "ddp_find_unused_parameters": False,
+        # The Trainer refuses to shard over a single process, which needs none.
+        "fsdp": True if training.parallel == "fsdp" and several else None,
+        "dataloader_num_workers": training.workers,
+        "dataloader_pin_memory": not on_cpu,
+        "remove_unused_columns": False,
+        "logging_steps": training.log_every,
+        "logging_nan_inf_filter": False,
+        "eval_strategy": "steps",
+        "eval_steps": training.evaluate_every,
+        "save_steps": training.save_every,
+        "save_total_limit": 2,
+        "report_to": list(training.reporters) or "none",
+        "disable_tqdm": True,
+        "seed": recipe.seed,
+    }
