@@ -64,7 +64,7 @@ def after(name: str, run: Path) -> None:
             loss = torch.nn.functional.cross_entropy(
                 base(ids[inside][None]).logits[0, :-1], goals[inside][1:], reduction="sum"
             )
-            total, tokens = total + float(loss), tokens + int((goals != NO_LABEL).sum())
+            total, tokens = total + float(loss), tokens + int((goals[1:] != NO_LABEL).sum())
     metrics = json.loads((run / "run.json").read_text())["metrics"]
     print(f"base, {tokens} held-out text tokens: {total / tokens:.4f} nats per token")
     for key in sorted(k for k in metrics if k.endswith(("nll", "95"))):

@@ -49,9 +49,11 @@ if __name__ == "__main__":
     model, tokenizer = load_base(arguments.model)
     codec = Codec(tokenizer)
     length = model.config.max_position_embeddings
-    done = arguments.output.read_text().count("\n") if arguments.output.exists() else 0
+    lines = arguments.output.read_text().splitlines() if arguments.output.exists() else []
+    done = len(lines) // arguments.batch  # whole batches
+    arguments.output.write_text("".join(line + "\n" for line in lines[: done * arguments.batch]))
     with arguments.output.open("a", encoding="utf-8") as file:
-        for batch in range(done // arguments.batch, arguments.texts // arguments.batch):
+        for batch in range(done, arguments.texts // arguments.batch):
             seed = arguments.seed * 1_000_003 + batch
             rows = sample(model, model.config.bos_token_id, arguments.batch, length, seed)
             lines = (json.dumps({"text": codec.decode(row), "seed": seed}) for row in rows)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from reviser.train.recipe import (
 )
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 PAPER_RECIPES = [path for path in RECIPES if path.name.startswith("paper")]
 LEAST: dict[str, Any] = {
@@ -547,3 +550,17 @@ def test_each_setting_of_the_papers_recipes_is_quoted_or_named_as_ours(path: Pat
         derived = {"steps", "batch"}  # 30e9 / (64 x 256), 16 x 4
         assert name in derived or value.strip().startswith("../") or numbers <= said, line
     assert settings == 24
+
+
+def test_the_reference_is_what_its_script_writes() -> None:
+    docs = DOCS
+    made = subprocess.run(
+        [sys.executable, docs / "recipe_reference.py"], capture_output=True, text=True, check=True
+    )
+    assert (docs / "recipe.md").read_text(encoding="utf-8") == made.stdout
+
+
+def test_the_references_example_is_a_recipe(tmp_path: Path) -> None:
+    text = (DOCS / "recipe.md").read_text(encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(text.split("```yaml\n")[1].split("```")[0])
+    assert load_recipe(tmp_path / "recipe.yaml").data.windows.size == 256
