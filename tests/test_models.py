@@ -28,7 +28,15 @@ from transformers import (  # noqa: E402
 )
 
 from reviser import models  # noqa: E402
-from reviser.models import ROWS_MULTIPLE, TrunkConfig, adapt, build, load, load_base  # noqa: E402
+from reviser.models import (  # noqa: E402
+    ROWS_MULTIPLE,
+    TrunkConfig,
+    adapt,
+    build,
+    load,
+    load_base,
+    with_lora,
+)
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "mlp_width": 48, "context": 64}
 VOCAB = ActionVocab.build(100, operators=["delete"])
@@ -400,3 +408,36 @@ def test_a_base_without_a_tokenizer_is_refused(
         path.write_text(text, encoding="utf-8")
     with pytest.raises(VocabError, match=says):
         load_base(base_folder)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("tied", [True, False])
+def test_adapters_of_no_rank_train_the_control_rows_alone(rank: int, tied: bool) -> None:
+    pytest.importorskip("peft")
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer)
+    config = TrunkConfig(
+        architecture="llama", layers=1, width=16, heads=2, mlp_width=32, dropout=0.0
+    )
+    model = build(config, vocab)
+    if not tied:
+        model.config.tie_word_embeddings = False
+        model = type(model)(model.config)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    adapted = with_lora(model, vocab, rank=rank, alpha=4.0, dropout=0.0)
+    trained = [p for p in adapted.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, 0.01, weight_decay=0.0)
+    ids = torch.arange(vocab.size)[None, -60:]
+    for _ in range(3):
+        adapted(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    merged = adapted.merge_and_unload().state_dict()
+    changed = {name for name in before if not torch.equal(merged[name], before[name])}
+    tables = {"model.embed_tokens.weight", "lm_head.weight"}
+    assert tables <= changed
+    assert (changed == tables) == (rank == 0)
+    for name in tables:
+        rows = (merged[name] != before[name]).any(dim=1).nonzero().flatten()
+        assert rows.min() >= vocab.tokens
+        assert rows.max() < vocab.size

@@ -6,6 +6,7 @@ Hugging Face folder plus `action_vocab.json`, so every engine opens it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,10 @@ def adapt(
 def with_lora(
     model: PreTrainedModel, vocab: ActionVocab, *, rank: int, alpha: float, dropout: float
 ) -> Any:
-    """Low-rank adapters on every linear layer; of the embeddings, the control rows are trained."""
+    """Low-rank adapters on every linear layer; of the embeddings, the control rows are trained.
+
+    With rank 0 those rows alone, so that what the model knew cannot change.
+    """
     try:
         import peft
     except ImportError as error:
@@ -115,15 +119,22 @@ def with_lora(
     output = model.get_output_embeddings()
     tied = output.weight is model.get_input_embeddings().weight
     tables = [model.get_input_embeddings()] + [output] * (not tied)
+    rows = [names[table].rpartition(".")[2] for table in tables]
     controls = sorted(vocab.control_tokens.values())
-    config = peft.LoraConfig(
-        r=rank,
-        lora_alpha=alpha,  # type: ignore[arg-type]  # annotated int; any number works
-        lora_dropout=dropout,
-        target_modules="all-linear",
-        trainable_token_indices={names[table].rpartition(".")[2]: controls for table in tables},
-    )
-    adapted = peft.get_peft_model(model, config)
+    config: peft.PeftConfig
+    if rank == 0:
+        config = peft.TrainableTokensConfig(target_modules=rows, token_indices=controls)
+    else:
+        config = peft.LoraConfig(
+            r=rank,
+            lora_alpha=alpha,  # type: ignore[arg-type]  # annotated int; any number works
+            lora_dropout=dropout,
+            target_modules="all-linear",
+            trainable_token_indices=dict.fromkeys(rows, controls),
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")  # we merge
+        adapted = peft.get_peft_model(model, config)
     # By the base's name PEFT would ask the hub at every checkpoint, and then save the embeddings,
     # since they were resized; the rows that are trained it saves anyway.
     config.base_model_name_or_path = ""

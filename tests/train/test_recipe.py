@@ -371,7 +371,7 @@ def test_a_key_that_no_field_has_is_refused_with_the_nearest(
         ("training.betas=[1, 0]", "training: betas are (1.0, 0.0); each goes from 0 to below 1."),
         ("training.betas=[0, -1]", "training: betas are (0.0, -1.0); each goes from 0 to below 1."),
         ("training.batch=24", "training: batch 24 is no multiple of micro_batch 16."),
-        ("training.lora.rank=0", "training.lora: rank is 0; it must be 1 or more."),
+        ("training.lora.rank=-1", "training.lora: rank is -1; it must be 0 or more."),
         ("training.lora.dropout=1", "training.lora: dropout is 1.0; it goes from 0 to below 1."),
         ("evaluation.examples=0", "evaluation: examples is 0; it must be 1 or more."),
         ("evaluation.max_actions=0", "evaluation: max_actions is 0; it must be 1 or more."),

@@ -66,11 +66,12 @@ class LoraConfig:
     """Low-rank adapters on every linear layer; the new rows are trained in full."""
 
     rank: int = 16
+    """0 trains the new rows alone: a gentle start, after which the model knows all it knew."""
     alpha: float = 32.0
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "rank")
+        _at_least(0, self, "rank")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout is {self.dropout}; it goes from 0 to below 1.")
 
