@@ -517,3 +517,15 @@ def test_without_a_canvas_a_move_may_pass_over_any_position(exponent: int, dista
     path = vocab.split_move(distance)
     wide = naive.move_counts(1000, 2000, vocab.max_move)
     assert (sum(path), len(path)) == (distance, wide[1000 + distance])
+
+
+def test_a_tokenizer_of_another_size_is_not_extended() -> None:
+    tokenizer = byte_tokenizer()
+    size = tokenizer.get_vocab_size()
+    with pytest.raises(VocabError) as refusal:
+        ActionVocab.paper().extend(tokenizer)
+    assert str(refusal.value) == (
+        f"The tokenizer's ids end at {size - 1}; this vocabulary's control tokens begin at 50257,"
+        " so they do not follow it."
+    )
+    assert tokenizer.get_vocab_size() == size
