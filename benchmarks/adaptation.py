@@ -21,7 +21,7 @@ import torch
 
 from reviser import Append, Codec
 from reviser.data.dataset import NO_LABEL
-from reviser.models import adapt, load_base
+from reviser.models import adapt, load, load_base
 from reviser.train.parts import held_out_set, open_parts
 from reviser.train.recipe import load_recipe
 
@@ -49,27 +49,33 @@ def before(name: str, text: Path, begin: str | None, windows: int = 8, length: i
 def after(name: str, run: Path) -> None:
     recipe = load_recipe(run / "recipe.json")
     parts = open_parts(recipe, run)
-    base, _ = load_base(name)
-    base.eval()
+    base, (trained, _) = load_base(name)[0], load(run)
     batches = held_out_set(recipe, parts, Append())
-    total, tokens = 0.0, 0
+    ordinary, tokens = parts.vocab.tokens, 0
+    sums = dict.fromkeys(("base", "trained", "trained, no action possible"), 0.0)
     for n in range(len(batches)):
-        batch = batches[n]
-        # The base knows neither delimiter nor stop: take the first out, and score what it knows.
-        for row, labels in zip(batch["input_ids"], batch["labels"], strict=True):
-            kept = row != parts.vocab.delimiter
-            ids, goals = row[kept], labels[kept]
-            goals = torch.where(goals == parts.vocab.stop, NO_LABEL, goals)
-            inside = ids < parts.vocab.tokens
-            loss = torch.nn.functional.cross_entropy(
-                base(ids[inside][None]).logits[0, :-1], goals[inside][1:], reduction="sum"
-            )
-            total, tokens = total + float(loss), tokens + int((goals[1:] != NO_LABEL).sum())
+        for row, labels in zip(batches[n]["input_ids"], batches[n]["labels"], strict=True):
+            # The base knows neither delimiter nor stop: it reads the text without them.
+            text = labels.clone()
+            text[text == parts.vocab.stop] = NO_LABEL
+            known = row < ordinary
+            sums["base"] += loss(base, row[known], text[known])
+            sums["trained"] += loss(trained, row, text)
+            sums["trained, no action possible"] += loss(trained, row, text, ordinary)
+            tokens += int((text[known][1:] != NO_LABEL).sum())
+    for who, total in sums.items():
+        print(
+            f"{who}: {total / tokens:.4f} nats per text token, {total / sums['base']:.4f} of base"
+        )
     metrics = json.loads((run / "run.json").read_text())["metrics"]
-    print(f"base, {tokens} held-out text tokens: {total / tokens:.4f} nats per token")
     for key in sorted(k for k in metrics if k.endswith(("nll", "95"))):
         print(f"{key.removeprefix('eval_')}: {metrics[key]:.4f}")
-    print(f"append, inserts / base: {metrics['eval_append_insert_nll'] / total * tokens:.4f}")
+
+
+def loss(model: torch.nn.Module, ids: torch.Tensor, goals: torch.Tensor, among: int = 0) -> float:
+    """Of one history; `among` so many of the first ids only."""
+    logits = model.eval()(ids[None]).logits[0, :-1, : among or None]
+    return float(torch.nn.functional.cross_entropy(logits, goals[1:], reduction="sum"))
 
 
 if __name__ == "__main__":

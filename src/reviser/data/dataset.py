@@ -36,6 +36,8 @@ COUNTS = ("ids", "text_tokens", "examples", "cut", "digest", "cells")
 tells which examples they are, and ids with padding."""
 DIGEST_RANGE = 1 << 48
 """Digests add up modulo this, so that sums over many processes stay exact."""
+WIDTH_MULTIPLE = 8
+"""Micro-batches are so many ids wide, or a multiple: kernels are prepared once per shape."""
 HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
 """What a hash is for, so that no two uses share random numbers."""
 
@@ -139,6 +141,7 @@ class Stream:
     ) -> None:
         self.windows = windows
         self.sampler = sampler
+        self.context = context
         self.seed = seed
         self._unit_starts = unit_starts
         vocab = sampler.vocab
@@ -235,7 +238,7 @@ class Stream:
 
 
 class MicroBatches(Dataset[dict[str, Any]]):
-    """Number to micro-batch: examples of like length, padded to the longest.
+    """Number to micro-batch: examples of like length, padded to the longest or a little more.
 
     A group of micro-batches takes its examples from consecutive places, sorted by length; which
     comes first is shuffled. Beside `input_ids` and `labels` (B, T) each holds the `text_tokens`
@@ -270,7 +273,10 @@ class MicroBatches(Dataset[dict[str, Any]]):
         if not 0 <= number < self.count:
             raise IndexError(f"Micro-batch {number} of {self.count}.")
         group, place = divmod(number, GROUP)
-        return _collate(self._group(group)[place], self.stream.sampler.vocab.stop)
+        examples = self._group(group)[place]
+        widest = max(len(example.ids) for example in examples)
+        width = min(-(-widest // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, self.stream.context)
+        return _collate(examples, width, self.stream.sampler.vocab.stop)
 
     def _make_group(self, group: int) -> list[list[Example]]:
         micro_batches = min(GROUP, self.count - group * GROUP)
@@ -283,9 +289,9 @@ class MicroBatches(Dataset[dict[str, Any]]):
         return [examples[n * self.size : (n + 1) * self.size] for n in order.tolist()]
 
 
-def _collate(examples: list[Example], pad: int) -> dict[str, Any]:
+def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
     """Pad on the right: a causal trunk never looks there, so no attention mask is needed."""
-    shape = len(examples), max(len(example.ids) for example in examples)
+    shape = len(examples), width
     ids_BT = np.full(shape, pad, np.int64)
     labels_BT = np.full(shape, NO_LABEL, np.int64)
     for row, example in enumerate(examples):
