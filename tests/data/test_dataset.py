@@ -331,6 +331,16 @@ def test_less_than_a_tenth_of_a_batch_is_padding(name, size):
     assert 1 - ids / cells < 0.1
 
 
+def test_widths_are_few_and_within_the_context():
+    stream = make_stream(web_like(2000), PRESETS["paper"], context=250)
+    batches = MicroBatches(stream, size=8, count=4 * GROUP)
+    for number in range(4 * GROUP):
+        batch = batches[number]
+        width = batch["input_ids"].shape[1]
+        longest = int((batch["labels"] != NO_LABEL).any(0).nonzero().max()) + 1
+        assert width == min(-(-longest // 8) * 8, 250)
+
+
 def test_short_and_long_batches_come_in_no_order():
     stream = make_stream(web_like(2000), PRESETS["append"])
     batches = MicroBatches(stream, size=8, count=20 * GROUP)
