@@ -7,9 +7,9 @@ default:
     @just --list
 
 # install the package, editable, with everything the gate needs
+# (torch first and by its exact version: with a CPU build at hand, none with CUDA is fetched)
 install:
     python -m pip install --quiet --upgrade pip
-    # First and by its exact version: with a CPU build at hand, none with CUDA is fetched.
     python -m pip install --quiet torch==2.13.0
     python -m pip install --quiet --editable '.[train]' --group dev
 
@@ -28,8 +28,9 @@ types:
 imports:
     lint-imports --no-logo
 
+# every test; what is skipped is named with its reason
 test *args:
-    python -m pytest --timeout=600 {{ args }}
+    python -m pytest --timeout=600 -rs {{ args }}
 
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core:

@@ -68,9 +68,10 @@ OUTPUT = """\
 |---|---|
 | config.json, model.safetensors, tokenizer.json, action_vocab.json ... | the model folder; any engine opens it |
 | log.jsonl | a line per `log_every` steps and per evaluation, below |
-| samples.jsonl | continuations of `evaluation.prompts` at each evaluation: `text`, how it `ended`, and the actions as ids (`prefix`, then `restoration`, as in training) |
+| samples.jsonl | continuations of `evaluation.prompts` at each evaluation: `text`, how it `ended` (`stop`, `max_actions` or `context`), and the actions as ids (`prefix`, then `restoration`, as in training) |
 | run.json | provenance: recipe, fingerprints of shards and tokenizer, versions, commit, counts, last scores; written last, so its presence means finished |
 | recipe.json, data.json | whose output it is: what a restart is compared with |
+| process-0 | by which processes know that they share the disk |
 | checkpoints/ | the newest two; each has a file `complete` once it is whole |
 | tokenizer/, shards/ | made from `data.text`, if that was given; tokenizer/ has no control tokens yet |
 

@@ -72,16 +72,17 @@ def convert(
     *,
     tokenizer: str | Path,
     heads: int | None = None,
-    context: int = CONTEXT,
+    context: int | None = None,
 ) -> TrunkConfig:
     """Write a released checkpoint as a model folder and return the sizes found in it.
 
-    `tokenizer` is a folder with GPT-2's `tokenizer.json`; `heads` is width / 64 unless given.
+    `tokenizer` is a folder with GPT-2's `tokenizer.json`; `heads` is width / 64 and `context`
+    `CONTEXT` unless given.
     Nothing is written unless everything can be read.
     """
     vocab = ActionVocab.paper()
     tensors = _read(Path(path))
-    config = _sizes(tensors, vocab, heads, context)
+    config = _sizes(tensors, vocab, heads, CONTEXT if context is None else context)
     extended = _extended_tokenizer(tokenizer, vocab)
     model = models.build(config, vocab)
     _fill(model, tensors, config)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from reviser.data.readers import Reader, Split
 from reviser.errors import MissingExtra, ReviserError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class _Group(click.Group):
 def _reading_options(command: Any) -> Any:
     """The options of every command that reads text for training."""
     split = click.option("--split", default="blank", show_default=True,
-                         type=click.Choice(["blank", "line", "file"]),
+                         type=click.Choice(get_args(Split)),
                          help="What parts the documents of a text file: blank lines, every line"
                               " end, or nothing.")  # fmt: skip
     text_key = click.option("--text-key", default="text", show_default=True,
@@ -107,10 +108,10 @@ def policies(
 @click.option("--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
               help="Folder with GPT-2's tokenizer.json.")  # fmt: skip
 @click.option("--heads", type=click.IntRange(1), help="Attention heads; width / 64 if not given.")
-@click.option("--context", default=512, show_default=True, type=click.IntRange(1),
-              help="Most ids in a history.")  # fmt: skip
+@click.option("--context", type=click.IntRange(1),
+              help="Most ids in a history; what the 300M was trained on if not given.")  # fmt: skip
 def convert(
-    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int
+    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int | None
 ) -> None:
     """Turn a checkpoint released with the paper into a model folder.
 
@@ -136,7 +137,7 @@ def convert(
 @click.option("--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
               help="Folder with the tokenizer.json to use.")  # fmt: skip
 @_reading_options
-@click.option("--max-document-bytes", default=4 * 2**20, show_default=True,
+@click.option("--max-document-bytes", default=Reader.max_document_bytes, show_default=True,
               type=click.IntRange(1), help="Leave out longer documents.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes; one per core if not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
@@ -177,11 +178,11 @@ def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, tex
 
     SOURCES are those of `reviser tokenize`.
     """
+    from reviser.data.files import write_whole
     from reviser.data.tokenizer import train_bpe
 
     trained = train_bpe(sources, size, split=split, text_key=text_key)
-    output.mkdir(parents=True, exist_ok=True)
-    trained.save(str(output / "tokenizer.json"))
+    write_whole(output / "tokenizer.json", trained.to_str(pretty=True))
     click.echo(f"{output}: {trained.get_vocab_size()} tokens")
 
 

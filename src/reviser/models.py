@@ -259,40 +259,35 @@ def _name_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
             config.pad_token_id = vocab.stop
 
 
+def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
+    """What every architecture calls the same."""
+    return {
+        "vocab_size": rows,
+        "hidden_size": config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.mlp_width,
+        "max_position_embeddings": config.context,
+        "attention_dropout": config.dropout,
+        "tie_word_embeddings": True,
+    }
+
+
 def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
     """The paper's trunk: pre-norm, sequential residuals, RoPE over whole heads, tied output."""
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
     return GPTNeoXConfig(
-        vocab_size=rows,
-        hidden_size=config.width,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        intermediate_size=config.mlp_width,
-        max_position_embeddings=config.context,
+        **_shape(config, rows),
         hidden_dropout=config.dropout,
-        attention_dropout=config.dropout,
         hidden_act="gelu",  # by erf
-        rope_parameters={
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "partial_rotary_factor": 1.0,
-        },
+        rope_parameters=rope,
         use_parallel_residual=False,
         attention_bias=False,
-        tie_word_embeddings=True,
     )
 
 
 def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
-    return LlamaConfig(
-        vocab_size=rows,
-        hidden_size=config.width,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        intermediate_size=config.mlp_width,
-        max_position_embeddings=config.context,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=True,
-    )
+    return LlamaConfig(**_shape(config, rows))
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
+import numpy as np
 import yaml
+from safetensors.numpy import load_file
 
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
@@ -76,3 +79,15 @@ def run(*args: str | Path, **options: object) -> None:
     """Run it to its end; on failure show what it said."""
     done = subprocess.run(command(*args, **options), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    """The tensors of a model folder or checkpoint."""
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Bit for bit."""
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[name], b[name]) for name in a)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
-from .conftest import command, run
+from .conftest import command, run, weights
 
 CHANGES = ["training.steps=20", "trunk.dropout=0", "training.evaluate_every=10"]
 
@@ -48,9 +47,9 @@ def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher)
     assert digests == expected_digests
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
     np.testing.assert_allclose(scores, expected_scores, rtol=1e-4)
-    weights, expected = (load_file(f / "model.safetensors") for f in (tmp_path, alone))
-    assert weights.keys() == expected.keys()
-    for name, values in weights.items():
+    found, expected = weights(tmp_path), weights(alone)
+    assert found.keys() == expected.keys()
+    for name, values in found.items():
         np.testing.assert_allclose(values, expected[name], atol=2e-4, err_msg=name)
 
 

@@ -24,6 +24,7 @@ from reviser.errors import ConfigError
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
 
 from reviser.models import TrunkConfig
+from reviser.train.reading import to_plain
 from reviser.train.recipe import (
     DataConfig,
     EvaluationConfig,
@@ -32,7 +33,6 @@ from reviser.train.recipe import (
     TrainingConfig,
     VocabConfig,
     load_recipe,
-    to_plain,
 )
 
 ROOT = Path(__file__).parents[2]

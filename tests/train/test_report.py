@@ -86,9 +86,9 @@ def test_only_the_main_process_writes_lines_and_none_of_the_trainers_summary(
 ) -> None:
     path = tmp_path / "log.jsonl"
     lines, control = JsonLines(path), TrainerControl()
-    lines.on_log(arguments, state(1, is_world_process_zero=False), control, {"loss": 9.0})
-    lines.on_log(arguments, state(2), control, {"loss": 1.0, "epoch": 0.1})
-    lines.on_log(arguments, state(2), control, {"train_runtime": 1.0, "train_loss": 2.0})
+    lines.on_log(arguments, state(1, is_world_process_zero=False), control, logs={"loss": 9.0})
+    lines.on_log(arguments, state(2), control, logs={"loss": 1.0, "epoch": 0.1})
+    lines.on_log(arguments, state(2), control, logs={"train_runtime": 1.0, "train_loss": 2.0})
     assert path.read_text() == '{"step": 2, "loss": 1.0}\n'
 
 
@@ -101,17 +101,19 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_for_each_evalua
         groups = {"insert": nll - 0.5, "move": 0.5, "stop": 0.0, "operator": 0.0}
         metrics |= {f"eval_{name}_{group}_nll": part for group, part in groups.items()}
         metrics |= {f"eval_{name}_nll": nll, f"eval_{name}_nll_95": 0.25}
+        metrics[f"eval_{name}_cut"] = 0.125 if name == "append" else 0.0
     bar.on_train_begin(arguments, state(0), control)
     bar.on_step_end(arguments, state(1), control)
     for _ in range(2):  # the second comes too soon
-        bar.on_log(arguments, state(1), control, {"loss": 1.0, "ids_per_second": 12.0})
-    bar.on_evaluate(arguments, state(5, is_world_process_zero=False), control, metrics)
-    bar.on_evaluate(arguments, state(5), control, metrics)
+        bar.on_log(arguments, state(1), control, logs={"loss": 1.0, "ids_per_second": 12.0})
+    bar.on_evaluate(arguments, state(5, is_world_process_zero=False), control, metrics=metrics)
+    bar.on_evaluate(arguments, state(5), control, metrics=metrics)
     bar.stop()
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
         "step 1 of 12: 1.000 nats per id, 12 ids/s",
         "step 5, own: 2.000 +- 0.250 nats per text token (insert 1.500, move 0.500)",
-        "step 5, append: 1.000 +- 0.250 nats per text token (insert 0.500, move 0.500)",
+        "step 5, append: 1.000 +- 0.250 nats per text token (insert 0.500, move 0.500);"
+        " 12% of the texts cut to fit the context",
     ]

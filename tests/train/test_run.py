@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 torch = pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
-from safetensors.numpy import load_file  # noqa: E402
 from transformers import (  # noqa: E402
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -37,11 +36,12 @@ from reviser.engines.base import DecodeConfig  # noqa: E402
 from reviser.engines.hf import rollout  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
 from reviser.train.parts import make_missing, open_parts  # noqa: E402
-from reviser.train.recipe import load_recipe, to_plain  # noqa: E402
+from reviser.train.reading import to_plain  # noqa: E402
+from reviser.train.recipe import load_recipe  # noqa: E402
 from reviser.train.resume import check_meeting, meet  # noqa: E402
 from reviser.train.run import _commit, train  # noqa: E402
 
-from .conftest import RECIPES, TINY  # noqa: E402
+from .conftest import RECIPES, TINY, assert_same_weights, weights  # noqa: E402
 
 SHARED = RECIPES.parents[1] / "shared"
 LINES_OF_TRAINING = {
@@ -74,16 +74,6 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def record(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return content
-
-
-def weights(folder: Path) -> dict[str, Any]:
-    return load_file(folder / "model.safetensors")
-
-
-def assert_same_weights(one: Path, other: Path) -> None:
-    a, b = weights(one), weights(other)
-    assert a.keys() == b.keys()
-    assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
 def assert_opens_plainly(folder: Path) -> Any:

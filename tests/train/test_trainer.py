@@ -14,7 +14,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
-from safetensors.numpy import load_file  # noqa: E402
 
 from reviser import models  # noqa: E402
 from reviser.core.actions import ActionVocab, Kind  # noqa: E402
@@ -26,6 +25,8 @@ from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: 
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 from reviser.train.trainer import GROUPS  # noqa: E402
+
+from .conftest import assert_same_weights, weights  # noqa: E402
 
 OPERATORS = "vocab.operators=[delete, replace, swap, span_delete, span_move]"
 NOISY = (
@@ -43,16 +44,6 @@ def run(workshop: Path, output: Path, *changes: str) -> tuple[Recipe, list[dict[
     recipe = load_recipe(workshop / "recipe.yaml", changes)
     train(recipe, output)
     return recipe, [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-
-
-def weights(folder: Path) -> dict[str, Any]:
-    return load_file(folder / "model.safetensors")
-
-
-def assert_same_weights(one: Path, other: Path) -> None:
-    a, b = weights(one), weights(other)
-    assert a.keys() == b.keys()
-    assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
 # -- the slow twin ----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -257,14 +256,7 @@ class MicroBatches(Dataset[dict[str, Any]]):
         self.size = size
         self.count = count
         self._progress = progress  # None: as far as the count is done
-        self._group = lru_cache(maxsize=1)(self._make_group)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_group"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._group = lru_cache(maxsize=1)(self._make_group)
+        self._made: tuple[int, list[list[Example]]] = (-1, [])  # the group made last
 
     def __len__(self) -> int:
         return self.count
@@ -273,7 +265,9 @@ class MicroBatches(Dataset[dict[str, Any]]):
         if not 0 <= number < self.count:
             raise IndexError(f"Micro-batch {number} of {self.count}.")
         group, place = divmod(number, GROUP)
-        examples = self._group(group)[place]
+        if self._made[0] != group:
+            self._made = group, self._make_group(group)
+        examples = self._made[1][place]
         widest = max(len(example.ids) for example in examples)
         width = min(-(-widest // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, self.stream.context)
         return _collate(examples, width, self.stream.sampler.vocab.stop)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.codec import Codec
+from reviser.data.files import write_json
 from reviser.data.readers import Reader, Source, Tally, find_sources
 from reviser.errors import DataError
 
@@ -84,7 +84,7 @@ class Plan:
     def save(self) -> None:
         """Write plan.json, which a restart is compared with and the manifest made from."""
         rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.given}
-        write_atomically(self.output / "plan.json", {**self.settings(), **rest})
+        write_json(self.output / "plan.json", {**self.settings(), **rest})
 
     @classmethod
     def load(cls, output: str | Path) -> Plan:
@@ -133,14 +133,6 @@ def make_plan(
     return plan
 
 
-def write_atomically(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON so that a reader finds all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
 @dataclass(frozen=True)
 class ReadDocuments:
     """Pipeline step: the documents of one task's files, in order."""
@@ -165,7 +157,7 @@ class ReadDocuments:
             finished += source.size
             show[0] = finished
         note = {"skipped": tally.skipped, "damaged": tally.damaged}
-        write_atomically(self.plan.record(rank, "read"), note)
+        write_json(self.plan.record(rank, "read"), note)
 
 
 @dataclass(frozen=True)
@@ -206,7 +198,7 @@ class WriteShard:
             for end in ("", ".index"):
                 (plan.output / f"{partial}{end}").replace(plan.output / f"{name}{end}")
         shard["sha256"] = digest.hexdigest()
-        write_atomically(plan.record(rank, "shard"), {"shard": shard, "skipped": skipped})
+        write_json(plan.record(rank, "shard"), {"shard": shard, "skipped": skipped})
 
 
 def progress_slot(plan: Plan, rank: int | None = None) -> npt.NDArray[np.int64]:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.data.pipeline import FORMAT, Plan, make_plan, write_atomically
+from reviser.data.files import write_json
+from reviser.data.pipeline import FORMAT, Plan, make_plan
 from reviser.data.readers import Reader, Split
 from reviser.errors import DataError
 
@@ -86,7 +87,7 @@ def finish(output: str | Path) -> Manifest:
             f"No document could be used (left out: {counts or 'none, the files are blank'})."
             " Check the files, text_key and max_document_bytes, and give a new folder."
         )
-    write_atomically(plan.output / "manifest.json", manifest.to_dict())
+    write_json(plan.output / "manifest.json", manifest.to_dict())
     return manifest
 
 

@@ -18,6 +18,7 @@ from reviser.core.codec import Codec, read_tokenizer
 from reviser.core.policy import Policy
 from reviser.core.trajectory import Sampler
 from reviser.data.dataset import MicroBatches, Stream, Windows
+from reviser.data.files import write_whole
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError
@@ -42,10 +43,7 @@ def make_missing(recipe: Recipe, output: Path) -> None:
     data, folder = recipe.data, _tokenizer_folder(recipe, output)
     if data.bpe is not None and not (folder / "tokenizer.json").is_file():
         tokenizer = train_bpe(data.text, data.bpe, split=data.split, text_key=data.text_key)
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / "tokenizer.json.draft"
-        tokenizer.save(str(draft))
-        draft.replace(folder / "tokenizer.json")
+        write_whole(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
     if data.text:
         tokenize(
             data.text,

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from reviser.data.files import write_whole
 from reviser.train.trainer import GROUPS
 
 SILENCE = 60.0
@@ -38,15 +39,11 @@ class JsonLines(TrainerCallback):
         control.should_log |= control.should_save
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
         """Write one line, without the Trainer's counts of what it takes for samples and epochs."""
-        if logs and state.is_world_process_zero and "train_runtime" not in logs:
+        logs = given["logs"]
+        if state.is_world_process_zero and "train_runtime" not in logs:
             kept = {name: value for name, value in logs.items() if name != "epoch"}
             append_line(self._path, {"step": state.global_step, **kept})
 
@@ -85,15 +82,11 @@ class TerminalBar(TrainerCallback):
         self._progress.update(self._task, completed=state.global_step)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
         """Show the newest loss; without a terminal, now and then."""
-        if logs and "loss" in logs:
+        logs = given["logs"]
+        if "loss" in logs:
             figures = f"{logs['loss']:.3f} nats per id, {logs['ids_per_second']:,.0f} ids/s"
             self._progress.update(self._task, figures=figures)
             now = time.monotonic()
@@ -102,24 +95,18 @@ class TerminalBar(TrainerCallback):
                 self.say(f"step {state.global_step} of {state.max_steps}: {figures}")
 
     def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float] | None = None,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
         """Print the held-out figures above the bar."""
-        if state.is_world_process_zero:
-            for name in [k.removesuffix("_nll_95") for k in metrics or {} if k.endswith("_95")]:
-                parts = {part: (metrics or {})[f"{name}_{part}_nll"] for part in GROUPS}
-                shown = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
-                total, spread = ((metrics or {})[f"{name}_{k}"] for k in ("nll", "nll_95"))
-                line = f"{total:.3f} +- {spread:.3f} nats per text token ({shown})"
-                cut = (metrics or {}).get(f"{name}_cut", 0.0)
-                line += f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
-                name = name.removeprefix("eval_")
-                self.say(f"step {state.global_step}, {name}: {line}")
+        metrics: dict[str, float] = given["metrics"] if state.is_world_process_zero else {}
+        for key in (key for key in metrics if key.endswith("_nll_95")):
+            name = key.removesuffix("_nll_95")
+            parts = {part: metrics[f"{name}_{part}_nll"] for part in GROUPS}
+            shown = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
+            line = f"{metrics[f'{name}_nll']:.3f} +- {metrics[key]:.3f} nats per text token"
+            cut = metrics[f"{name}_cut"]
+            line += f" ({shown})" + f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
+            self.say(f"step {state.global_step}, {name.removeprefix('eval_')}: {line}")
 
     def say(self, line: str) -> None:
         """Print a line above the bar, in the main process."""
@@ -153,7 +140,5 @@ def cut_after(path: Path, step: int, *, last: int) -> dict[str, Any]:
             break
         if record["step"] <= step and (record["step"] < last or "ids_seen" in record):
             kept.append(record)
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept), "utf-8")
-    draft.replace(path)
+    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
     return next((r for r in reversed(kept) if "ids_seen" in r), {})

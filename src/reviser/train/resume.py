@@ -16,21 +16,18 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from reviser.data.pipeline import write_atomically
+from reviser.data.files import write_json
 from reviser.errors import ConfigError
 from reviser.train.parts import Parts
-from reviser.train.recipe import Recipe, to_plain
+from reviser.train.reading import to_plain
+from reviser.train.recipe import Recipe
 
 COMPLETE = "complete"
 """A file in every checkpoint that was written to its end; says whether it holds shards."""
 MEETING = "process-0"
+"""A file in the output with a word of the main process, new at every start."""
 FREE_TO_CHANGE: dict[str, set[str]] = {
-    "data": {
-        "shards",
-        "text",
-        "text_key",
-        "tokenizer",
-    },
+    "data": {"shards", "text", "text_key", "split", "tokenizer", "bpe"},  # known by content
     "training": {"workers", "parallel", "reporters", "log_every", "save_every", "evaluate_every"},
     "evaluation": {"examples", "policies", "prompts", "max_actions"},
 }
@@ -126,8 +123,8 @@ def claim(output: Path, recipe: Recipe, parts: Parts) -> None:
             f"{str(output)!r} was begun with other {' and '.join(changed)}: their fingerprints"
             " differ. Bring back the data, choose another output, or delete this one."
         )
-    write_atomically(path, names)
-    write_atomically(output / "recipe.json", to_plain(recipe))
+    write_json(path, names)
+    write_json(output / "recipe.json", to_plain(recipe))
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -22,11 +22,12 @@ from transformers import TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
 from reviser import models
-from reviser.data.pipeline import write_atomically
+from reviser.data.files import write_json
 from reviser.errors import CheckpointError, ReviserError
 from reviser.train.arguments import training_arguments
 from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
-from reviser.train.recipe import Recipe, to_plain
+from reviser.train.reading import to_plain
+from reviser.train.recipe import Recipe
 from reviser.train.report import JsonLines, TerminalBar, cut_after
 from reviser.train.resume import (
     MarkComplete,
@@ -97,7 +98,7 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     record = _provenance(recipe, parts, trainer) | {"parameters": parameters, "metrics": metrics}
     _save(trainer, parts, output)
     if arguments.process_index == 0:
-        write_atomically(output / "run.json", record)
+        write_json(output / "run.json", record)
     return output
 
 
@@ -159,7 +160,7 @@ def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
 
 def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[str, Any]:
     scored = next(iter(trainer.held_out.values()))
-    windows = [training_set(recipe, parts).stream.windows, scored.stream.windows]
+    windows = [trainer.windows, scored.stream.windows]
     parallel = "fsdp" if is_sharded(trainer.model) else "ddp"
     packages = ("reviser-lm", "torch", "transformers", "accelerate", "datatrove", "numpy")
     return {

@@ -34,7 +34,9 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
                 f" a context of {parts.context}."
             )
         most = min(free, recipe.evaluation.max_actions)
-        prompts.append((prompt, prefix, DecodeConfig(max_actions=most, seed=recipe.seed)))
+        limit = "context" if free < recipe.evaluation.max_actions else "max_actions"
+        config = DecodeConfig(max_actions=most, seed=recipe.seed)
+        prompts.append((prompt, prefix, config, limit))
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # not DDP's, which would wait for the others
@@ -43,11 +45,11 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         if not sharded and not is_main:
             return
         agree = _main_process_decides if sharded else int
-        for prompt, prefix, config in prompts:
+        for prompt, prefix, config, limit in prompts:
             trajectory = rollout(model, parts.vocab, prefix, config, agree=agree)
             canvas = Canvas.replay(parts.vocab, [*prefix, *trajectory.restoration])
             text = parts.codec.decode(canvas.tokens())
-            ended = "stop" if canvas.is_finished else "max_actions"
+            ended = "stop" if canvas.is_finished else limit
             record = {"step": step, "prompt": prompt, "text": text, "ended": ended}
             record |= json.loads(trajectory.to_json())
             if is_main:

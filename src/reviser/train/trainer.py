@@ -56,7 +56,7 @@ class ReviserTrainer(transformers.Trainer):
         self._write_samples = write_samples
         self._counts = dict.fromkeys(COUNTS, 0)  # since the last log, of this process
         self._clock = 0.0
-        self._windows = len(train_dataset.stream.windows)
+        self.windows = train_dataset.stream.windows
         self._scored: tuple[int, dict[str, float]] = (-1, {})
         self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
 
@@ -114,7 +114,7 @@ class ReviserTrainer(transformers.Trainer):
             "ids_per_second": speed,
             f"ids_per_second_per_{_unit()[0]}": speed / (self.args.world_size * _unit()[1]),
             "peak_memory_gb": _peak_memory(),
-            "epochs_seen": self.seen["examples"] / self._windows,
+            "epochs_seen": self.seen["examples"] / len(self.windows),
             **{f"{name}_seen": count for name, count in self.seen.items()},
         }
 
