@@ -352,7 +352,7 @@ def test_another_recipe_into_the_same_output_is_refused_by_what_differs(
     before = (finished / "recipe.json").read_bytes()
     with pytest.raises(ConfigError) as caught:
         run(recipe, finished, *SAME, change)
-    named = str(caught.value).partition("another recipe: ")[2].partition(" differ(s).")[0]
+    named = str(caught.value).partition("differs in ")[2].partition(". ")[0]
     assert name in named.split(", ")
     assert {part.partition(".")[0] for part in named.split(", ")} == {name.partition(".")[0]}
     assert (finished / "recipe.json").read_bytes() == before
@@ -424,7 +424,7 @@ def test_a_base_in_the_place_of_a_trunk_is_another_recipe(finished: Path, worksh
     content = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
     content |= {"base": "model", "data": TINY["data"] | {"tokenizer": None}}
     (workshop / "based.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match=r"another recipe: trunk differ"):
+    with pytest.raises(ConfigError, match=r"a recipe that differs in trunk\."):
         run(workshop / "based.yaml", finished, *SAME)
 
 

@@ -104,7 +104,7 @@ def check_claim(output: Path, recipe: Recipe) -> None:
         changed = sorted(_differences(before, plain))
         if changed:
             raise ConfigError(
-                f"{str(output)!r} was begun with another recipe: {', '.join(changed)} differ(s)."
+                f"{str(output)!r} was begun with a recipe that differs in {', '.join(changed)}."
                 " Go on with the same values, choose another output, or delete this one."
             )
     for folder in (output / "checkpoints").glob("checkpoint-*"):

@@ -82,10 +82,9 @@ def train(recipe: Recipe, output: str | Path) -> Path:
         trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
     # What a base can do before it is trained is worth knowing after.
     arguments.eval_on_start = recipe.base is not None and checkpoint is None
-    bar.say(
-        f"{parameters / 1e6:.1f}M parameters, {arguments.world_size} process(es),"
-        f" from step {step} of {recipe.training.steps}"
-    )
+    several = f", {arguments.world_size} processes" * (arguments.world_size > 1)
+    steps = f"from step {step} of {recipe.training.steps}"
+    bar.say(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except SafetensorError as error:
