@@ -136,6 +136,28 @@ class Codec:
         own["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
+    def encode_part(self, text: str) -> list[int]:
+        """Token ids whose bytes are exactly this text, for a place inside another.
+
+        A tokenizer that writes a space before each text, hidden at the very start, must not here.
+        """
+        data = text.encode()
+        tries = [text]
+        if self.hides_first_space:
+            tries = [text[1:]] if text.startswith(" ") else []
+        for trial in tries:
+            tokens = self.encode(trial)
+            if self._bytes(tokens) == data:
+                return tokens
+        anchored = self.encode("\n" + text)  # a line end takes the hidden space and joins nothing
+        for n in range(len(anchored) + 1):
+            if self._bytes(anchored[n:]) == data:
+                return anchored[n:]
+        raise VocabError(f"This tokenizer cannot write {text[:40]!r} inside a text.")
+
+    def _bytes(self, tokens: Iterable[int]) -> bytes:
+        return b"".join([self.token_bytes[token] for token in tokens])
+
     def decode(self, tokens: Iterable[int]) -> str:
         """The visible text; bytes that make no character show as U+FFFD."""
         table = self.token_bytes

@@ -1,10 +1,20 @@
-"""What every engine is asked: how to decode. Knows no torch and no model."""
+"""What every engine is asked and gives: requests in, actions out as they come.
+
+Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
+time; who calls it applies the actions. `ScriptedEngine` is one for tests, without a model.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
+from reviser.core.actions import ActionVocab
+from reviser.core.mask import Boundary
 from reviser.errors import ConfigError
+
+StopReason = Literal["stop", "max_actions", "context", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,12 +25,159 @@ class DecodeConfig:
     """0 takes the likeliest action."""
     top_k: int = 50
     """Choose among so many likeliest actions; 0 for all."""
-    max_actions: int = 256
+    top_p: float = 1.0
+    """Choose among the likeliest that together have this share."""
+    min_p: float = 0.0
+    """Leave out what is less likely than this share of the likeliest."""
     seed: int = 0
+    max_actions: int = 256
+    max_length: int | None = None
+    """Most tokens of the text, prompt included."""
+    max_edits: int | None = None
+    """Most actions that change the text; then only STOP is left."""
+    stop_bias: float = 0.0
+    """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.top_k < 0 or self.max_actions < 1:
+        if not (self.temperature >= 0 and self.top_k >= 0 and self.max_actions >= 1):
             raise ConfigError(
                 f"temperature {self.temperature} and top_k {self.top_k} must be 0 or more,"
                 f" max_actions {self.max_actions} 1 or more."
             )
+        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1):
+            raise ConfigError(
+                f"top_p is {self.top_p}, min_p {self.min_p}; the first goes from above 0 to 1, the"
+                " other from 0 to 1."
+            )
+        if not 0 <= self.seed < 1 << 64:
+            raise ConfigError(f"seed is {self.seed}; it goes from 0 to 2**64 - 1.")
+        for name in ("max_length", "max_edits"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name} is {value}; it must be 0 or more, or None.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A history to go on from, and the state of the canvas it left."""
+
+    history: tuple[int, ...]
+    length: int
+    """Of the canvas."""
+    cursor: int
+    gaps: tuple[tuple[int, int], ...]
+    """Where tokens may be inserted and removed; the rest is locked."""
+    config: DecodeConfig = field(default_factory=DecodeConfig)
+
+    @classmethod
+    def continuation(
+        cls, vocab: ActionVocab, prefix: Sequence[int], config: DecodeConfig | None = None
+    ) -> Request:
+        """Write on behind a prefix, which is locked."""
+        return cls(
+            history=tuple(vocab.prefix_actions(prefix)),
+            length=len(prefix),
+            cursor=len(prefix),
+            gaps=((len(prefix), len(prefix)),),
+            config=config or DecodeConfig(),
+        )
+
+    def enter(self, rows: Boundary, row: int) -> None:
+        """Put this request's state into a row of the mask."""
+        rows.reset(
+            row,
+            length=self.length,
+            cursor=self.cursor,
+            gaps=self.gaps,
+            max_length=self.config.max_length,
+            max_edits=self.config.max_edits,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action of one request."""
+
+    request: int
+    """The number that `Engine.add` gave."""
+    action: int
+    logprob: float
+    """Of the action among those allowed, before temperature."""
+    ended: StopReason | None = None
+    """Why this is the request's last."""
+
+
+class Engine(Protocol):
+    """A model that runs requests side by side; `step` takes one action for each it runs."""
+
+    vocab: ActionVocab
+
+    def add(self, request: Request) -> int:
+        """Take a request in; it runs as soon as there is room."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Drop a request, finished or not; it gives no further step."""
+        ...
+
+    def step(self) -> list[Step]:
+        """Some next actions, at most one per request; none if nothing is left to run."""
+        ...
+
+
+def run(engine: Engine, requests: Iterable[Request], *, ahead: int = 256) -> Iterator[Step]:
+    """The steps of many requests as they come, numbered as given; they are taken in as needed."""
+    source = enumerate(requests)
+    numbers: dict[int, int] = {}
+    try:
+        while True:
+            for n, request in source:
+                numbers[engine.add(request)] = n
+                if len(numbers) >= ahead:
+                    break
+            if not numbers:
+                return
+            for step in engine.step():
+                n = numbers[step.request]
+                if step.ended is not None:
+                    del numbers[step.request]
+                yield Step(n, step.action, step.logprob, step.ended)
+    finally:  # whoever stops listening wants no more
+        for number in numbers:
+            engine.cancel(number)
+
+
+class ScriptedEngine:
+    """Gives each request the same actions, legal or not: an engine for tests, without a model."""
+
+    def __init__(self, vocab: ActionVocab, script: Sequence[int]) -> None:
+        self.vocab = vocab
+        self._script = list(script)
+        self._places: dict[int, int] = {}
+        self._added = 0
+
+    def add(self, request: Request) -> int:
+        """Take a request in."""
+        del request
+        self._added += 1
+        self._places[self._added] = 0
+        return self._added
+
+    def cancel(self, number: int) -> None:
+        """Drop a request."""
+        self._places.pop(number, None)
+
+    def step(self) -> list[Step]:
+        """The next action of the script for every request."""
+        steps = []
+        for number, place in list(self._places.items()):
+            action = self._script[place]
+            last = place + 1 == len(self._script)
+            ended: StopReason | None = "max_actions" if last else None
+            if action == self.vocab.stop:
+                ended = "stop"
+            steps.append(Step(number, action, 0.0, ended))
+            self._places[number] += 1
+            if ended is not None:
+                del self._places[number]
+        return steps

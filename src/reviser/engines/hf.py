@@ -1,70 +1,280 @@
-"""Decoding with Transformers: one history at a time, with a key-value cache.
+"""The Transformers engine: many histories side by side, with a key-value cache.
 
-From the action id on it is the core's code: the mask says what may be chosen.
+Requests enter as rows become free and leave when they end. From the action id on it is the core's
+code: the mask says what may be chosen, and whoever asked applies it.
+
+Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K likeliest ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from transformers import LogitsProcessor
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
-from reviser.core.trajectory import Trajectory
-from reviser.engines.base import DecodeConfig
+from reviser.engines.base import DecodeConfig, Request, Step, StopReason
+from reviser.errors import ConfigError
 
 
-@torch.no_grad()
-def rollout(
-    model: Any,
-    vocab: ActionVocab,
-    prefix: Sequence[int],
-    config: DecodeConfig,
-    *,
-    agree: Callable[[int], int] = int,
-) -> Trajectory:
-    """Continue a prefix until STOP or the last action allowed.
+@dataclass
+class _Row:
+    """One request that is running."""
 
-    Processes that share the weights must take the same actions: `agree` turns each process'
-    choice into that of all.
+    number: int
+    request: Request
+    slot: int
+    """Its row in the mask."""
+    draws: npt.NDArray[np.float64]
+    """A random number for every action, so that neighbours change nothing."""
+    last: int = -1
+    """The newest action, which the trunk has not read yet."""
+    actions: int = 0
+
+    @property
+    def ids(self) -> int:
+        """Length of its history."""
+        return len(self.request.history) + self.actions
+
+
+class HFEngine:
+    """Runs requests on a Transformers model; `rows` at a time."""
+
+    def __init__(self, model: Any, vocab: ActionVocab, *, rows: int = 64) -> None:
+        self.vocab = vocab
+        self._model = model.eval()
+        self._device = next(model.parameters()).device
+        self._context: int = model.config.max_position_embeddings
+        self._mask = DeviceMask(vocab, self._device)
+        self._boundary = Boundary(vocab, rows)
+        self._free = deque(range(rows))
+        self._waiting: deque[tuple[int, Request]] = deque()
+        self._rows: list[_Row] = []
+        self._cache: Any = None
+        self._added = 0
+
+    def add(self, request: Request) -> int:
+        """Take a request in; it runs as soon as there is room."""
+        if len(request.history) >= self._context:
+            raise ConfigError(
+                f"The history has {len(request.history)} ids; this model reads {self._context},"
+                " and one must be left for an action."
+            )
+        Boundary(self.vocab, 1).fork()  # cheap, and refuses nothing yet
+        self._added += 1
+        self._waiting.append((self._added, request))
+        return self._added
+
+    def cancel(self, number: int) -> None:
+        """Drop a request, finished or not; it gives no further step."""
+        self._waiting = deque(pair for pair in self._waiting if pair[0] != number)
+        self._keep([n for n, row in enumerate(self._rows) if row.number != number])
+
+    @torch.no_grad()
+    def step(self) -> list[Step]:
+        """One action for each running request, new ones included."""
+        parts = [self._go_on()] if self._rows else []
+        parts += [self._enter()] if self._waiting and self._free else []
+        if not parts:
+            return []
+        logits_BA = torch.cat(parts).float()
+        slots = [row.slot for row in self._rows]
+        configs = [row.request.config for row in self._rows]
+        logits_BA[:, self.vocab.stop] += torch.tensor(
+            [config.stop_bias for config in configs], device=self._device
+        )
+        self._mask.apply(logits_BA, self._boundary.fork(slots))
+        draws = [row.draws[row.actions] for row in self._rows]
+        actions_B = choose(logits_BA, configs, draws)
+        logprobs_B = torch.log_softmax(logits_BA, dim=-1).gather(1, actions_B[:, None])[:, 0]
+        actions, logprobs = actions_B.tolist(), logprobs_B.tolist()
+        self._boundary.advance(actions, slots)
+        steps = []
+        for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):
+            row.last, row.actions = action, row.actions + 1
+            steps.append(Step(row.number, action, logprob, self._ended(row)))
+        self._keep([n for n, step in enumerate(steps) if step.ended is None])
+        return steps
+
+    def _ended(self, row: _Row) -> StopReason | None:
+        if row.last == self.vocab.stop and self._boundary.is_finished[row.slot]:
+            return "stop"
+        if row.actions == row.request.config.max_actions:
+            return "max_actions"
+        return "context" if row.ids >= self._context else None
+
+    def _go_on(self) -> torch.Tensor:
+        """The trunk reads the newest action of every row."""
+        lengths_B = self._tensor([row.ids for row in self._rows])
+        width = self._cache.get_seq_length() + 1
+        places_T = torch.arange(width, device=self._device)
+        output = self._model(
+            input_ids=self._tensor([[row.last] for row in self._rows]),
+            position_ids=lengths_B[:, None] - 1,
+            attention_mask=(places_T >= width - lengths_B[:, None]).long(),
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        self._cache = output.past_key_values
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
+
+    def _enter(self) -> torch.Tensor:
+        """The trunk reads the histories of waiting requests, padded on the left."""
+        count = min(len(self._waiting), len(self._free))
+        entering = [self._waiting.popleft() for _ in range(count)]
+        width = max(len(request.history) for _, request in entering)
+        ids_BT = torch.full((count, width), self.vocab.stop, device=self._device)
+        lengths_B = self._tensor([len(request.history) for _, request in entering])
+        for n, (number, request) in enumerate(entering):
+            slot = self._free.popleft()
+            request.enter(self._boundary, slot)
+            config = request.config
+            draws = np.random.Generator(np.random.Philox(key=config.seed)).random
+            self._rows.append(_Row(number, request, slot, draws(config.max_actions)))
+            ids_BT[n, width - len(request.history) :] = self._tensor(list(request.history))
+        places_T = torch.arange(width, device=self._device)
+        is_real_BT = places_T >= width - lengths_B[:, None]
+        output = self._model(
+            input_ids=ids_BT,
+            position_ids=(is_real_BT.cumsum(1) - 1).clamp(min=0),
+            attention_mask=is_real_BT.long(),
+            use_cache=True,
+        )
+        self._cache = _joined(self._cache, output.past_key_values)
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
+
+    def _keep(self, places: list[int]) -> None:
+        """Let all rows but these leave, and cut off padding that no row needs any more."""
+        if len(places) == len(self._rows):
+            return
+        self._free.extend(
+            row.slot for n, row in enumerate(self._rows) if n not in set(places)
+        )
+        self._rows = [self._rows[n] for n in places]
+        if not places:
+            self._cache = None
+            return
+        chosen = self._tensor(places)
+        # The newest action of a row is not in the cache yet.
+        width = max(row.ids for row in self._rows) - 1
+        for layer in self._cache.layers:
+            layer.keys, layer.values = (
+                table[chosen, :, table.shape[2] - width :] for table in (layer.keys, layer.values)
+            )
+
+    def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
+        return torch.tensor(values, device=self._device)
+
+
+def _joined(cache: Any, other: Any) -> Any:
+    """One cache of the rows of both, the narrower padded on the left."""
+    if cache is None:
+        return other
+    width = max(cache.get_seq_length(), other.get_seq_length())
+
+    def wide(table: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(table, (0, 0, width - table.shape[2], 0))
+
+    for layer, new in zip(cache.layers, other.layers, strict=True):
+        layer.keys = torch.cat([wide(layer.keys), wide(new.keys)])
+        layer.values = torch.cat([wide(layer.values), wide(new.values)])
+    return cache
+
+
+class DeviceMask:
+    """The mask as a few writes to logits, wherever they are."""
+
+    def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
+        self.vocab = vocab
+        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
+        self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
+
+    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> None:
+        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states."""
+        allowed_BC = rows.fill_mask()
+        closed = -torch.inf
+        without_inserts = np.flatnonzero(~allowed_BC[:, 0])
+        controls_BC = logits_BA[:, self._controls]
+        controls_BC.masked_fill_(
+            torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed
+        )
+        if without_inserts.size:
+            at = torch.from_numpy(without_inserts).to(logits_BA.device)
+            logits_BA[at, : self.vocab.tokens] = closed
+        logits_BA[:, self._controls] = controls_BC
+        logits_BA[:, self._forbidden] = closed
+        logits_BA[:, self.vocab.size :] = closed
+
+
+def choose(
+    logits_BA: torch.Tensor, configs: Sequence[DecodeConfig], draws: Sequence[float]
+) -> torch.Tensor:
+    """An action for each row by its own settings and its own random number in 0..1."""
+
+    def column(values: Sequence[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=logits_BA.device)[:, None]
+
+    size = logits_BA.shape[-1]
+    counts = [config.top_k or size for config in configs]
+    values_BK, ids_BK = logits_BA.topk(min(size, max(counts)))  # likeliest first
+    heat = column([config.temperature or 1.0 for config in configs])
+    shares_BK = torch.softmax(values_BK / heat, dim=-1, dtype=torch.float64)
+    places_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)
+    greedy = column([config.temperature == 0 for config in configs], torch.bool)
+    kept_BK = (places_K < column(counts)) & ~(greedy & (places_K > 0))
+    shares_BK = shares_BK * kept_BK
+    shares_BK /= shares_BK.sum(-1, keepdim=True)
+    before_BK = shares_BK.cumsum(-1) - shares_BK
+    kept_BK &= before_BK < column([config.top_p for config in configs])
+    kept_BK &= shares_BK >= column([config.min_p for config in configs]) * shares_BK[:, :1]
+    kept_BK &= shares_BK > 0
+    sums_BK = (shares_BK * kept_BK).cumsum(-1)
+    goals = column(draws, torch.float64) * sums_BK[:, -1:]
+    # The first sum above the goal; never a place that was left out.
+    chosen = torch.searchsorted(sums_BK, goals, right=True).clamp(max=sums_BK.shape[1] - 1)
+    last = kept_BK.long().cumsum(-1).argmax(-1, keepdim=True)  # should rounding reach the end
+    return ids_BK.gather(1, torch.minimum(chosen, last))[:, 0]
+
+
+@dataclass
+class MaskProcessor(LogitsProcessor):
+    """The mask for `model.generate()`: one per call, with the requests of its rows.
+
+    Left-pad the histories, and use STOP as end and padding token. It follows each row's actions
+    by the ids it is shown, so beams, which change places, are refused.
     """
-    device = next(model.parameters()).device
-    generator = torch.Generator().manual_seed(config.seed)
-    rows = Boundary(vocab, 1)
-    rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
-    feed, cache = vocab.prefix_actions(prefix), None
-    chosen: list[int] = []
-    while len(chosen) < config.max_actions and not rows.is_finished[0]:
-        ids_BT = torch.tensor([feed], device=device)
-        output = model(input_ids=ids_BT, past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
-        logits_A = apply_mask(output.logits[:, -1].float().cpu(), vocab, rows)[0]
-        action = agree(_choose(logits_A, config, generator))
-        rows.advance([action])
-        chosen.append(action)
-        feed = [action]
-    return Trajectory(prefix=tuple(prefix), restoration=tuple(chosen))
 
+    vocab: ActionVocab
+    requests: Sequence[Request]
+    _seen: int | None = field(default=None, init=False)
 
-def apply_mask(logits_BA: torch.Tensor, vocab: ActionVocab, rows: Boundary) -> torch.Tensor:
-    """Close what each row may not do, in the order that `Boundary.fill_mask` states."""
-    mask_BC = torch.from_numpy(rows.fill_mask())
-    controls = torch.from_numpy(vocab.controls)
-    closed = -torch.inf
-    masked = logits_BA.clone()
-    masked[:, : vocab.tokens].masked_fill_(~mask_BC[:, :1], closed)
-    masked[:, controls] = logits_BA[:, controls].masked_fill(~mask_BC[:, 1:], closed)
-    masked[:, torch.from_numpy(vocab.forbidden)] = closed
-    masked[:, vocab.size :] = closed
-    return masked
+    def __post_init__(self) -> None:
+        self._boundary = Boundary(self.vocab, len(self.requests))
+        for n, request in enumerate(self.requests):
+            request.enter(self._boundary, n)
+        self._history: torch.Tensor | None = None
 
-
-def _choose(logits_A: torch.Tensor, config: DecodeConfig, generator: torch.Generator) -> int:
-    if config.temperature == 0:
-        return int(logits_A.argmax())
-    likeliest = min(config.top_k or len(logits_A), len(logits_A))
-    values, ids = logits_A.topk(likeliest)
-    shares = torch.softmax(values / config.temperature, dim=-1)
-    return int(ids[torch.multinomial(shares, 1, generator=generator)])
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Close what is not allowed next."""
+        if len(input_ids) != len(self.requests):
+            raise ConfigError(
+                f"{len(self.requests)} requests but {len(input_ids)} rows: the mask follows one"
+                " history per request, without beams or several sequences for one."
+            )
+        if self._history is not None:
+            if not torch.equal(input_ids[:, :-1], self._history):
+                raise ConfigError("The rows changed places: the mask does not work with beams.")
+            self._boundary.advance(input_ids[:, -1].tolist())
+        self._history = input_ids.clone()
+        scores = scores.clone()
+        DeviceMask(self.vocab, scores.device).apply(scores, self._boundary)
+        return scores
