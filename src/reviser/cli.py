@@ -215,6 +215,59 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         click.echo(folder)
 
 
+def _writing_options(command: Any) -> Any:
+    """The options of every command that writes with a model."""
+    options = [
+        click.option("-m", "--model", required=True, help="Model folder or hub name."),
+        click.option("--engine", default="hf", show_default=True, type=click.Choice(["hf"])),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(0)),
+        click.option("--temperature", default=0.9, show_default=True, type=click.FloatRange(0)),
+        click.option("--top-k", default=50, show_default=True, type=click.IntRange(0),
+                     help="Among so many likeliest actions; 0 for all."),  # fmt: skip
+        click.option("--top-p", default=1.0, show_default=True),
+        click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1)),
+        click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("prompt", required=False)
+@_writing_options
+def generate(prompt: str | None, model: str, engine: str, as_json: bool, **settings: Any) -> None:
+    """Write on behind a prompt.
+
+    In a terminal the text is shown as it is edited. Without PROMPT it is read from standard
+    input, if that is no terminal.
+    """
+    if prompt is None:
+        prompt = "" if sys.stdin.isatty() else sys.stdin.read().rstrip("\n")
+    _write(model, engine, as_json, lambda reviser: reviser.stream(prompt, **settings))
+
+
+@main.command()
+@click.argument("text")
+@_writing_options
+def infill(text: str, model: str, engine: str, as_json: bool, **settings: Any) -> None:
+    """Fill the gaps of a text, marked with {}; the rest stays as it is, to the byte."""
+    _write(model, engine, as_json, lambda reviser: reviser.stream_infill(text, **settings))
+
+
+def _write(model: str, engine: str, as_json: bool, begin: Any) -> None:
+    from rich.console import Console
+
+    from reviser.generate import load
+    from reviser.player.terminal import show
+
+    reviser = load(model, engine=engine)
+    writing = begin(reviser)
+    show(writing.text, writing, Console(), given=len(writing.text))
+    rollout = writing.rollout(reviser.provenance)
+    click.echo(rollout.to_json() if as_json else rollout.text)
+
+
 @contextmanager
 def _extra(name: str) -> Iterator[None]:
     """Turn a module that is not installed into the extra that brings it."""

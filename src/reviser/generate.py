@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import ActionVocab
@@ -19,7 +20,7 @@ from reviser.core.codec import Codec, TextEdit
 from reviser.core.mask import Boundary
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason, run
-from reviser.errors import ConfigError, TrajectoryError
+from reviser.errors import ConfigError, MissingExtra, TrajectoryError
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
@@ -262,6 +263,25 @@ class Reviser:
             config=config,
         )
         return _Plan(prompt=prompt, prefix=first, given=given, request=request)
+
+
+def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
+    """Open a model folder, or a model of that name from the hub, to write with.
+
+    Options go to the engine: `rows` and what `from_pretrained` takes for "hf".
+    """
+    if engine != "hf":
+        raise ConfigError(f"engine is {engine!r}; use 'hf'.")
+    try:
+        from reviser.engines.hf import HFEngine
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
+            " pip install 'reviser-lm[hf]'."
+        ) from error
+    opened, folder = HFEngine.load(name, **options)
+    provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
+    return Reviser(opened, Codec.load(folder), provenance=provenance)
 
 
 def _config(settings: dict[str, Any]) -> DecodeConfig:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy.typing as npt
 import torch
 from transformers import LogitsProcessor
 
+from reviser import models
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
@@ -60,6 +63,19 @@ class HFEngine:
         self._cache: Any = None
         self._added = 0
 
+    @classmethod
+    def load(cls, name: str | Path, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
+        """Open a model by folder or hub name; the engine and the folder it came from."""
+        folder = models.find(name)
+        model, vocab = models.load(folder, **options)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(model.to(device), vocab, rows=rows), folder
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What ran, for provenance."""
+        return {name: version(name) for name in ("reviser-lm", "torch", "transformers")}
+
     def add(self, request: Request) -> int:
         """Take a request in; it runs as soon as there is room."""
         if len(request.history) >= self._context:
@@ -67,7 +83,7 @@ class HFEngine:
                 f"The history has {len(request.history)} ids; this model reads {self._context},"
                 " and one must be left for an action."
             )
-        Boundary(self.vocab, 1).fork()  # cheap, and refuses nothing yet
+        request.enter(Boundary(self.vocab, 1), 0)  # refuses a state that makes no sense
         self._added += 1
         self._waiting.append((self._added, request))
         return self._added
@@ -255,7 +271,6 @@ class MaskProcessor(LogitsProcessor):
 
     vocab: ActionVocab
     requests: Sequence[Request]
-    _seen: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._boundary = Boundary(self.vocab, len(self.requests))

@@ -1,0 +1,1 @@
+"""Watching a text being written."""
