@@ -9,7 +9,7 @@ Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -48,10 +48,22 @@ class _Row:
 
 
 class HFEngine:
-    """Runs requests on a Transformers model; `rows` at a time."""
+    """Runs requests on a Transformers model; `rows` at a time.
 
-    def __init__(self, model: Any, vocab: ActionVocab, *, rows: int = 64) -> None:
+    Processes that share the weights must take the same actions: `agree` turns each process'
+    choices into those of all.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        vocab: ActionVocab,
+        *,
+        rows: int = 64,
+        agree: Callable[[list[int]], list[int]] = list,
+    ) -> None:
         self.vocab = vocab
+        self._agree = agree
         self._model = model.eval()
         self._device = next(model.parameters()).device
         self._context: int = model.config.max_position_embeddings
@@ -108,9 +120,9 @@ class HFEngine:
         )
         self._mask.apply(logits_BA, self._boundary.fork(slots))
         draws = [row.draws[row.actions] for row in self._rows]
-        actions_B = choose(logits_BA, configs, draws)
-        logprobs_B = torch.log_softmax(logits_BA, dim=-1).gather(1, actions_B[:, None])[:, 0]
-        actions, logprobs = actions_B.tolist(), logprobs_B.tolist()
+        actions = self._agree(choose(logits_BA, configs, draws).tolist())
+        chosen_B1 = self._tensor(actions)[:, None]
+        logprobs = torch.log_softmax(logits_BA, dim=-1).gather(1, chosen_B1)[:, 0].tolist()
         self._boundary.advance(actions, slots)
         steps = []
         for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 
-from reviser.core.canvas import Canvas
 from reviser.engines.base import DecodeConfig
-from reviser.engines.hf import rollout
+from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
+from reviser.generate import Reviser
 from reviser.train.parts import Parts
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
@@ -21,22 +22,7 @@ from reviser.train.report import append_line
 
 def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
     """A function that has a model continue the recipe's prompts, and adds the texts to a file."""
-    prompts = []
-    for prompt in recipe.evaluation.prompts:  # before training, so that a bad one costs none
-        prefix = parts.codec.encode(prompt)
-        try:
-            free = parts.context - len(parts.vocab.prefix_actions(prefix))
-        except VocabError as error:
-            raise ConfigError(f"evaluation.prompts has {prompt!r}: {error}") from error
-        if free < 1:
-            raise ConfigError(
-                f"evaluation.prompts has {prompt!r}, {len(prefix)} tokens, which leaves no room in"
-                f" a context of {parts.context}."
-            )
-        most = min(free, recipe.evaluation.max_actions)
-        limit = "context" if free < recipe.evaluation.max_actions else "max_actions"
-        config = DecodeConfig(max_actions=most, seed=recipe.seed)
-        prompts.append((prompt, prefix, config, limit))
+    requests = [_request(recipe, parts, prompt) for prompt in recipe.evaluation.prompts]
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # not DDP's, which would wait for the others
@@ -44,24 +30,38 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         sharded = is_sharded(model)  # then each forward needs every process
         if not sharded and not is_main:
             return
-        agree = _main_process_decides if sharded else int
-        for prompt, prefix, config, limit in prompts:
-            trajectory = rollout(model, parts.vocab, prefix, config, agree=agree)
-            canvas = Canvas.replay(parts.vocab, [*prefix, *trajectory.restoration])
-            text = parts.codec.decode(canvas.tokens())
-            ended = "stop" if canvas.is_finished else limit
-            record = {"step": step, "prompt": prompt, "text": text, "ended": ended}
-            record |= json.loads(trajectory.to_json())
+        agree = _main_process_decides if sharded else list
+        engine = HFEngine(model, parts.vocab, rows=max(1, len(requests)), agree=agree)
+        reviser = Reviser(engine, parts.codec)
+        for prompt, config in requests:
+            rollout = reviser.generate(prompt, **asdict(config))
+            record = {"step": step, "prompt": prompt, "text": rollout.text}
+            record |= {"ended": rollout.stop_reason} | json.loads(rollout.trajectory.to_json())
             if is_main:
                 append_line(path, record)
 
     return write
 
 
-def _main_process_decides(action: int) -> int:
-    chosen: list[Any] = [action]
+def _request(recipe: Recipe, parts: Parts, prompt: str) -> tuple[str, DecodeConfig]:
+    """A prompt that can be continued, refused before training rather than in the middle of it."""
+    prefix = parts.codec.encode(prompt)
+    try:
+        free = parts.context - len(parts.vocab.prefix_actions(prefix))
+    except VocabError as error:
+        raise ConfigError(f"evaluation.prompts has {prompt!r}: {error}") from error
+    if free < 1:
+        raise ConfigError(
+            f"evaluation.prompts has {prompt!r}, {len(prefix)} tokens, which leaves no room in a"
+            f" context of {parts.context}."
+        )
+    return prompt, DecodeConfig(max_actions=recipe.evaluation.max_actions, seed=recipe.seed)
+
+
+def _main_process_decides(actions: list[int]) -> list[int]:
+    chosen: list[Any] = [actions]
     torch.distributed.broadcast_object_list(chosen)
-    return int(chosen[0])
+    return list(chosen[0])
 
 
 def is_sharded(model: Any) -> bool:
