@@ -222,8 +222,13 @@ def _writing_options(command: Any) -> Any:
         click.option("--engine", default="hf", show_default=True, type=click.Choice(["hf"])),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(0)),
         click.option("--temperature", default=0.9, show_default=True, type=click.FloatRange(0)),
-        click.option("--top-k", default=50, show_default=True, type=click.IntRange(0),
-                     help="Among so many likeliest actions; 0 for all."),  # fmt: skip
+        click.option(
+            "--top-k",
+            default=50,
+            show_default=True,
+            type=click.IntRange(0),
+            help="Among so many likeliest actions; 0 for all.",
+        ),  # fmt: skip
         click.option("--top-p", default=1.0, show_default=True),
         click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1)),
         click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),

@@ -9,6 +9,7 @@ from reviser.errors import ConfigError
 def test_the_defaults_are_the_papers() -> None:
     config = DecodeConfig()
     assert (config.temperature, config.top_k, config.max_actions) == (0.9, 50, 256)
+    assert (config.top_p, config.min_p, config.stop_bias) == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("fields", [{"temperature": -0.1}, {"top_k": -1}, {"max_actions": 0}])

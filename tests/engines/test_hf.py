@@ -1,4 +1,4 @@
-"""Decoding: only what the mask allows, the same with a cache as without, sampled as asked."""
+"""Decoding: only what the mask allows, the same alone and in company, cached or not."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import strategies
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, expand
-from reviser.engines.base import DecodeConfig
+from reviser.engines.base import DecodeConfig, Request, run
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
 from reviser import models  # noqa: E402
 from reviser.core.trajectory import Trajectory  # noqa: E402
-from reviser.engines.hf import apply_mask, rollout  # noqa: E402
+from reviser.engines.hf import DeviceMask, HFEngine, MaskProcessor  # noqa: E402
+from reviser.errors import ConfigError  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
 VOCABS = {
@@ -53,9 +54,13 @@ class Constant(torch.nn.Module):
     def __init__(self, logits: Any) -> None:
         super().__init__()
         self.logits = torch.nn.Parameter(logits)
+        self.config = SimpleNamespace(max_position_embeddings=10**9)
 
     def forward(self, input_ids: Any, **_: Any) -> Any:
-        return SimpleNamespace(logits=self.logits.expand(*input_ids.shape, -1), past_key_values=1)
+        cache = SimpleNamespace(layers=[], get_seq_length=lambda: 1)
+        return SimpleNamespace(
+            logits=self.logits.expand(*input_ids.shape, -1), past_key_values=cache
+        )
 
 
 class Shouting(torch.nn.Module):
@@ -64,6 +69,7 @@ class Shouting(torch.nn.Module):
     def __init__(self, model: Any, vocab: ActionVocab) -> None:
         super().__init__()
         self.model = model
+        self.config = model.config
         self.never = [*vocab.forbidden.tolist(), *range(vocab.size, model.config.vocab_size)]
 
     def forward(self, **inputs: Any) -> Any:
@@ -75,7 +81,7 @@ class Shouting(torch.nn.Module):
 @torch.no_grad()
 def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: DecodeConfig) -> Any:
     """The twin: no cache, no state; every step reads the whole history again."""
-    generator = torch.Generator().manual_seed(config.seed)
+    draws = np.random.Generator(np.random.Philox(key=config.seed)).random(config.max_actions)
     chosen: list[int] = []
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
         rows = Boundary(vocab, 1)
@@ -89,19 +95,39 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
             chosen.append(ranked[0])
             continue
         ranked = ranked[: config.top_k or None]
-        weights = torch.tensor([logits[action] for action in ranked]) / config.temperature
-        # As many numbers as the fast one has, so that both draw the same.
-        wide = min(config.top_k or model.config.vocab_size, model.config.vocab_size)
-        shares = torch.zeros(wide)
-        shares[: len(ranked)] = torch.softmax(weights, 0)
-        chosen.append(ranked[int(torch.multinomial(shares, 1, generator=generator))])
+        weights = np.exp((np.array([logits[a] for a in ranked]) - logits[ranked[0]])
+                         / config.temperature)  # fmt: skip
+        shares = weights / weights.sum()
+        likely = [n for n, share in enumerate(shares) if share >= config.min_p * shares[0]]
+        likely = [n for n in likely if shares[:n].sum() < config.top_p]
+        goal = draws[len(chosen)] * shares[likely].sum()
+        place = next(n for n in likely if shares[likely][: likely.index(n) + 1].sum() > goal)
+        chosen.append(ranked[place])
     return Trajectory(prefix=tuple(prefix), restoration=tuple(chosen))
+
+
+def rollouts(
+    model: Any, vocab: ActionVocab, asked: list[tuple[list[int], DecodeConfig]], *, rows: int = 64
+) -> list[Trajectory]:
+    """What the engine chooses for some prefixes, so many at a time."""
+    requests = [Request.continuation(vocab, prefix, config) for prefix, config in asked]
+    actions: list[list[int]] = [[] for _ in requests]
+    for step in run(HFEngine(model, vocab, rows=rows), requests):
+        actions[step.request].append(step.action)
+    pairs = zip(asked, actions, strict=True)
+    return [Trajectory(prefix=tuple(p), restoration=tuple(chosen)) for (p, _), chosen in pairs]
+
+
+def rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: DecodeConfig) -> Trajectory:
+    return rollouts(model, vocab, [(prefix, config)])[0]
 
 
 configs = st.builds(
     DecodeConfig,
     temperature=st.sampled_from([0.0, 0.5, 0.9, 3.0]),
     top_k=st.sampled_from([0, 1, 3, 50, 1000]),
+    top_p=st.sampled_from([1.0, 0.9, 0.3]),
+    min_p=st.sampled_from([0.0, 0.1, 1.0]),
     max_actions=st.integers(1, 30),
     seed=st.integers(0, 2**63 - 1),
 )
@@ -127,9 +153,8 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
         before = logits.clone()
         wide = torch.zeros(logits.shape, dtype=torch.bool)
         wide[:, : vocab.size] = torch.from_numpy(allowed)
-        masked = apply_mask(logits, vocab, boundary)
-        assert torch.equal(masked, torch.where(wide, before, -torch.inf))
-        assert torch.equal(logits, before)  # whose logits they are may still want them
+        DeviceMask(vocab).apply(logits, boundary)
+        assert torch.equal(logits, torch.where(wide, before, -torch.inf))
 
 
 @every_trunk
@@ -229,3 +254,91 @@ def test_the_seed_alone_decides_a_rollout() -> None:
         assert rollout(model, vocab, [1, 2], config) == first
         by_seed.add(first.restoration)
     assert len(by_seed) == 5
+
+
+@every_trunk
+@pytest.mark.parametrize("rows", [1, 3, 64])
+def test_neighbours_change_nothing(architecture: str, rows: int) -> None:
+    model, vocab = trunk(architecture, "operators"), VOCABS["operators"]
+    rng = Random(rows)
+    asked = [
+        (
+            [rng.randrange(1, 6) for _ in range(rng.randrange(12))],
+            DecodeConfig(
+                max_actions=rng.randrange(1, 40),
+                temperature=rng.choice([0.0, 0.9, 2.0]),
+                top_k=rng.choice([0, 5, 50]),
+                seed=seed,
+            ),
+        )
+        for seed in range(30)
+    ]
+    together = rollouts(model, vocab, asked, rows=rows)
+    assert together == [slow_rollout(model, vocab, prefix, config) for prefix, config in asked]
+
+
+def test_a_cancelled_request_gives_no_further_step_and_the_others_go_on() -> None:
+    model, vocab = trunk("llama", "plain"), VOCABS["plain"]
+    config = DecodeConfig(max_actions=20, temperature=2.0, stop_bias=-50.0)
+    engine = HFEngine(model, vocab, rows=2)
+    numbers = [engine.add(Request.continuation(vocab, [1] * n, config)) for n in range(4)]
+    for _ in range(3):
+        engine.step()
+    engine.cancel(numbers[0])  # running
+    engine.cancel(numbers[3])  # waiting
+    seen: Counter[int] = Counter()
+    while steps := engine.step():
+        seen.update(step.request for step in steps)
+    assert seen == {numbers[1]: 17, numbers[2]: 20}
+
+
+def test_a_request_ends_where_the_context_does() -> None:
+    model, vocab = trunk("llama", "plain"), VOCABS["plain"]
+    config = DecodeConfig(max_actions=500, stop_bias=-1e9)
+    request = Request.continuation(vocab, [1] * 50, config)
+    steps = list(run(HFEngine(model, vocab), [request]))
+    assert steps[-1].ended == "context"
+    assert len(request.history) + len(steps) == SIZES["context"]
+    with pytest.raises(ConfigError, match="this model reads 96"):
+        HFEngine(model, vocab).add(Request.continuation(vocab, [1] * 96, config))
+
+
+def test_log_probabilities_are_those_among_the_allowed_before_temperature() -> None:
+    model, vocab = trunk("gpt_neox", "plain"), VOCABS["plain"]
+    request = Request.continuation(vocab, [1, 2], DecodeConfig(max_actions=12, temperature=2.0))
+    history, rows = list(request.history), Boundary(vocab, 1)
+    request.enter(rows, 0)
+    for step in run(HFEngine(model, vocab), [request]):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([history])).logits[0, -1]
+        allowed = torch.from_numpy(np.flatnonzero(expand(vocab, rows.fill_mask())[0]))
+        expected = logits[step.action] - torch.logsumexp(logits[allowed], 0)
+        assert step.logprob == pytest.approx(float(expected), abs=1e-4)
+        rows.advance([step.action])
+        history.append(step.action)
+
+
+@pytest.mark.parametrize("name", VOCABS)
+def test_generate_with_the_processor_chooses_what_the_engine_does(name: str) -> None:
+    model, vocab = trunk("llama", name), VOCABS[name]
+    config = DecodeConfig(temperature=0.0, max_actions=20)
+    asked = [([1] * n, config) for n in (2, 5, 9)]
+    requests = [Request.continuation(vocab, prefix, config) for prefix, _ in asked]
+    width = max(len(request.history) for request in requests)
+    padded = [[vocab.stop] * (width - len(r.history)) + list(r.history) for r in requests]
+    ids = torch.tensor(padded)
+    mask = torch.tensor([[0] * (width - len(r.history)) + [1] * len(r.history) for r in requests])
+    output = model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        logits_processor=[MaskProcessor(vocab, requests)],
+        max_new_tokens=20,
+        do_sample=False,
+        eos_token_id=vocab.stop,
+        pad_token_id=vocab.stop,
+    )
+    for row, trajectory in zip(
+        output[:, width:].tolist(), rollouts(model, vocab, asked), strict=True
+    ):
+        end = row.index(vocab.stop) + 1 if vocab.stop in row else len(row)
+        assert tuple(row[:end]) == trajectory.restoration

@@ -184,9 +184,7 @@ class HFEngine:
         """Let all rows but these leave, and cut off padding that no row needs any more."""
         if len(places) == len(self._rows):
             return
-        self._free.extend(
-            row.slot for n, row in enumerate(self._rows) if n not in set(places)
-        )
+        self._free.extend(row.slot for n, row in enumerate(self._rows) if n not in set(places))
         self._rows = [self._rows[n] for n in places]
         if not places:
             self._cache = None
@@ -232,9 +230,7 @@ class DeviceMask:
         closed = -torch.inf
         without_inserts = np.flatnonzero(~allowed_BC[:, 0])
         controls_BC = logits_BA[:, self._controls]
-        controls_BC.masked_fill_(
-            torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed
-        )
+        controls_BC.masked_fill_(torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed)
         if without_inserts.size:
             at = torch.from_numpy(without_inserts).to(logits_BA.device)
             logits_BA[at, : self.vocab.tokens] = closed
