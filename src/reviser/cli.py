@@ -228,7 +228,7 @@ def _writing_options(command: Any) -> Any:
             show_default=True,
             type=click.IntRange(0),
             help="Among so many likeliest actions; 0 for all.",
-        ),  # fmt: skip
+        ),
         click.option("--top-p", default=1.0, show_default=True),
         click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1)),
         click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),

@@ -47,7 +47,7 @@ class Rollout:
     trajectory: Trajectory
     """Its prefix and restoration; `unlearned` are the actions that were given, not chosen."""
     logprobs: tuple[float, ...]
-    """Of each chosen action, among those allowed, before temperature."""
+    """The model's own for each chosen action, before mask, bias and temperature."""
     stop_reason: StopReason
     locked: tuple[Locked, ...]
     config: DecodeConfig

@@ -23,7 +23,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed, so there ar
 
 from reviser import models  # noqa: E402
 from reviser.core.trajectory import Trajectory  # noqa: E402
-from reviser.engines.hf import DeviceMask, HFEngine, MaskProcessor  # noqa: E402
+from reviser.engines.hf import HFEngine, MaskProcessor  # noqa: E402
+from reviser.engines.logits import LogitsMask  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
@@ -153,7 +154,7 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
         before = logits.clone()
         wide = torch.zeros(logits.shape, dtype=torch.bool)
         wide[:, : vocab.size] = torch.from_numpy(allowed)
-        DeviceMask(vocab).apply(logits, boundary)
+        LogitsMask(vocab).apply(logits, boundary)
         assert torch.equal(logits, torch.where(wide, before, -torch.inf))
 
 
@@ -303,18 +304,17 @@ def test_a_request_ends_where_the_context_does() -> None:
         HFEngine(model, vocab).add(Request.continuation(vocab, [1] * 96, config))
 
 
-def test_log_probabilities_are_those_among_the_allowed_before_temperature() -> None:
+def test_log_probabilities_are_the_models_own() -> None:
     model, vocab = trunk("gpt_neox", "plain"), VOCABS["plain"]
-    request = Request.continuation(vocab, [1, 2], DecodeConfig(max_actions=12, temperature=2.0))
-    history, rows = list(request.history), Boundary(vocab, 1)
-    request.enter(rows, 0)
+    request = Request.continuation(
+        vocab, [1, 2], DecodeConfig(max_actions=12, temperature=2.0, stop_bias=-3.0)
+    )
+    history = list(request.history)
     for step in run(HFEngine(model, vocab), [request]):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([history])).logits[0, -1]
-        allowed = torch.from_numpy(np.flatnonzero(expand(vocab, rows.fill_mask())[0]))
-        expected = logits[step.action] - torch.logsumexp(logits[allowed], 0)
+        expected = torch.log_softmax(logits, 0)[step.action]
         assert step.logprob == pytest.approx(float(expected), abs=1e-4)
-        rows.advance([step.action])
         history.append(step.action)
 
 

@@ -102,7 +102,7 @@ class Step:
     """The number that `Engine.add` gave."""
     action: int
     logprob: float
-    """Of the action among those allowed, before temperature."""
+    """The model's own, before mask, bias and temperature."""
     ended: StopReason | None = None
     """Why this is the request's last."""
 

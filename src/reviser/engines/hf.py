@@ -24,6 +24,7 @@ from reviser import models
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
+from reviser.engines.logits import LogitsMask
 from reviser.errors import ConfigError
 
 
@@ -67,7 +68,7 @@ class HFEngine:
         self._model = model.eval()
         self._device = next(model.parameters()).device
         self._context: int = model.config.max_position_embeddings
-        self._mask = DeviceMask(vocab, self._device)
+        self._mask = LogitsMask(vocab, self._device)
         self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))
         self._waiting: deque[tuple[int, Request]] = deque()
@@ -80,8 +81,8 @@ class HFEngine:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = models.find(name)
         model, vocab = models.load(folder, **options)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), vocab, rows=rows), folder
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(torch.nn.Module.to(model, device), vocab, rows=rows), folder
 
     @property
     def versions(self) -> dict[str, str]:
@@ -112,17 +113,16 @@ class HFEngine:
         parts += [self._enter()] if self._waiting and self._free else []
         if not parts:
             return []
-        logits_BA = torch.cat(parts).float()
+        raw_BA = torch.cat(parts).float()
         slots = [row.slot for row in self._rows]
         configs = [row.request.config for row in self._rows]
-        logits_BA[:, self.vocab.stop] += torch.tensor(
-            [config.stop_bias for config in configs], device=self._device
-        )
+        logits_BA = raw_BA.clone()
+        logits_BA[:, self.vocab.stop] += self._tensor([config.stop_bias for config in configs])
         self._mask.apply(logits_BA, self._boundary.fork(slots))
         draws = [row.draws[row.actions] for row in self._rows]
         actions = self._agree(choose(logits_BA, configs, draws).tolist())
-        chosen_B1 = self._tensor(actions)[:, None]
-        logprobs = torch.log_softmax(logits_BA, dim=-1).gather(1, chosen_B1)[:, 0].tolist()
+        chosen_B = raw_BA.gather(1, self._tensor(actions)[:, None])[:, 0]
+        logprobs = (chosen_B - raw_BA.logsumexp(-1)).tolist()
         self._boundary.advance(actions, slots)
         steps = []
         for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):
@@ -216,29 +216,6 @@ def _joined(cache: Any, other: Any) -> Any:
     return cache
 
 
-class DeviceMask:
-    """The mask as a few writes to logits, wherever they are."""
-
-    def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
-        self.vocab = vocab
-        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
-        self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
-
-    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> None:
-        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states."""
-        allowed_BC = rows.fill_mask()
-        closed = -torch.inf
-        without_inserts = np.flatnonzero(~allowed_BC[:, 0])
-        controls_BC = logits_BA[:, self._controls]
-        controls_BC.masked_fill_(torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed)
-        if without_inserts.size:
-            at = torch.from_numpy(without_inserts).to(logits_BA.device)
-            logits_BA[at, : self.vocab.tokens] = closed
-        logits_BA[:, self._controls] = controls_BC
-        logits_BA[:, self._forbidden] = closed
-        logits_BA[:, self.vocab.size :] = closed
-
-
 def choose(
     logits_BA: torch.Tensor, configs: Sequence[DecodeConfig], draws: Sequence[float]
 ) -> torch.Tensor:
@@ -299,5 +276,5 @@ class MaskProcessor(LogitsProcessor):
             self._boundary.advance(input_ids[:, -1].tolist())
         self._history = input_ids.clone()
         scores = scores.clone()
-        DeviceMask(self.vocab, scores.device).apply(scores, self._boundary)
+        LogitsMask(self.vocab, scores.device).apply(scores, self._boundary)
         return scores
