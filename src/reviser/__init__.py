@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from reviser.core.mask import Boundary
     from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
     from reviser.core.trajectory import Sampler, Trajectory
+    from reviser.engines.base import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
+    from reviser.generate import Reviser, Rollout, load
 
 __all__ = [
     "PRESETS",
@@ -23,6 +25,7 @@ __all__ = [
     "Boundary",
     "Canvas",
     "Codec",
+    "DecodeConfig",
     "Edit",
     "InvalidAction",
     "Kind",
@@ -30,12 +33,15 @@ __all__ = [
     "Noise",
     "Obfuscation",
     "Policy",
+    "Reviser",
     "ReviserError",
+    "Rollout",
     "Sampler",
     "Spans",
     "TextEdit",
     "TextStream",
     "Trajectory",
+    "load",
 ]
 
 _ROOMS = {
@@ -53,7 +59,9 @@ _ROOMS = {
         "Spans",
     ),
     "reviser.core.trajectory": ("Sampler", "Trajectory"),
+    "reviser.engines.base": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
+    "reviser.generate": ("Reviser", "Rollout", "load"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -33,5 +33,9 @@ class CheckpointError(ReviserError):
     """A model folder or checkpoint file that cannot be opened."""
 
 
+class EngineError(ReviserError, RuntimeError):
+    """An engine that failed, or cannot be reached, while it ran a request."""
+
+
 class MissingExtra(ReviserError, ImportError):
     """An optional dependency that is not installed."""

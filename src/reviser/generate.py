@@ -9,17 +9,22 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
-from reviser.core.actions import ActionVocab
-from reviser.core.canvas import Canvas
+import numpy as np
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit
-from reviser.core.mask import Boundary
+from reviser.core.mask import Boundary, is_argument
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason, run
+from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
+from reviser.engines.driver import Driver
 from reviser.errors import ConfigError, MissingExtra, TrajectoryError
 
 GAP = "{}"
@@ -34,7 +39,21 @@ class Locked:
     before: str
     """SHA-256 of its bytes in the text given."""
     after: str
-    """SHA-256 of the bytes found in its place in the result."""
+    """SHA-256 of the bytes in its place in the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What a rollout cost."""
+
+    actions: int
+    """Ids that the model chose, STOP and arguments included."""
+    edits: int
+    """Of these, the ones that changed the text."""
+    moves: int
+    """Of these, the ones that moved the cursor."""
+    tokens_before: int
+    tokens_after: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +64,22 @@ class Rollout:
     """As given, gaps and all."""
     text: str
     trajectory: Trajectory
-    """Its prefix and restoration; `unlearned` are the actions that were given, not chosen."""
+    """Its `unlearned` actions were given, not chosen: the text behind a gap, and the way back."""
     logprobs: tuple[float, ...]
     """The model's own for each chosen action, before mask, bias and temperature."""
     stop_reason: StopReason
+    statistics: Statistics
     locked: tuple[Locked, ...]
     config: DecodeConfig
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self) | {"trajectory": self.trajectory.to_dict()}
+
     def to_json(self) -> str:
         """One line of JSON."""
-        fields = asdict(self) | {"trajectory": json.loads(self.trajectory.to_json())}
-        return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Rollout:
@@ -69,6 +92,7 @@ class Rollout:
                 trajectory=Trajectory.from_json(json.dumps(fields["trajectory"])),
                 logprobs=tuple(map(float, fields["logprobs"])),
                 stop_reason=fields["stop_reason"],
+                statistics=Statistics(**fields["statistics"]),
                 locked=tuple(Locked(**part) for part in fields["locked"]),
                 config=DecodeConfig(**fields["config"]),
                 provenance=dict(fields["provenance"]),
@@ -78,42 +102,48 @@ class Rollout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """One request, with what it was made from."""
+class Plan:
+    """A request, with what it was made from."""
 
     prompt: str
     prefix: tuple[int, ...]
     given: tuple[int, ...]
     """Actions that stand in the history behind the prefix: text after a gap, and the way back."""
+    locked: tuple[str, ...]
+    """The texts around the gaps, one more than these."""
     request: Request
 
 
 class Writing:
-    """One text being written: iterate for its edits as they happen.
+    """One text being written: iterate for its edits as they happen, `async for` works too.
 
     Whoever has enough calls `cancel`, at any step; the text is valid at all times.
     """
 
     def __init__(
-        self, codec: Codec, vocab: ActionVocab, plan: _Plan, steps: Iterator[Step]
+        self, codec: Codec, vocab: ActionVocab, plan: Plan, provenance: dict[str, Any]
     ) -> None:
+        self.plan = plan
         self._codec = codec
         self._vocab = vocab
-        self._plan = plan
-        self._steps = steps
+        self._provenance = provenance
         self._canvas = Canvas.replay(vocab, [*plan.prefix, *plan.given])
         self._stream = codec.stream(self._canvas.tokens())
+        here = self._canvas.cursor
+        self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
+        """Where the cursor is in the text now."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
+        self._edits = 0
         self._stop_reason: StopReason | None = None
+        self._steps: deque[Step] = deque()
 
-    def __iter__(self) -> Iterator[TextEdit]:
+    def begin(self, driver: Driver) -> Writing:
+        """Have the steps come from here; the request ends with this object."""
+        self._driver = driver
+        self._number = driver.add(self.plan.request)
+        self._leave = finalize(self, driver.drop, self._number)
         return self
-
-    def __next__(self) -> TextEdit:
-        if self._stop_reason is not None:
-            raise StopIteration
-        return self.take(next(self._steps))
 
     @property
     def text(self) -> str:
@@ -122,65 +152,111 @@ class Writing:
 
     def take(self, step: Step) -> TextEdit:
         """Apply one step; the edit of the text that it is."""
+        edit = self._canvas.apply(step.action)
         self._actions.append(step.action)
         self._logprobs.append(step.logprob)
+        self._edits += edit.changes_text
         self._stop_reason = step.ended
-        return self._stream.feed(self._canvas.apply(step.action))
+        text_edit = self._stream.feed(edit)
+        self.cursor = text_edit.cursor
+        return text_edit
+
+    def __iter__(self) -> Iterator[TextEdit]:
+        while self._stop_reason is None:
+            if not self._steps:
+                self._steps.extend(self._driver.take([self._number]))
+            yield self._next()
+
+    async def __aiter__(self) -> AsyncIterator[TextEdit]:
+        while self._stop_reason is None:
+            if not self._steps:
+                self._steps.extend(await self._driver.atake([self._number]))
+            yield self._next()
+
+    def _next(self) -> TextEdit:
+        edit = self.take(self._steps.popleft())
+        if self._stop_reason is not None:
+            self._leave()
+        return edit
 
     def cancel(self) -> None:
         """Stop here. The engine drops the request."""
         if self._stop_reason is None:
             self._stop_reason = "cancelled"
-        close = getattr(self._steps, "close", None)
-        if close is not None:
-            close()
+            self._leave()
 
-    def rollout(self, provenance: dict[str, Any] | None = None) -> Rollout:
+    def rollout(self) -> Rollout:
         """What was written, to the end if it was not cancelled."""
         for _ in self:
             pass
+        return self._rollout()
+
+    async def arollout(self) -> Rollout:
+        """The same without blocking the event loop."""
+        async for _ in self:
+            pass
+        return self._rollout()
+
+    def _rollout(self) -> Rollout:
         assert self._stop_reason is not None
-        plan = self._plan
+        plan = self.plan
+        chosen = Trajectory(
+            prefix=plan.prefix,
+            restoration=(*plan.given, *self._actions),
+            unlearned=tuple(range(len(plan.given))),
+        )
         return Rollout(
             prompt=plan.prompt,
             text=self.text,
-            trajectory=Trajectory(
-                prefix=plan.prefix,
-                restoration=(*plan.given, *self._actions),
-                unlearned=tuple(range(len(plan.given))),
-            ),
+            trajectory=chosen,
             logprobs=tuple(self._logprobs),
             stop_reason=self._stop_reason,
+            statistics=Statistics(
+                actions=len(self._actions),
+                edits=self._edits,
+                moves=self._moves(),
+                tokens_before=plan.request.length,
+                tokens_after=len(self._canvas),
+            ),
             locked=self._locked(),
             config=plan.request.config,
-            provenance=provenance or {},
+            provenance=self._provenance,
         )
 
+    def _moves(self) -> int:
+        history = np.array([self._actions], np.int64)
+        is_move = (self._vocab.kinds[history] == Kind.MOVE) & ~is_argument(self._vocab, history)
+        return int(is_move.sum())
+
     def _locked(self) -> tuple[Locked, ...]:
-        """The locked stretches before and after, each cut out of its own canvas."""
-        plan, table = self._plan, self._codec.token_bytes
+        """Each stretch as it was given, and as it is cut out of the canvas now."""
         rows = Boundary(self._vocab, 1)
-        plan.request.enter(rows, 0)
+        self.plan.request.enter(rows, 0)
         rows.replay(0, self._actions)
-        start = Canvas.replay(self._vocab, [*plan.prefix, *plan.given]).tokens()
-        stretches = zip(
-            _outside(start, plan.request.gaps),
-            _outside(self._canvas.tokens(), rows.gaps(0)),
-            strict=True,
-        )
         locked = []
-        for before, after in stretches:
-            old, new = (b"".join(table[token] for token in part) for part in (before, after))
-            hashes = (hashlib.sha256(part).hexdigest() for part in (old, new))
-            text = old.decode("utf-8", "replace")
-            locked.append(Locked(text=text, before=next(hashes), after=next(hashes)))
-        return tuple(part for part in locked if part.text)
+        for text, found in zip(self.plan.locked, self._stretches(rows.gaps(0)), strict=True):
+            if text:
+                before, after = (
+                    hashlib.sha256(data).hexdigest() for data in (text.encode(), found)
+                )
+                locked.append(Locked(text=text, before=before, after=after))
+        return tuple(locked)
+
+    def _stretches(self, gaps: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """The bytes around the gaps; a space that is hidden at the very start is none of them."""
+        tokens, table = self._canvas.tokens(), self._codec.token_bytes
+        edges = [0, *(bound for gap in gaps for bound in gap), len(tokens)]
+        for start, end in zip(edges[::2], edges[1::2], strict=True):
+            data = b"".join(table[token] for token in tokens[start:end])
+            hidden = start == 0 and self._codec.hides_first_space and data.startswith(b" ")
+            yield data[hidden:]
 
 
 class Reviser:
     """A model to write with; `reviser.load` opens one.
 
-    Settings are those of `DecodeConfig`, by name.
+    Settings are those of `DecodeConfig`, by name. A request does not notice others that run at the
+    same time, in other threads or tasks.
     """
 
     def __init__(
@@ -189,65 +265,98 @@ class Reviser:
         self.engine = engine
         self.codec = codec
         self.provenance = provenance or {}
+        self._driver = Driver(engine)
 
     def generate(self, prompt: str = "", **settings: Any) -> Rollout:
         """Write on behind a prompt, which stays as it is."""
-        return self.stream(prompt, **settings).rollout(self.provenance)
+        return self.stream(prompt, **settings).rollout()
+
+    async def agenerate(self, prompt: str = "", **settings: Any) -> Rollout:
+        """The same for asyncio."""
+        return await self.stream(prompt, **settings).arollout()
 
     def stream(self, prompt: str = "", **settings: Any) -> Writing:
-        """The same, edit by edit as they happen."""
-        return self._write(self._continuation(prompt, _config(settings)))
+        """The same, edit by edit as they happen; iterate with `for` or `async for`."""
+        return self.write(self.plan(prompt, **settings))
 
     def infill(
         self, text: str, spans: Sequence[tuple[int, int]] | None = None, **settings: Any
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return self.stream_infill(text, spans, **settings).rollout(self.provenance)
+        return self.stream_infill(text, spans, **settings).rollout()
+
+    async def ainfill(
+        self, text: str, spans: Sequence[tuple[int, int]] | None = None, **settings: Any
+    ) -> Rollout:
+        """The same for asyncio."""
+        return await self.stream_infill(text, spans, **settings).arollout()
 
     def stream_infill(
         self, text: str, spans: Sequence[tuple[int, int]] | None = None, **settings: Any
     ) -> Writing:
-        """The same, edit by edit as they happen."""
-        return self._write(self._infilling(text, _parts(text, spans), _config(settings)))
+        """The same, edit by edit as they happen; iterate with `for` or `async for`."""
+        return self.write(self.plan_infill(text, spans, **settings))
 
     def generate_many(self, prompts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
-        """Many prompts side by side, in the order given; each has its own seed, one after another.
+        """Many prompts side by side, in the order given; the n-th has the seed plus n."""
+        return self.write_many(
+            self.plan(prompt, **_nth(settings, n)) for n, prompt in enumerate(prompts)
+        )
 
-        Prompts are read as there is room for them.
-        """
-        config = _config(settings)
-        plans: dict[int, Writing] = {}
+    def infill_many(self, texts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
+        """Many texts with gaps side by side, in the order given; the n-th has the seed plus n."""
+        return self.write_many(
+            self.plan_infill(text, **_nth(settings, n)) for n, text in enumerate(texts)
+        )
+
+    def write(self, plan: Plan) -> Writing:
+        """Begin to write."""
+        return self._writing(plan).begin(self._driver)
+
+    def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
+        """Write many side by side, in the order given; plans are asked for as there is room."""
+        writings: dict[int, Writing] = {}
         done: dict[int, Rollout] = {}
         shown = 0
 
         def requests() -> Iterator[Request]:
-            for n, prompt in enumerate(prompts):
-                seeded = replace(config, seed=(config.seed + n) % (1 << 64))
-                plan = self._continuation(prompt, seeded)
-                plans[n] = Writing(self.codec, self.engine.vocab, plan, iter(()))
+            for n, plan in enumerate(plans):
+                writings[n] = self._writing(plan)
                 yield plan.request
 
-        for step in run(self.engine, requests()):
-            plans[step.request].take(step)
+        for step in self._driver.run(requests()):
+            writings[step.request].take(step)
             if step.ended is not None:
-                done[step.request] = plans.pop(step.request).rollout(self.provenance)
+                done[step.request] = writings.pop(step.request).rollout()
             while shown in done:
                 yield done.pop(shown)
                 shown += 1
 
-    def _write(self, plan: _Plan) -> Writing:
-        return Writing(self.codec, self.engine.vocab, plan, run(self.engine, [plan.request]))
+    def _writing(self, plan: Plan) -> Writing:
+        return Writing(self.codec, self.engine.vocab, plan, self.provenance)
 
-    def _continuation(self, prompt: str, config: DecodeConfig) -> _Plan:
+    def plan(self, prompt: str = "", **settings: Any) -> Plan:
+        """What `generate` asks of the engine."""
+        config = _config(settings)
         prefix = self.codec.encode(prompt)
-        request = Request.continuation(self.engine.vocab, prefix, config)
-        return _Plan(prompt=prompt, prefix=tuple(prefix), given=(), request=request)
+        return Plan(
+            prompt=prompt,
+            prefix=tuple(prefix),
+            given=(),
+            locked=(prompt, ""),
+            request=Request.continuation(self.engine.vocab, prefix, config),
+        )
 
-    def _infilling(self, prompt: str, parts: Sequence[str], config: DecodeConfig) -> _Plan:
-        """What stands behind the first gap is shown as written first, as in training; then back."""
-        vocab = self.engine.vocab
-        first = tuple(self.codec.encode(parts[0]))
-        rest = [self.codec.encode_part(part) for part in parts[1:]]
+    def plan_infill(
+        self, text: str, spans: Sequence[tuple[int, int]] | None = None, **settings: Any
+    ) -> Plan:
+        """What `infill` asks: what stands behind the first gap is shown as written first.
+
+        So it is in training; then the cursor goes back to the gap.
+        """
+        vocab, config = self.engine.vocab, _config(settings)
+        parts = _parts(text, spans)
+        first, *rest = self.codec.encode_parts(parts)
         places = [len(first)]
         for part in rest[:-1]:
             places.append(places[-1] + len(part))
@@ -259,10 +368,12 @@ class Reviser:
             history=(*vocab.prefix_actions(first), *given),
             length=length,
             cursor=len(first),
-            gaps=tuple((place, place) for place in dict.fromkeys(places)),
+            gaps=tuple((place, place) for place in places),
             config=config,
         )
-        return _Plan(prompt=prompt, prefix=first, given=given, request=request)
+        return Plan(
+            prompt=text, prefix=tuple(first), given=given, locked=tuple(parts), request=request
+        )
 
 
 def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
@@ -295,22 +406,23 @@ def _config(settings: dict[str, Any]) -> DecodeConfig:
 
 
 def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
-    """The locked stretches around the gaps, empty ones included."""
+    """The locked stretches around the gaps; of those between, none is empty."""
     if spans is None:
         parts = text.split(GAP)
         if len(parts) == 1:
             raise ConfigError(f"The text has no gap: mark one or more with {GAP}, or give spans.")
-        return parts
-    bounds = [bound for span in spans for bound in span]
-    if not spans or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
-        raise ConfigError(
-            f"spans {list(spans)} must be in order, apart, and within the text's {len(text)}"
-            " characters; give one or more."
-        )
-    edges = [0, *bounds, len(text)]
-    return [text[edges[n] : edges[n + 1]] for n in range(0, len(edges), 2)]
+    else:
+        bounds = [bound for span in spans for bound in span]
+        if not spans or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
+            raise ConfigError(
+                f"spans {list(spans)} must be in order, apart, and within the text's {len(text)}"
+                " characters; give one or more."
+            )
+        edges = [0, *bounds, len(text)]
+        parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    first, *between, last = parts
+    return [first, *filter(None, between), last]
 
 
-def _outside(tokens: list[int], gaps: Iterable[tuple[int, int]]) -> list[list[int]]:
-    edges = [0, *(bound for gap in gaps for bound in gap), len(tokens)]
-    return [tokens[edges[n] : edges[n + 1]] for n in range(0, len(edges), 2)]
+def _nth(settings: dict[str, Any], n: int) -> dict[str, Any]:
+    return settings | {"seed": (settings.get("seed", 0) + n) % (1 << 64)}

@@ -54,6 +54,27 @@ def move(delta: int) -> Action:
 # -- text to tokens and back ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reader", [BYTES, LLAMA, GEMMA])
+@given(parts=st.lists(some_texts | st.sampled_from([" ", "  sat", ". ", "\n", "the"]), min_size=1))
+def test_parts_are_encoded_to_exactly_their_bytes(reader: Reader, parts: list[str]) -> None:
+    encoded = reader.codec.encode_parts(parts)
+    for n, (part, tokens) in enumerate(zip(parts, encoded, strict=True)):
+        data = b"".join(reader.bytes_of[token] for token in tokens)
+        hidden = b" " if n == 0 and reader is LLAMA else b""
+        assert data == hidden + part.encode()
+    assert reader.codec.decode(token for tokens in encoded for token in tokens) == "".join(parts)
+
+
+def test_a_part_keeps_the_tokens_it_has_inside_a_text() -> None:
+    first, second = BYTES.codec.encode_parts(["The cat", " sat on"])
+    assert first + second == BYTES.codec.encode("The cat sat on")
+
+
+def test_a_part_that_cannot_be_written_exactly_is_refused() -> None:
+    with pytest.raises(VocabError, match=r"cannot write '\u20ac' byte for byte"):
+        META.codec.encode_parts(["The", "\u20ac"])
+
+
 @given(some_texts)
 def test_byte_level_text_comes_back_as_it_was(text: str) -> None:
     tokens = BYTES.codec.encode(text)

@@ -17,7 +17,8 @@ import strategies
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, expand
-from reviser.engines.base import DecodeConfig, Request, run
+from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.driver import Driver
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
@@ -113,7 +114,7 @@ def rollouts(
     """What the engine chooses for some prefixes, so many at a time."""
     requests = [Request.continuation(vocab, prefix, config) for prefix, config in asked]
     actions: list[list[int]] = [[] for _ in requests]
-    for step in run(HFEngine(model, vocab, rows=rows), requests):
+    for step in Driver(HFEngine(model, vocab, rows=rows)).run(requests):
         actions[step.request].append(step.action)
     pairs = zip(asked, actions, strict=True)
     return [Trajectory(prefix=tuple(p), restoration=tuple(chosen)) for (p, _), chosen in pairs]
@@ -297,7 +298,7 @@ def test_a_request_ends_where_the_context_does() -> None:
     model, vocab = trunk("llama", "plain"), VOCABS["plain"]
     config = DecodeConfig(max_actions=500, stop_bias=-1e9)
     request = Request.continuation(vocab, [1] * 50, config)
-    steps = list(run(HFEngine(model, vocab), [request]))
+    steps = list(Driver(HFEngine(model, vocab)).run([request]))
     assert steps[-1].ended == "context"
     assert len(request.history) + len(steps) == SIZES["context"]
     with pytest.raises(ConfigError, match="this model reads 96"):
@@ -310,7 +311,7 @@ def test_log_probabilities_are_the_models_own() -> None:
         vocab, [1, 2], DecodeConfig(max_actions=12, temperature=2.0, stop_bias=-3.0)
     )
     history = list(request.history)
-    for step in run(HFEngine(model, vocab), [request]):
+    for step in Driver(HFEngine(model, vocab)).run([request]):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([history])).logits[0, -1]
         expected = torch.log_softmax(logits, 0)[step.action]

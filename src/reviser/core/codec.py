@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -136,27 +136,31 @@ class Codec:
         own["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
-    def encode_part(self, text: str) -> list[int]:
-        """Token ids whose bytes are exactly this text, for a place inside another.
+    def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+        """Token ids of the parts of a text, of each exactly its bytes.
 
-        A tokenizer that writes a space before each text, hidden at the very start, must not here.
+        A tokenizer that writes a space before every text, and hides it at the very start, writes
+        that space before the first part, be it empty, and before no other.
         """
-        data = text.encode()
-        tries = [text]
-        if self.hides_first_space:
-            tries = [text[1:]] if text.startswith(" ") else []
-        for trial in tries:
-            tokens = self.encode(trial)
-            if self._bytes(tokens) == data:
-                return tokens
-        anchored = self.encode("\n" + text)  # a line end takes the hidden space and joins nothing
-        for n in range(len(anchored) + 1):
-            if self._bytes(anchored[n:]) == data:
-                return anchored[n:]
-        raise VocabError(f"This tokenizer cannot write {text[:40]!r} inside a text.")
+        hidden = b" " if self.hides_first_space else b""
+        return [self._encode_part(part, b"" if n else hidden) for n, part in enumerate(parts)]
 
-    def _bytes(self, tokens: Iterable[int]) -> bytes:
-        return b"".join([self.token_bytes[token] for token in tokens])
+    def _encode_part(self, part: str, hidden: bytes) -> list[int]:
+        data = hidden + part.encode()
+
+        def candidates() -> Iterator[list[int]]:
+            yield self.encode(part)
+            yield self.encode(part[1:])  # to which the tokenizer adds a space
+            for anchor in ("\n", "\0"):  # one of them joins neither end, and can be cut off
+                between = self.encode(anchor + part + anchor)
+                ends = range(1, 4)
+                yield from (between[start:-end] for start in ends for end in ends)
+                yield from (self.encode(part + anchor)[:-end] for end in ends)
+
+        for tokens in candidates():
+            if b"".join([self.token_bytes[token] for token in tokens]) == data:
+                return tokens
+        raise VocabError(f"This tokenizer cannot write {part[:40]!r} byte for byte.")
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The visible text; bytes that make no character show as U+FFFD."""

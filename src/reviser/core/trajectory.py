@@ -51,10 +51,14 @@ class Trajectory:
         """The tokens the restoration writes behind the prefix, by replaying it."""
         return Canvas.replay(vocab, [*self.prefix, *self.restoration]).tokens()[len(self.prefix) :]
 
+    def to_dict(self) -> dict[str, tuple[int, ...]]:
+        """As JSON holds it."""
+        fields = {"prefix": self.prefix, "restoration": self.restoration}
+        return fields | ({"unlearned": self.unlearned} if self.unlearned else {})
+
     def to_json(self) -> str:
         """One line of JSON."""
-        fields = {"prefix": self.prefix, "restoration": self.restoration}
-        return json.dumps(fields | ({"unlearned": self.unlearned} if self.unlearned else {}))
+        return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Trajectory:

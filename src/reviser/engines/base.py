@@ -6,7 +6,7 @@ time; who calls it applies the actions. `ScriptedEngine` is one for tests, witho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -121,30 +121,8 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[Step]:
-        """Some next actions, at most one per request; none if nothing is left to run."""
+        """Wait for the next actions of some requests; none if nothing is left to run."""
         ...
-
-
-def run(engine: Engine, requests: Iterable[Request], *, ahead: int = 256) -> Iterator[Step]:
-    """The steps of many requests as they come, numbered as given; they are taken in as needed."""
-    source = enumerate(requests)
-    numbers: dict[int, int] = {}
-    try:
-        while True:
-            for n, request in source:
-                numbers[engine.add(request)] = n
-                if len(numbers) >= ahead:
-                    break
-            if not numbers:
-                return
-            for step in engine.step():
-                n = numbers[step.request]
-                if step.ended is not None:
-                    del numbers[step.request]
-                yield Step(n, step.action, step.logprob, step.ended)
-    finally:  # whoever stops listening wants no more
-        for number in numbers:
-            engine.cancel(number)
 
 
 class ScriptedEngine:

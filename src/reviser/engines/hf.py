@@ -8,6 +8,7 @@ Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ class HFEngine:
         self._agree = agree
         self._model = model.eval()
         self._device = next(model.parameters()).device
-        self._context: int = model.config.max_position_embeddings
+        # Some trunks, as Mamba, have no limit.
+        self._context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
         self._mask = LogitsMask(vocab, self._device)
         self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))

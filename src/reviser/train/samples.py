@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -35,8 +34,8 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         reviser = Reviser(engine, parts.codec)
         for prompt, config in requests:
             rollout = reviser.generate(prompt, **asdict(config))
-            record = {"step": step, "prompt": prompt, "text": rollout.text}
-            record |= {"ended": rollout.stop_reason} | json.loads(rollout.trajectory.to_json())
+            told = {"text": rollout.text, "ended": rollout.stop_reason}
+            record = {"step": step, "prompt": prompt, **told, **rollout.trajectory.to_dict()}
             if is_main:
                 append_line(path, record)
 

@@ -1,0 +1,136 @@
+"""Many who share an engine: each gets its own steps, all of them, in order, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from random_engine import RandomEngine
+from reviser.core.actions import ActionVocab
+from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
+from reviser.engines.driver import Driver
+from reviser.errors import EngineError
+
+VOCAB = ActionVocab.build(20, max_move=8)
+
+
+def request(seed: int, most: int = 20) -> Request:
+    return Request.continuation(VOCAB, [1, 2], DecodeConfig(seed=seed, max_actions=most))
+
+
+def alone(asked: Request) -> list[int]:
+    return [step.action for step in Driver(RandomEngine(VOCAB)).run([asked])]
+
+
+def finish(driver: Driver, number: int) -> list[Step]:
+    steps: list[Step] = []
+    while not steps or steps[-1].ended is None:
+        steps += driver.take([number])
+    return steps
+
+
+@given(st.lists(st.integers(1, 30), max_size=12), st.integers(1, 5), st.integers(1, 6))
+def test_a_run_gives_every_request_what_it_gets_alone(
+    most: list[int], rows: int, ahead: int
+) -> None:
+    requests = [request(seed, m) for seed, m in enumerate(most)]
+    found: list[list[int]] = [[] for _ in requests]
+    engine = RandomEngine(VOCAB, rows=rows)
+    for step in Driver(engine).run(requests, ahead=ahead):
+        found[step.request].append(step.action)
+    assert found == [alone(asked) for asked in requests]
+    assert not engine.running
+
+
+@given(st.integers(0, 2**32))
+def test_interleaved_callers_get_their_own(seed: int) -> None:
+    rng, driver = Random(seed), Driver(RandomEngine(VOCAB, rows=2))
+    requests = [request(n) for n in range(5)]
+    numbers = [driver.add(asked) for asked in requests]
+    found: dict[int, list[Step]] = {number: [] for number in numbers}
+    waiting = set(numbers)
+    while waiting:
+        some = rng.sample(sorted(waiting), rng.randint(1, len(waiting)))
+        for step in driver.take(some):
+            assert step.request in some
+            found[step.request].append(step)
+            waiting -= {step.request} if step.ended else set()
+    for number, asked in zip(numbers, requests, strict=True):
+        assert [step.action for step in found[number]] == alone(asked)
+
+
+def test_threads_share_an_engine() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    def work(seed: int) -> list[int]:
+        return [step.action for step in finish(driver, driver.add(request(seed)))]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(40))) == [alone(request(seed)) for seed in range(40)]
+
+
+def test_tasks_share_an_engine_in_one_event_loop_after_another() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    async def work(seed: int) -> list[int]:
+        number = driver.add(request(seed))
+        steps: list[Step] = []
+        while not steps or steps[-1].ended is None:
+            steps += await driver.atake([number])
+        return [step.action for step in steps]
+
+    async def all_of_them() -> list[list[int]]:
+        return await asyncio.gather(*map(work, range(40)))
+
+    for _ in range(2):
+        assert asyncio.run(all_of_them()) == [alone(request(seed)) for seed in range(40)]
+
+
+def test_a_task_that_is_cancelled_leaves_the_others_whole() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    async def work(seed: int) -> list[int]:
+        number = driver.add(request(seed))
+        steps: list[Step] = []
+        while not steps or steps[-1].ended is None:
+            steps += await driver.atake([number])
+        return [step.action for step in steps]
+
+    async def some_of_them() -> list[object]:
+        tasks = [asyncio.create_task(work(seed)) for seed in range(12)]
+        await asyncio.sleep(0.002)
+        for task in tasks[::3]:
+            task.cancel()
+        return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    found = asyncio.run(some_of_them())
+    for seed in range(12):
+        if seed % 3:
+            assert found[seed] == alone(request(seed))
+
+
+def test_who_stops_listening_frees_the_engine() -> None:
+    engine = RandomEngine(VOCAB)
+    steps = Driver(engine).run(request(seed) for seed in range(10**9))
+    next(steps)
+    steps.close()
+    assert not engine.running
+    driver = Driver(engine)
+    number = driver.add(request(0))
+    driver.take([number])
+    driver.drop(number)
+    driver.drop(number)
+    assert engine.cancelled[-1] == number
+
+
+def test_an_engine_with_nothing_left_does_not_hang_its_caller() -> None:
+    driver = Driver(ScriptedEngine(VOCAB, [3, VOCAB.stop]))
+    number = driver.add(request(0))
+    assert [step.ended for step in finish(driver, number)] == [None, "stop"]
+    with pytest.raises(EngineError, match="nothing left to run"):
+        driver.take([number])
