@@ -32,9 +32,8 @@ from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.core.codec import Codec  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
-from reviser.engines.base import DecodeConfig  # noqa: E402
-from reviser.engines.hf import rollout  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
+from reviser.generate import load  # noqa: E402
 from reviser.train.parts import make_missing, open_parts  # noqa: E402
 from reviser.train.reading import to_plain  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
@@ -201,11 +200,11 @@ def test_the_last_samples_are_what_the_saved_model_writes_under_the_recipes_seed
     recipe: Path, tmp_path: Path
 ) -> None:
     folder = run(recipe, tmp_path, "seed=5", "training.steps=2", "evaluation.prompts=[One, Two]")
-    model, vocab = models.load(folder)
-    config = DecodeConfig(max_actions=TINY["evaluation"]["max_actions"], seed=5)
+    model, most = load(folder), TINY["evaluation"]["max_actions"]
     for sample in lines(folder / "samples.jsonl"):
-        trajectory = rollout(model.eval(), vocab, sample["prefix"], config)
-        assert list(trajectory.restoration) == sample["restoration"]
+        rollout = model.generate(sample["prompt"], max_actions=most, seed=5)
+        assert rollout.text == sample["text"]
+        assert list(rollout.trajectory.restoration) == sample["restoration"]
 
 
 def test_the_record_tells_what_the_model_came_from(
