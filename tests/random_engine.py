@@ -11,6 +11,7 @@ import strategies
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary, expand
 from reviser.engines.base import Request, Step, StopReason
+from reviser.errors import ConfigError
 
 
 @dataclass
@@ -30,6 +31,10 @@ class RandomEngine:
         self.cancelled: list[int] = []
         self.running: dict[int, _Walk] = {}
         self._rows = rows
+
+    def check(self, request: Request) -> None:
+        if request.length > 20:
+            raise ConfigError("too long")
 
     def add(self, request: Request) -> int:
         rows = Boundary(self.vocab, 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from reviser.data.readers import Reader, Split
-from reviser.errors import MissingExtra, ReviserError
+from reviser.errors import EngineError, MissingExtra, ReviserError
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
@@ -217,22 +217,32 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
 
 def _writing_options(command: Any) -> Any:
     """The options of every command that writes with a model."""
+    number, count = click.FLOAT, click.IntRange(0)
     options = [
-        click.option("-m", "--model", required=True, help="Model folder or hub name."),
-        click.option("--engine", default="hf", show_default=True, type=click.Choice(["hf"])),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(0)),
-        click.option("--temperature", default=0.9, show_default=True, type=click.FloatRange(0)),
-        click.option(
-            "--top-k",
-            default=50,
-            show_default=True,
-            type=click.IntRange(0),
-            help="Among so many likeliest actions; 0 for all.",
-        ),
-        click.option("--top-p", default=1.0, show_default=True),
-        click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1)),
+        click.option("-m", "--model", required=True, metavar="MODEL",
+                     help="Model folder or hub name."),
+        click.option("--engine", default="hf", show_default=True,
+                     type=click.Choice(["hf", "vllm"]), help="What runs the model."),
+        click.option("--url", help="Of a vLLM server that runs the model; for --engine vllm."),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1)),
+        click.option("--temperature", default=0.9, show_default=True, type=number,
+                     help="0 takes the likeliest action."),
+        click.option("--top-k", default=50, show_default=True, type=count,
+                     help="Choose among so many likeliest actions; 0 for all."),
+        click.option("--top-p", default=1.0, show_default=True, type=number,
+                     help="Choose among the likeliest that together have this share."),
+        click.option("--min-p", default=0.0, show_default=True, type=number,
+                     help="Leave out what is less likely than this share of the likeliest."),
+        click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1),
+                     help="Of the model; what is left is the text."),
+        click.option("--max-length", type=count, help="Most tokens of the text, prompt included."),
+        click.option("--max-edits", type=count, help="Most actions that change the text."),
+        click.option("--stop-bias", default=0.0, show_default=True, type=number,
+                     help="Below 0 the model writes on, above it ends sooner."),
+        click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
+                     help="Most actions shown a second in a terminal; 0 for no limit."),
         click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
-    ]
+    ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
     return command
@@ -241,36 +251,102 @@ def _writing_options(command: Any) -> Any:
 @main.command()
 @click.argument("prompt", required=False)
 @_writing_options
-def generate(prompt: str | None, model: str, engine: str, as_json: bool, **settings: Any) -> None:
+@click.option("--input", "source", metavar="FILE.jsonl", type=click.Path(path_type=Path),
+              help="Prompts, one JSON object a line, instead of PROMPT.")  # fmt: skip
+@click.option("--output", metavar="FILE.jsonl", type=click.Path(path_type=Path),
+              help="Where the rollouts of --input go.")  # fmt: skip
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
+              help="Processes for --input, each with the model.")  # fmt: skip
+def generate(
+    prompt: str | None, source: Path | None, output: Path | None, workers: int, **options: Any
+) -> None:
     """Write on behind a prompt.
 
     In a terminal the text is shown as it is edited. Without PROMPT it is read from standard
-    input, if that is no terminal.
+    input. With --input and --output a file of any length is worked through; its lines are objects
+    with a "prompt" or a text to "infill". The same command again goes on where a kill stopped it.
     """
+    if (source is None) != (output is None) or (source is not None and prompt is not None):
+        raise click.UsageError("Give a PROMPT, or --input and --output together.")
+    if source is not None and output is not None:
+        _write_file(source, output, workers, **options)
+        return
     if prompt is None:
-        prompt = "" if sys.stdin.isatty() else sys.stdin.read().rstrip("\n")
-    _write(model, engine, as_json, lambda reviser: reviser.stream(prompt, **settings))
+        prompt = sys.stdin.read().rstrip("\n")
+    _write("stream", prompt, **options)
 
 
 @main.command()
-@click.argument("text")
+@click.argument("text", required=False)
 @_writing_options
-def infill(text: str, model: str, engine: str, as_json: bool, **settings: Any) -> None:
-    """Fill the gaps of a text, marked with {}; the rest stays as it is, to the byte."""
-    _write(model, engine, as_json, lambda reviser: reviser.stream_infill(text, **settings))
+def infill(text: str | None, **options: Any) -> None:
+    """Fill the gaps of a text, marked with {}; the rest stays as it is, to the byte.
+
+    Without TEXT it is read from standard input.
+    """
+    _write("stream_infill", sys.stdin.read().rstrip("\n") if text is None else text, **options)
 
 
-def _write(model: str, engine: str, as_json: bool, begin: Any) -> None:
+def _write(
+    how: str, text: str, model: str, engine: str, url: str | None, pace: float, as_json: bool,
+    **settings: Any,
+) -> None:  # fmt: skip
+    """Write one text, live in a terminal."""
     from rich.console import Console
 
     from reviser.generate import load
-    from reviser.player.terminal import show
+    from reviser.player.terminal import printable, show
 
-    reviser = load(model, engine=engine)
-    writing = begin(reviser)
-    show(writing.text, writing, Console(), given=len(writing.text))
-    rollout = writing.rollout(reviser.provenance)
-    click.echo(rollout.to_json() if as_json else rollout.text)
+    console = Console(highlight=False)
+    _quiet(model)
+    writing = getattr(load(model, engine=engine, **_engine_options(url)), how)(text, **settings)
+    in_terminal = console.is_terminal and not console.is_dumb_terminal
+    try:
+        if in_terminal and not as_json:
+            show(writing.text, writing.cursor, writing, console, pace=pace)
+        rollout = writing.rollout()
+    except KeyboardInterrupt:  # there is a text at any time
+        writing.cancel()
+        rollout = writing.rollout()
+    written = rollout.to_json() if as_json else rollout.text
+    click.echo(printable(written) if console.is_terminal else written)
+    if rollout.stop_reason == "cancelled":
+        raise SystemExit(130)
+
+
+def _write_file(
+    source: Path, output: Path, workers: int, model: str, engine: str, url: str | None,
+    pace: float, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Write a file of rollouts, with a bar."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from reviser import batch
+
+    del pace, as_json  # there is nothing to watch, and the file is JSON
+    _quiet(model)
+    job = batch.Job(input=source, output=output, model=model, engine=engine,
+                    options=_engine_options(url), settings=settings, workers=workers)  # fmt: skip
+    console = Console(stderr=True, highlight=False)
+    with Progress(console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("writing", total=None)
+        written, failed = batch.run(job, lambda n, of: bar.update(task, completed=n, total=of))
+    click.echo(f"{output}: {written - failed:,} rollouts")
+    if failed:
+        raise EngineError(
+            f"{failed:,} of {written:,} lines could not be written: see their 'error'."
+        )
+
+
+def _engine_options(url: str | None) -> dict[str, Any]:
+    return {} if url is None else {"url": url}
+
+
+def _quiet(model: str) -> None:
+    """No bar for opening a folder; for a download there is one."""
+    if Path(model).is_dir():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 @contextmanager

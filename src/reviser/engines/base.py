@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
 from typing import Literal, Protocol
 
 from reviser.core.actions import ActionVocab
@@ -39,22 +41,33 @@ class DecodeConfig:
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
 
     def __post_init__(self) -> None:
-        if not (self.temperature >= 0 and self.top_k >= 0 and self.max_actions >= 1):
-            raise ConfigError(
-                f"temperature {self.temperature} and top_k {self.top_k} must be 0 or more,"
-                f" max_actions {self.max_actions} 1 or more."
-            )
-        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1):
-            raise ConfigError(
-                f"top_p is {self.top_p}, min_p {self.min_p}; the first goes from above 0 to 1, the"
-                " other from 0 to 1."
-            )
-        if not 0 <= self.seed < 1 << 64:
-            raise ConfigError(f"seed is {self.seed}; it goes from 0 to 2**64 - 1.")
-        for name in ("max_length", "max_edits"):
+        for name, (kind, low, high) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name} is {value}; it must be 0 or more, or None.")
+            if value is None and name in ("max_length", "max_edits"):
+                continue
+            is_right = isinstance(value, kind) and not isinstance(value, bool)
+            if not (is_right and low <= value <= high):
+                whole = "a whole number" if kind is Integral else "a number"
+                upper = "" if high == inf else f" to {high}"
+                lower = f" from {low}{upper}" if upper else f", {low} or more"
+                raise ConfigError(
+                    f"{name} is {value!r}; it must be {whole}{'' if low == -inf else lower}."
+                )
+        if self.top_p == 0:
+            raise ConfigError("top_p is 0; it must be above 0, since it is a share to choose from.")
+
+
+_RANGES: dict[str, tuple[type, float, float]] = {
+    "temperature": (Real, 0, inf),
+    "top_k": (Integral, 0, inf),
+    "top_p": (Real, 0, 1),
+    "min_p": (Real, 0, 1),
+    "seed": (Integral, 0, 2**64 - 1),
+    "max_actions": (Integral, 1, inf),
+    "max_length": (Integral, 0, inf),
+    "max_edits": (Integral, 0, inf),
+    "stop_bias": (Real, -inf, inf),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +125,12 @@ class Engine(Protocol):
 
     vocab: ActionVocab
 
+    def check(self, request: Request) -> None:
+        """Refuse, with a sentence, a request that this engine cannot run."""
+        ...
+
     def add(self, request: Request) -> int:
-        """Take a request in; it runs as soon as there is room."""
+        """Check a request and take it in; it runs as soon as there is room."""
         ...
 
     def cancel(self, number: int) -> None:
@@ -134,9 +151,12 @@ class ScriptedEngine:
         self._places: dict[int, int] = {}
         self._added = 0
 
+    def check(self, request: Request) -> None:
+        """Every request will do."""
+
     def add(self, request: Request) -> int:
         """Take a request in."""
-        del request
+        self.check(request)
         self._added += 1
         self._places[self._added] = 0
         return self._added

@@ -8,6 +8,7 @@ Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -83,7 +84,9 @@ class HFEngine:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = models.find(name)
         model, vocab = models.load(folder, **options)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        place = int(os.environ.get("LOCAL_RANK", "0"))  # of several processes, each with its own
+        count = torch.cuda.device_count()
+        device = torch.device(f"cuda:{place % count}" if count else "cpu")
         return cls(torch.nn.Module.to(model, device), vocab, rows=rows), folder
 
     @property
@@ -91,14 +94,18 @@ class HFEngine:
         """What ran, for provenance."""
         return {name: version(name) for name in ("reviser-lm", "torch", "transformers")}
 
-    def add(self, request: Request) -> int:
-        """Take a request in; it runs as soon as there is room."""
+    def check(self, request: Request) -> None:
+        """Refuse, with a sentence, a request that this engine cannot run."""
         if len(request.history) >= self._context:
             raise ConfigError(
                 f"The history has {len(request.history)} ids; this model reads {self._context},"
                 " and one must be left for an action."
             )
         request.enter(Boundary(self.vocab, 1), 0)  # refuses a state that makes no sense
+
+    def add(self, request: Request) -> int:
+        """Check a request and take it in; it runs as soon as there is room."""
+        self.check(request)
         self._added += 1
         self._waiting.append((self._added, request))
         return self._added

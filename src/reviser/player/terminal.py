@@ -1,4 +1,4 @@
-"""A text being edited, live in a terminal: cursor, fresh text and moves.
+"""A text being edited, live in a terminal: cursor, what was written, what is fresh, and moves.
 
 Knows text edits and rich; nothing of models or actions.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import groupby
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,62 +16,87 @@ from rich.text import Text
 from reviser.core.codec import TextEdit
 
 FRESH = 12
-"""Characters inserted last that stand out."""
-CURSOR = "\u258f"
+"""Characters written last that stand out."""
+STYLES = ["", "green", "bold green", "bold reverse"]
+"""Of text that was there before, written text, fresh text and the cursor."""
+CURSOR = 3
+
+_SHOWN = {n: 0x2400 + n for n in range(32) if chr(n) not in "\n\t"}
+_SHOWN |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def printable(text: str) -> str:
+    """The same number of characters without any that commands a terminal."""
+    return text.translate(_SHOWN)
 
 
 class Screen:
-    """What is shown: the text, the cursor, and what was inserted last."""
+    """What is shown: the text, the cursor, and what was done last."""
 
-    def __init__(self, text: str, *, given: int = 0) -> None:
+    def __init__(self, text: str, cursor: int) -> None:
         self.text = text
-        self.cursor = len(text)
-        self.edits = 0
+        self.cursor = cursor
+        self.actions = 0
         self.moves = 0
-        self._given = given  # characters at the start that were not written here
-        self._fresh = (0, 0)
+        self._last = "reading"
+        self._written = [False] * len(text)  # which characters were not there before
+        self._fresh = range(0)
 
     def take(self, edit: TextEdit) -> None:
         """Follow one edit."""
         self.text = edit.apply(self.text)
-        self.edits += 1
+        self.actions += 1
+        start, end = edit.offset, edit.offset + len(edit.inserted)
+        distance = edit.cursor - self.cursor
         if edit.inserted or edit.removed:
-            start, end = edit.offset, edit.offset + len(edit.inserted)
-            joins = self._fresh[1] == start and self._fresh[0] < self._fresh[1]
-            self._fresh = (max(self._fresh[0], end - FRESH) if joins else start, end)
-        elif edit.cursor != self.cursor:
+            self._written[start : start + len(edit.removed)] = [True] * len(edit.inserted)
+            goes_on = self._fresh.stop == start
+            self._fresh = range(max(self._fresh.start, end - FRESH) if goes_on else start, end)
+            self._last = f"writes {edit.inserted!r}" if edit.inserted else "deletes"
+        elif distance:
             self.moves += 1
+            self._last = f"moves {'back' if distance < 0 else 'on'} {abs(distance)}"
         self.cursor = edit.cursor
 
     def render(self, console: Console) -> Group:
-        """The lines around the cursor, as many as fit, and a line of counts."""
-        cursor = CURSOR if console.encoding.startswith("utf") else "|"
-        text = Text(self.text[: self.cursor] + cursor + self.text[self.cursor :])
-        start, end = (place + (place > self.cursor) for place in self._fresh)
-        text.stylize("dim", 0, min(self._given, self.cursor))
-        text.stylize("bold green", start, end)
-        text.stylize("bold reverse", self.cursor, self.cursor + 1)
-        lines = text.wrap(console, console.width)
+        """The lines around the cursor, as many as fit, and a line that says what happens."""
+        lines = self._shown(console).wrap(console, console.width)
         room = max(1, console.height - 2)
-        at = next((n for n, line in enumerate(lines) if cursor in line.plain), 0)
-        first = max(0, min(at - room // 2, len(lines) - room))
-        counts = f"{self.edits} actions, {self.moves} moves, {len(self.text)} characters"
-        return Group(*lines[first : first + room], Text(counts, style="dim"))
+        first = max(0, min(_line_of_cursor(lines) - room // 2, len(lines) - room))
+        count = f"{self.actions} actions, {self.moves} moves, {len(self.text)} characters"
+        state = Text(f"{count}: {printable(self._last)}", "dim", no_wrap=True, overflow="ellipsis")
+        return Group(*lines[first : first + room], state)
+
+    def _shown(self, console: Console) -> Text:
+        bar = "\u258f" if console.encoding.startswith("utf") else "|"
+        levels = [int(written) for written in self._written]
+        for n in self._fresh:
+            levels[n] = 2
+        levels.insert(self.cursor, CURSOR)
+        shown = printable(self.text)
+        shown = shown[: self.cursor] + bar + shown[self.cursor :]
+        text, place = Text(), 0
+        for level, run in groupby(levels):
+            size = len(list(run))
+            text.append(shown[place : place + size], STYLES[level])
+            place += size
+        return text
+
+
+def _line_of_cursor(lines: Iterable[Text]) -> int:
+    found = (any(span.style == STYLES[CURSOR] for span in line.spans) for line in lines)
+    return next(n for n, is_here in enumerate(found) if is_here)
 
 
 def show(
-    text: str, edits: Iterable[TextEdit], console: Console, *, given: int = 0, pause: float = 0.0
-) -> str:
-    """Show a text as it is edited; without a terminal, in silence. The text at the end."""
-    screen = Screen(text, given=given)
-    if not console.is_terminal:
-        for edit in edits:
-            screen.take(edit)
-        return screen.text
+    text: str, cursor: int, edits: Iterable[TextEdit], console: Console, *, pace: float = 0.0
+) -> None:
+    """Show a text as it is edited, at most `pace` actions a second; 0 for as fast as they come."""
+    screen = Screen(text, cursor)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         live.update(screen.render(console), refresh=True)
         for edit in edits:
             screen.take(edit)
             live.update(screen.render(console), refresh=True)
-            time.sleep(pause)
-    return screen.text
+            if pace:
+                time.sleep(1 / pace)

@@ -1,0 +1,254 @@
+"""Files of prompts in, files of rollouts out: of any length, in several processes, restartable.
+
+Each worker takes every n-th line and appends to a part of its own, in order and line by line, so
+the number of lines in a part says where to go on. Once all are there the parts become the output,
+line for line that of the input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from reviser.data.files import write_json
+from reviser.errors import ConfigError, DataError, EngineError, ReviserError
+from reviser.generate import Plan, Reviser, load
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to write, from where, to where and with what."""
+
+    input: Path
+    """JSON lines: a `prompt` or a text to `infill`; an `id` and own `settings` if wanted."""
+    output: Path
+    """JSON lines: the rollout of each, or the error it met."""
+    model: str
+    engine: str = "hf"
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the engine."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of decoding; line n adds n to the seed, so the number of workers changes nothing."""
+    workers: int = 1
+
+    @property
+    def folder(self) -> Path:
+        """Where the parts are while it runs."""
+        return self.output.with_name(self.output.name + ".parts")
+
+    def part(self, worker: int) -> Path:
+        """What a worker has written."""
+        return self.folder / f"{worker}.jsonl"
+
+
+def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tuple[int, int]:
+    """Write the rollouts, from where an earlier run stopped; lines written, and met by an error.
+
+    `progress` is told how many lines are done, and of how many.
+    """
+    if job.output.exists():
+        raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
+    total = count_lines(job.input)
+    if job.workers > 1 and job.engine != "hf":
+        raise ConfigError(f"workers is {job.workers}, but {job.engine} fills the machine with 1.")
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(job):
+        _check_claim(job)
+        if job.workers == 1:
+            for done in work(job, 0):
+                progress(done, total)
+        else:
+            _work_together(job, lambda done: progress(done, total))
+        counts = _merge(job)
+        shutil.rmtree(job.folder)
+    return counts
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a file of prompts has."""
+    if not path.is_file():
+        raise DataError(f"There is no file {str(path)!r}.")
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def work(job: Job, worker: int) -> Iterator[int]:
+    """Write one worker's part to its end; how many of its lines are done, again and again."""
+    part = job.part(worker)
+    done = _cut_to_whole_lines(part)
+    yield done
+    with job.input.open("rb") as file, part.open("ab") as out:
+        lines = islice(enumerate(file), worker + done * job.workers, None, job.workers)
+        model = load(job.model, engine=job.engine, **job.options)
+        for record in _records(model, job, lines):
+            out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            out.flush()
+            done += 1
+            yield done
+
+
+def _records(
+    model: Reviser, job: Job, lines: Iterator[tuple[int, bytes]]
+) -> Iterator[dict[str, Any]]:
+    """What becomes of each line, in order."""
+    asked: deque[dict[str, Any]] = deque()
+
+    def plans() -> Iterator[Plan]:
+        for n, line in lines:
+            record: dict[str, Any] = {"line": n + 1}
+            asked.append(record)
+            try:
+                yield _plan(model, job, n, line, record)
+            except ReviserError as error:
+                record["error"] = str(error)
+
+    def met_by_errors() -> Iterator[dict[str, Any]]:
+        while asked and "error" in asked[0]:
+            yield asked.popleft()
+
+    for rollout in model.write_many(plans()):
+        yield from met_by_errors()
+        yield asked.popleft() | rollout.to_dict()
+    yield from met_by_errors()
+
+
+def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"This line is not JSON: {error}.") from error
+    texts = [name for name in ("prompt", "infill") if isinstance(fields, dict) and name in fields]
+    if len(texts) != 1 or not isinstance(fields[texts[0]], str):
+        raise DataError("A line must be an object with a text as its 'prompt' or its 'infill'.")
+    if "id" in fields:
+        record["id"] = fields["id"]
+    own = fields.get("settings", {})
+    if not isinstance(own, dict):
+        raise DataError("'settings' of a line must be an object.")
+    settings = job.settings | {"seed": (job.settings.get("seed", 0) + n) % (1 << 64)} | own
+    make = model.plan if texts == ["prompt"] else model.plan_infill
+    plan = make(fields[texts[0]], **settings)
+    model.engine.check(plan.request)
+    return plan
+
+
+def _work_together(job: Job, progress: Callable[[int], None]) -> None:
+    """Run the workers in processes of their own; the first that fails ends all."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // job.workers)))
+    context = multiprocessing.get_context("spawn")
+    news: dict[Any, int] = {}
+    processes: list[Any] = []
+    done = [0] * job.workers
+    try:
+        for worker in range(job.workers):
+            end, mouth = context.Pipe(duplex=False)
+            news[end] = worker
+            process = context.Process(target=_tell, args=(job, worker, mouth), daemon=True)
+            process.start()
+            processes.append(process)
+            mouth.close()  # ours, so that the ear hears the end of the process
+        while news:
+            for heard in wait(list(news)):
+                ear: Any = heard
+                try:
+                    told = ear.recv()
+                except EOFError:
+                    told = "its process was killed."
+                if isinstance(told, str):
+                    raise EngineError(f"Worker {news[ear] + 1} of {job.workers} failed: {told}")
+                if told is None:
+                    del news[ear]
+                else:
+                    done[news[ear]] = told
+                    progress(sum(done))
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _tell(job: Job, worker: int, mouth: Connection) -> None:
+    """One worker's process: numbers while it goes on, None at the end, a sentence if it fails."""
+    os.environ["LOCAL_RANK"] = str(worker)  # which accelerator to use, if there are several
+    try:
+        for done in work(job, worker):
+            mouth.send(done)
+        mouth.send(None)
+    except ReviserError as error:
+        mouth.send(str(error))
+
+
+def _cut_to_whole_lines(part: Path) -> int:
+    """Drop the line that a kill cut in two; how many are left."""
+    if not part.is_file():
+        return 0
+    count = size = 0
+    with part.open("r+b") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                count, size = count + 1, size + len(line)
+        file.truncate(size)
+    return count
+
+
+def _merge(job: Job) -> tuple[int, int]:
+    """The parts become the output, in the order of the input."""
+    lines = failed = 0
+    partial = job.folder / "merged"
+    with ExitStack() as stack, partial.open("wb") as out:
+        parts = [stack.enter_context(job.part(n).open("rb")) for n in range(job.workers)]
+        for part in cycle(parts):
+            line = part.readline()
+            if not line:
+                break
+            out.write(line)
+            lines += 1
+            failed += "error" in json.loads(line)
+    partial.replace(job.output)
+    return lines, failed
+
+
+def _check_claim(job: Job) -> None:
+    """A job goes on only as it was begun."""
+    claim = {k: v for k, v in asdict(job).items() if k not in ("input", "output")}
+    with job.input.open("rb") as file:
+        claim["input"] = hashlib.file_digest(file, "sha256").hexdigest()
+    claim = json.loads(json.dumps(claim))
+    path = job.folder / "job.json"
+    if not path.is_file():
+        write_json(path, claim)
+        return
+    before = json.loads(path.read_text("utf-8"))
+    changed = [name for name in claim if claim[name] != before.get(name)]
+    if changed:
+        raise ConfigError(
+            f"{str(job.output)!r} was begun with another {' and '.join(changed)}. Go on with the"
+            f" same, or delete {str(job.folder)!r} to begin anew."
+        )
+
+
+@contextmanager
+def _alone(job: Job) -> Iterator[None]:
+    """Refuse a second process for the same output; a kill frees it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        yield
+        return
+    with (job.folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"Another process is writing {str(job.output)!r}.") from error
+        yield
