@@ -215,6 +215,29 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         click.echo(folder)
 
 
+@main.command()
+@click.argument("model", metavar="MODEL")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def info(model: str, as_json: bool) -> None:
+    """Tell what a model is.
+
+    MODEL is a folder or a hub name.
+    """
+    from reviser.info import describe, summary
+
+    folder = Path(model)
+    if not folder.is_dir():
+        with _extra("hf"):
+            from reviser.models import find
+        folder = find(model)
+    facts = describe(folder)
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    for name, line in summary(facts):
+        click.echo(f"{name:<10} {line}")
+
+
 def _writing_options(command: Any) -> Any:
     """The options of every command that writes with a model."""
     number, count = click.FLOAT, click.IntRange(0)

@@ -1,0 +1,91 @@
+"""What a model folder holds, told from its files alone: no torch, and no weight is read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.codec import Codec
+from reviser.errors import CheckpointError
+
+MOST_HEADER = 100_000_000
+"""Bytes of a safetensors header, as the format's own library allows."""
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """The facts about a model folder; of one that was not trained here, `training` is None."""
+    vocab = ActionVocab.load(folder)
+    config = _read(folder / "config.json")
+    tensors = list(_tensors(folder))
+    training = folder / "run.json"
+    return {
+        "folder": str(folder),
+        "architecture": next(iter(config.get("architectures") or ["unknown"])),
+        "parameters": sum(prod(tensor["shape"]) for tensor in tensors),
+        "dtypes": sorted({str(tensor["dtype"]) for tensor in tensors}),
+        "context": config.get("max_position_embeddings"),
+        "tokens": vocab.tokens,
+        "max_move": vocab.max_move,
+        "operators": [name for name in OPERATORS if getattr(vocab, name) is not None],
+        "begin": vocab.begin,
+        "delimiter": vocab.delimiter,
+        "stop": vocab.stop,
+        "tokenizer": Codec.load(folder).fingerprint,
+        "training": _read(training) if training.is_file() else None,
+    }
+
+
+def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same in a few lines, each with its name."""
+    size = facts["parameters"]
+    shown = f"{size / 1e6:,.1f}M" if size < 1e9 else f"{size / 1e9:,.2f}B"
+    context = f"context {facts['context']:,} ids" if facts["context"] else "any length"
+    given = [name for name in ("begin", "delimiter") if facts[name] is not None]
+    lines = [
+        ("trunk", f"{facts['architecture']}, {shown} parameters in {', '.join(facts['dtypes'])}"),
+        ("reads", f"histories with {' and '.join(given) or 'no given token'}, {context}"),
+        ("writes", f"{facts['tokens']:,} tokens, moves to {facts['max_move']}, stop"),
+        ("operators", ", ".join(facts["operators"]) or "none beyond these"),
+        ("tokenizer", facts["tokenizer"][:16]),
+    ]
+    if training := facts["training"]:
+        recipe = training["recipe"]
+        seen = training["seen"]["text_tokens"]
+        lines.append(("trained", f"{recipe['training']['steps']:,} steps, {seen:,} text tokens"))
+        lines.append(("policy", json.dumps(recipe["policy"])))
+        for name, value in training["metrics"].items():
+            if name.endswith("_nll_95"):
+                kind = name.removeprefix("eval_").removesuffix("_nll_95")
+                nll = training["metrics"][name.removesuffix("_95")]
+                lines.append(
+                    (kind.replace("_", " "), f"{nll:.3f} +- {value:.3f} nats per text token")
+                )
+        lines.append(("commit", training["commit"]))
+    return lines
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"Cannot read {str(path)!r}: {error}.") from error
+    return content
+
+
+def _tensors(folder: Path) -> Iterator[dict[str, Any]]:
+    """Shape and type of every tensor, from the headers of the weights."""
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            start = file.read(8)
+            size = struct.unpack("<Q", start)[0] if len(start) == 8 else MOST_HEADER + 1
+            try:
+                header = json.loads(file.read(size) if size <= MOST_HEADER else b"")
+            except ValueError as error:
+                raise CheckpointError(f"{str(path)!r} is no safetensors file.") from error
+        header.pop("__metadata__", None)
+        yield from header.values()

@@ -1,0 +1,113 @@
+"""The live view: it shows the text that is there, where the cursor is, and commands no terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import editors
+import small_tokenizers
+from reviser.core.canvas import Canvas
+from reviser.core.codec import TextEdit
+from reviser.player.terminal import FRESH, Screen, printable, show
+
+READER = editors.Reader(small_tokenizers.byte_level())
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def console(*, width: int = 80, height: int = 24, **options: Any) -> Console:
+    given = {"force_terminal": True, "color_system": "truecolor", "legacy_windows": False}
+    return Console(file=io.StringIO(), width=width, height=height, **given | options)
+
+
+def shown(screen: Screen, on: Console) -> str:
+    with on.capture() as capture:
+        on.print(screen.render(on))
+    return capture.get()
+
+
+@given(seed=st.integers(0, 2**32), width=st.sampled_from([20, 80]))
+def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width: int) -> None:
+    rng = Random(seed)
+    start = READER.codec.encode("The cat sat.")
+    canvas, stream = Canvas(READER.vocab, start), READER.codec.stream(start)
+    screen, on = Screen(stream.text, len(stream.text)), console(width=width, height=1000)
+    for edit in READER.walk(rng, canvas, 25):
+        screen.take(stream.feed(edit))
+    assert screen.text == stream.text
+    plain = ESCAPES.sub("", shown(screen, on))
+    text, _, state = plain.rstrip("\n").rpartition("\n")
+    expected = stream.text[: screen.cursor] + "\u258f" + stream.text[screen.cursor :]
+    assert "".join(text.split()) == "".join(printable(expected).split())
+    assert state.startswith(f"{screen.actions} actions, {screen.moves} m"[:width])
+
+
+@given(st.text())
+def test_no_character_commands_a_terminal_and_none_is_lost(text: str) -> None:
+    safe = printable(text)
+    assert len(safe) == len(text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", safe)
+    kept = [a for a, b in zip(text, safe, strict=True) if a != b]
+    assert all(re.match(r"[\x00-\x1f\x7f-\x9f]", char) for char in kept)
+
+
+def test_written_text_and_fresh_text_stand_out() -> None:
+    screen = Screen("The cat.", 7)
+    for n, char in enumerate(" sat on the mat"):
+        screen.take(TextEdit(7 + n, "", char, 8 + n))
+    levels = [(run.style, screen._shown(console()).plain[run.start : run.end])
+              for run in screen._shown(console()).spans]  # fmt: skip
+    assert levels == [
+        ("green", " sat on the mat"[:-FRESH]),
+        ("bold green", " sat on the mat"[-FRESH:]),
+        ("bold reverse", "\u258f"),
+    ]
+
+
+def test_the_line_of_state_says_what_was_done_last() -> None:
+    screen, on = Screen("The cat.", 8), console()
+    assert "0 actions, 0 moves, 8 characters: reading" in shown(screen, on)
+    screen.take(TextEdit(4, "", "", 4))
+    assert "1 actions, 1 moves, 8 characters: moves back 4" in shown(screen, on)
+    screen.take(TextEdit(4, "", "\x1b[2J", 8))
+    assert "writes '\\x1b[2J'" in shown(screen, on)
+    screen.take(TextEdit(4, "\x1b[2J", "", 4))
+    assert "deletes" in shown(screen, on)
+    screen.take(TextEdit(8, "", "", 8))
+    assert "moves on 4" in shown(screen, on)
+
+
+@pytest.mark.parametrize("cursor", [0, 500, 999])
+def test_a_long_text_is_shown_around_its_cursor(cursor: int) -> None:
+    text = "".join(f"{n:>9} " for n in range(100))
+    on = console(width=20, height=10)
+    lines = ESCAPES.sub("", shown(Screen(text, cursor), on)).splitlines()
+    assert len(lines) == 9
+    assert sum("\u258f" in line for line in lines) == 1
+
+
+def test_without_unicode_and_colour_the_cursor_is_still_there() -> None:
+    class Ascii(io.StringIO):
+        encoding = "ascii"
+
+    on = Console(file=Ascii(), width=80, height=24, force_terminal=True, no_color=True)
+    screen = Screen("The cat.", 4)
+    screen.take(TextEdit(4, "", "black ", 10))
+    plain = shown(screen, on)
+    assert "The black |cat." in ESCAPES.sub("", plain)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", plain)
+
+
+def test_the_view_leaves_nothing_behind() -> None:
+    on = console()
+    show("The cat.", 8, [TextEdit(8, "", " Yes.", 13)], on, pace=1000)
+    written = on.file.getvalue()  # type: ignore[attr-defined]
+    assert " Yes." in written
+    assert written.endswith("\x1b[2K")  # the last line it used is empty again

@@ -1,0 +1,68 @@
+"""What a model is, from its files: the numbers that opening it would give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import small_tokenizers
+from reviser.cli import main
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.errors import CheckpointError
+from reviser.info import describe
+
+torch = pytest.importorskip("torch", reason="torch is not installed, so there are no models.")
+
+from reviser import models  # noqa: E402
+
+
+@pytest.fixture(params=["gpt_neox", "llama"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete", "replace"], max_move=8)
+    sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
+    trunk = models.build(models.TrunkConfig(architecture=request.param, **sizes), vocab)
+    models.save(trunk, tokenizer, vocab, tmp_path)
+    return tmp_path
+
+
+def test_the_facts_are_those_of_the_opened_model(folder: Path) -> None:
+    facts = describe(folder)
+    model, vocab = models.load(folder)
+    assert facts["architecture"] == type(model).__name__
+    assert facts["parameters"] == sum(p.numel() for p in model.parameters())
+    assert facts["dtypes"] == ["F32"]
+    assert (facts["context"], facts["tokens"], facts["max_move"]) == (96, vocab.tokens, 8)
+    assert facts["operators"] == ["delete", "replace"]
+    assert facts["tokenizer"] == Codec.load(folder).fingerprint
+    assert facts["training"] is None
+
+
+def test_the_command_tells_it_in_a_few_lines(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["info", str(folder)])
+    assert result.exit_code == 0
+    names = [line.split()[0] for line in result.stdout.splitlines()]
+    assert names == ["trunk", "reads", "writes", "operators", "tokenizer"]
+    assert "delete, replace" in result.stdout
+    as_json = CliRunner().invoke(main, ["info", str(folder), "--json"])
+    assert json.loads(as_json.stdout) == describe(folder)
+
+
+@pytest.mark.parametrize("damage", [b"", b"1234567", b"\xff" * 16, (3).to_bytes(8, "little")])
+def test_damaged_weights_are_refused(folder: Path, damage: bytes) -> None:
+    (folder / "model.safetensors").write_bytes(damage)
+    with pytest.raises(CheckpointError, match="is no safetensors file"):
+        describe(folder)
+
+
+def test_a_folder_without_a_config_is_refused(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"Cannot read .*config\.json"):
+        describe(folder)
+    result = CliRunner().invoke(main, ["info", str(folder / "none")])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: There is no folder")
