@@ -48,6 +48,10 @@ coverage:
 full *args:
     REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core {{ args }}
 
+# random requests against an engine, every action judged: just fuzz hf 1000000
+fuzz *args:
+    python tests/fuzz.py {{ args }}
+
 bench *args:
     python benchmarks/bench_core.py {{ args }}
 

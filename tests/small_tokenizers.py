@@ -42,6 +42,15 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
+def few_tokens() -> Tokenizer:
+    """A byte-level tokenizer that knows some letters only."""
+    pieces = {letter: n for n, letter in enumerate("abcdefghijklmnopqrst")}
+    tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
 def byte_fallback(*, strip: bool = True) -> Tokenizer:
     """SentencePiece BPE with a token per byte for what has none of its own.
 
