@@ -8,8 +8,8 @@ import fuzz
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
-from reviser.engines.hf import HFEngine  # noqa: E402
-from reviser.engines.logits import LogitsMask  # noqa: E402
+from reviser.engines.hf import HFEngine
+from reviser.engines.logits import LogitsMask
 
 
 @pytest.fixture(scope="module")
