@@ -55,6 +55,9 @@ fuzz *args:
 bench *args:
     python benchmarks/bench_core.py {{ args }}
 
+bench-decode *args:
+    python benchmarks/bench_decode.py {{ args }}
+
 bench-train *args:
     python benchmarks/bench_train.py {{ args }}
 

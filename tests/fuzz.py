@@ -187,13 +187,15 @@ def fuzz(
     return report
 
 
-def folder_of_a_fresh_model(folder: Path, *, context: int = 512, operators: bool = True) -> Path:
+def folder_of_a_fresh_model(
+    folder: Path, *, context: int = 512, operators: bool = True, tokenizer: Any = None
+) -> Path:
     """A tiny trunk with random weights, as likely to move as to write: its tokens are few."""
     import torch
 
     from reviser import models
 
-    tokenizer = small_tokenizers.few_tokens()
+    tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=chosen, max_move=16, reserved=5)
     config = models.TrunkConfig(

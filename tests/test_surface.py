@@ -11,7 +11,9 @@ from types import ModuleType
 import click
 import pytest
 
+import fuzz
 import reviser
+import small_tokenizers
 from reviser.cli import main
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -86,11 +88,24 @@ def test_every_command_is_in_the_readme(command: str) -> None:
     assert command in README
 
 
-def test_the_code_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.mark.parametrize(
+    "page", [DOCS.parent / "README.md", DOCS / "generate.md"], ids=lambda p: p.name
+)
+def test_the_code_in_the_docs_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
     monkeypatch.chdir(tmp_path)
+    fuzz.folder_of_a_fresh_model(
+        tmp_path / "runs" / "smoke", tokenizer=small_tokenizers.byte_level()
+    )
+    text = page.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": "readme"}
-    blocks = list(re.finditer(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE))
+    blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
     assert blocks
     for block in blocks:
-        line = README.count("\n", 0, block.start(1))  # so that a traceback names README lines
-        exec(compile("\n" * line + block[1], "README.md", "exec"), namespace)
+        line = text.count("\n", 0, block.start(1))  # so that a traceback names the page's lines
+        exec(compile("\n" * line + block[1], page.name, "exec"), namespace)

@@ -1,6 +1,8 @@
 """How to decode: the paper's way by default, and nothing that cannot be."""
 
 import re
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,12 @@ def test_the_defaults_are_the_papers() -> None:
     config = DecodeConfig()
     assert (config.temperature, config.top_k, config.max_actions) == (0.9, 50, 256)
     assert (config.top_p, config.min_p, config.stop_bias) == (1.0, 0.0, 0.0)
+
+
+def test_the_table_of_settings_is_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "generate.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", page, re.MULTILINE)
+    assert rows == [(f.name, str(f.default).lower()) for f in fields(DecodeConfig)]
 
 
 @pytest.mark.parametrize(
