@@ -71,8 +71,8 @@ def test_a_part_keeps_the_tokens_it_has_inside_a_text() -> None:
 
 
 def test_a_part_that_cannot_be_written_exactly_is_refused() -> None:
-    with pytest.raises(VocabError, match=r"cannot write '\u20ac' byte for byte"):
-        META.codec.encode_parts(["The", "\u20ac"])
+    with pytest.raises(VocabError, match="cannot write '\u0e51' byte for byte"):
+        META.codec.encode_parts(["The", "\u0e51"])
 
 
 @given(some_texts)

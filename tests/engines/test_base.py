@@ -50,9 +50,9 @@ def test_what_cannot_be_decoded_with_is_refused(name: str, value: Any, sentence:
 
 
 def test_what_lies_on_the_edge_is_taken() -> None:
-    for fields in (
+    for given in (
         {"temperature": 0, "top_k": 0, "max_actions": 1, "max_length": None, "max_edits": 0},
         {"top_p": 1, "min_p": 1.0, "seed": 2**64 - 1, "stop_bias": -1e9, "top_k": np.int64(3)},
     ):
-        config = DecodeConfig(**fields)
-        assert {name: getattr(config, name) for name in fields} == fields
+        config = DecodeConfig(**given)
+        assert {name: getattr(config, name) for name in given} == given
