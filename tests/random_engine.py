@@ -33,7 +33,7 @@ class RandomEngine:
         self._rows = rows
 
     def check(self, request: Request) -> None:
-        if request.length > 20:
+        if request.length > 1000:
             raise ConfigError("too long")
 
     def add(self, request: Request) -> int:

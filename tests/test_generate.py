@@ -240,3 +240,8 @@ def test_settings_reach_the_engine() -> None:
         assert rollout.statistics.edits <= 3
         rollout = BYTES.generate("The", seed=rng.getrandbits(32), max_length=6)
         assert rollout.statistics.tokens_after <= 6
+
+
+def test_what_the_engine_cannot_run_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="too long"):
+        BYTES.stream("a b" * 1000)

@@ -6,11 +6,12 @@ for all. Imports no torch.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from weakref import finalize
 
 import numpy as np
 
-from reviser.core.actions import ActionVocab, Kind
+from reviser.core.actions import Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit
 from reviser.core.mask import Boundary, is_argument
@@ -121,11 +122,11 @@ class Writing:
     """
 
     def __init__(
-        self, codec: Codec, vocab: ActionVocab, plan: Plan, provenance: dict[str, Any]
+        self, plan: Plan, codec: Codec, driver: Driver, provenance: dict[str, Any]
     ) -> None:
         self.plan = plan
         self._codec = codec
-        self._vocab = vocab
+        self._vocab = vocab = driver.engine.vocab
         self._provenance = provenance
         self._canvas = Canvas.replay(vocab, [*plan.prefix, *plan.given])
         self._stream = codec.stream(self._canvas.tokens())
@@ -136,14 +137,10 @@ class Writing:
         self._actions: list[int] = []
         self._edits = 0
         self._stop_reason: StopReason | None = None
-        self._steps: deque[Step] = deque()
-
-    def begin(self, driver: Driver) -> Writing:
-        """Have the steps come from here; the request ends with this object."""
         self._driver = driver
-        self._number = driver.add(self.plan.request)
-        self._leave = finalize(self, driver.drop, self._number)
-        return self
+        self._steps: deque[Step] = deque()
+        self._number: int | None = None
+        self._leave: Callable[[], object] = lambda: None
 
     @property
     def text(self) -> str:
@@ -164,14 +161,22 @@ class Writing:
     def __iter__(self) -> Iterator[TextEdit]:
         while self._stop_reason is None:
             if not self._steps:
-                self._steps.extend(self._driver.take([self._number]))
+                self._steps.extend(self._driver.take([self._enter()]))
             yield self._next()
 
     async def __aiter__(self) -> AsyncIterator[TextEdit]:
         while self._stop_reason is None:
             if not self._steps:
-                self._steps.extend(await self._driver.atake([self._number]))
+                number = await asyncio.to_thread(self._enter)  # it may wait for a step to end
+                self._steps.extend(await self._driver.atake([number]))
             yield self._next()
+
+    def _enter(self) -> int:
+        """Hand the request over, once; whoever lets go of this object lets go of the request."""
+        if self._number is None:
+            self._number = self._driver.add(self.plan.request)
+            self._leave = finalize(self, self._driver.drop, self._number)
+        return self._number
 
     def _next(self) -> TextEdit:
         edit = self.take(self._steps.popleft())
@@ -310,8 +315,9 @@ class Reviser:
         )
 
     def write(self, plan: Plan) -> Writing:
-        """Begin to write."""
-        return self._writing(plan).begin(self._driver)
+        """Begin to write: the engine gets the request when the first step is asked for."""
+        self.engine.check(plan.request)
+        return self._writing(plan)
 
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""
@@ -333,7 +339,7 @@ class Reviser:
                 shown += 1
 
     def _writing(self, plan: Plan) -> Writing:
-        return Writing(self.codec, self.engine.vocab, plan, self.provenance)
+        return Writing(plan, self.codec, self._driver, self.provenance)
 
     def plan(self, prompt: str = "", **settings: Any) -> Plan:
         """What `generate` asks of the engine."""
