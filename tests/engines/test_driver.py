@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -112,6 +113,31 @@ def test_a_task_that_is_cancelled_leaves_the_others_whole() -> None:
     for seed in range(12):
         if seed % 3:
             assert found[seed] == alone(request(seed))
+
+
+def test_the_event_loop_is_not_blocked() -> None:
+    class Slow(RandomEngine):
+        def step(self) -> list[Step]:
+            time.sleep(0.02)
+            return super().step()
+
+    driver, ticks = Driver(Slow(VOCAB)), 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    async def work() -> None:
+        ticking = asyncio.create_task(tick())
+        number = driver.add(request(0))
+        for _ in range(10):
+            await driver.atake([number])
+        ticking.cancel()
+
+    asyncio.run(work())
+    assert ticks > 20
 
 
 def test_who_stops_listening_frees_the_engine() -> None:

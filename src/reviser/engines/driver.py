@@ -88,8 +88,7 @@ class Driver:
         if not steps:
             raise EngineError("The engine has nothing left to run, yet a request waits for it.")
         for step in steps:
-            if step.request in self._inboxes:
-                self._inboxes[step.request].append(step)
+            self._inboxes[step.request].append(step)
 
     def _collect(self, numbers: Collection[int]) -> list[Step]:
         steps: list[Step] = []
