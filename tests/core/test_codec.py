@@ -68,6 +68,7 @@ def test_parts_are_encoded_to_exactly_their_bytes(reader: Reader, parts: list[st
 def test_a_part_keeps_the_tokens_it_has_inside_a_text() -> None:
     first, second = BYTES.codec.encode_parts(["The cat", " sat on"])
     assert first + second == BYTES.codec.encode("The cat sat on")
+    assert LLAMA.codec.encode_parts(["The", " cat"])[1] == LLAMA.codec.encode("cat")
 
 
 def test_a_part_that_cannot_be_written_exactly_is_refused() -> None:

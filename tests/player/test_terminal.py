@@ -41,6 +41,7 @@ def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width
     screen, on = Screen(stream.text, len(stream.text)), console(width=width, height=1000)
     for edit in READER.walk(rng, canvas, 25):
         screen.take(stream.feed(edit))
+        assert len(screen._written) == len(screen.text)
     assert screen.text == stream.text
     plain = ESCAPES.sub("", shown(screen, on))
     text, _, state = plain.rstrip("\n").rpartition("\n")
