@@ -1,0 +1,35 @@
+"""The mask as a few writes to logits, wherever they are: what every engine that has them uses.
+
+Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a mask.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from reviser.core.actions import ActionVocab
+from reviser.core.mask import Boundary
+
+
+class LogitsMask:
+    """Closes what the rows of a `Boundary` may not do."""
+
+    def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
+        self.vocab = vocab
+        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
+        self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
+
+    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> None:
+        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states."""
+        allowed_BC = rows.fill_mask()
+        closed = -torch.inf
+        without_inserts = np.flatnonzero(~allowed_BC[:, 0])
+        controls_BC = logits_BA[:, self._controls]
+        controls_BC.masked_fill_(torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed)
+        if without_inserts.size:
+            at = torch.from_numpy(without_inserts).to(logits_BA.device)
+            logits_BA[at, : self.vocab.tokens] = closed
+        logits_BA[:, self._controls] = controls_BC
+        logits_BA[:, self._forbidden] = closed
+        logits_BA[:, self.vocab.size :] = closed
