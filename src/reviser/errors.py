@@ -33,5 +33,9 @@ class CheckpointError(ReviserError):
     """A model folder or checkpoint file that cannot be opened."""
 
 
+class EngineError(ReviserError):
+    """An engine, or the server it asks, that cannot go on."""
+
+
 class MissingExtra(ReviserError, ImportError):
     """An optional dependency that is not installed."""

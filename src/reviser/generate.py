@@ -268,18 +268,25 @@ class Reviser:
 def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
     """Open a model folder, or a model of that name from the hub, to write with.
 
-    Options go to the engine: `rows` and what `from_pretrained` takes for "hf".
+    Options go to the engine: `rows` and what `from_pretrained` takes for "hf", what vLLM's
+    `EngineArgs` takes for "vllm", `url` of a running server for "vllm-server".
     """
-    if engine != "hf":
-        raise ConfigError(f"engine is {engine!r}; use 'hf'.")
-    try:
-        from reviser.engines.hf import HFEngine
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
-            " pip install 'reviser-lm[hf]'."
-        ) from error
-    opened, folder = HFEngine.load(name, **options)
+    if engine not in ("hf", "vllm", "vllm-server"):
+        raise ConfigError(f"engine is {engine!r}; use 'hf', 'vllm' or 'vllm-server'.")
+    opened: Any
+    if engine == "hf":
+        try:
+            from reviser.engines.hf import HFEngine
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
+                " pip install 'reviser-lm[hf]'."
+            ) from error
+        opened, folder = HFEngine.load(name, **options)
+    else:
+        from reviser.engines.vllm import VLLMEngine, VLLMServer
+
+        opened, folder = (VLLMEngine if engine == "vllm" else VLLMServer).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
     return Reviser(opened, Codec.load(folder), provenance=provenance)
 

@@ -6,15 +6,25 @@ time; who calls it applies the actions. `ScriptedEngine` is one for tests, witho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from itertools import pairwise
+from typing import Any, Literal, Protocol
 
-from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
+import numpy as np
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.mask import Boundary, trace
 from reviser.errors import ConfigError
 
 StopReason = Literal["stop", "max_actions", "context", "cancelled"]
+
+EXTRA_ARGS = ("reviser_gaps", "reviser_max_length", "reviser_max_edits", "reviser_stop_bias")
+"""What the mask is told beside a history, where a request goes to another process."""
+
+_SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +92,43 @@ class Request:
             config=config or DecodeConfig(),
         )
 
+    @classmethod
+    def from_extra_args(
+        cls, vocab: ActionVocab, history: Sequence[int], args: Mapping[str, Any]
+    ) -> Request:
+        """Read what `extra_args` wrote; length and cursor are taken from the history itself.
+
+        Without gaps all that the history wrote is locked, and there is one gap at its end.
+        """
+        check_extra_args(args)
+        length, cursor = measure(vocab, history)
+        bounds = args.get("reviser_gaps", [length, length])
+        request = cls(
+            history=tuple(history),
+            length=length,
+            cursor=cursor,
+            gaps=tuple(zip(bounds[::2], bounds[1::2], strict=True)),
+            config=DecodeConfig(
+                max_length=args.get("reviser_max_length"),
+                max_edits=args.get("reviser_max_edits"),
+                stop_bias=args.get("reviser_stop_bias", 0.0),
+            ),
+        )
+        request.enter(Boundary(vocab, 1), 0)  # refuses a state that makes no sense
+        return request
+
+    def extra_args(self) -> dict[str, Any]:
+        """The mask's part of this request beside its history: flat, and only numbers and lists."""
+        config = self.config
+        args: dict[str, Any] = {"reviser_gaps": [bound for gap in self.gaps for bound in gap]}
+        if config.max_length is not None:
+            args["reviser_max_length"] = config.max_length
+        if config.max_edits is not None:
+            args["reviser_max_edits"] = config.max_edits
+        if config.stop_bias:
+            args["reviser_stop_bias"] = config.stop_bias
+        return args
+
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
         rows.reset(
@@ -92,6 +139,55 @@ class Request:
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
         )
+
+
+def check_extra_args(args: Mapping[str, Any]) -> None:
+    """Refuse arguments of the mask with an unknown name, a wrong type or outside their range."""
+    for name in args:
+        if name.startswith("reviser_") and name not in EXTRA_ARGS:
+            near = difflib.get_close_matches(name, EXTRA_ARGS, n=1)
+            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(EXTRA_ARGS)}."
+            raise ConfigError(f"{name!r} is no argument of the mask. {advice}")
+    bounds = args.get("reviser_gaps", [])
+    is_list = isinstance(bounds, list | tuple) and all(type(bound) is int for bound in bounds)
+    if not (is_list and len(bounds) % 2 == 0 and all(0 <= bound < 1 << 40 for bound in bounds)):
+        raise ConfigError(
+            f"reviser_gaps is {bounds!r}; give a flat list of whole numbers, low and high of each"
+            " gap in turn."
+        )
+    if any(a > b for a, b in pairwise(bounds)):
+        raise ConfigError(f"reviser_gaps is {list(bounds)}; its bounds must not fall.")
+    for name in ("reviser_max_length", "reviser_max_edits"):
+        value = args.get(name, 0)
+        if not (type(value) is int and 0 <= value < 1 << 40):
+            raise ConfigError(f"{name} is {value!r}; it must be a whole number, 0 or more.")
+    bias = args.get("reviser_stop_bias", 0.0)
+    if not (type(bias) in (int, float) and np.isfinite(bias)):
+        raise ConfigError(f"reviser_stop_bias is {bias!r}; it must be a number.")
+
+
+def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
+    """Length and cursor that a history leaves; one that cannot be, or be gone on from, is refused.
+
+    >>> vocab = ActionVocab.build(100)
+    >>> measure(vocab, [*vocab.prefix_actions([7, 8]), 9, vocab.move_id(-2)])
+    (3, 1)
+    """
+    ids = np.asarray(history, np.int64)
+    if not ids.size:
+        raise ConfigError("The history is empty: a model needs an id to read.")
+    if ids.min() < 0 or ids.max() >= vocab.size:
+        raise ConfigError(f"The history holds ids outside 0..{vocab.size - 1}.")
+    if (ids == vocab.stop).any():
+        raise ConfigError("The history has stopped; nothing can follow STOP.")
+    if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
+        lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
+        if (cursors < 0).any() or (cursors > lengths).any():
+            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+        return int(lengths[-1]), int(cursors[-1])
+    canvas = Canvas.replay(vocab, ids.tolist())  # arguments are only checked by the executor
+    vocab.read(ids.tolist())  # refuses an action that is half spelled
+    return len(canvas), canvas.cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +204,7 @@ class Step:
 
 
 class Engine(Protocol):
-    """A model that runs requests side by side; `step` takes one action for each it runs."""
+    """A model that runs requests side by side; `step` takes an action or more for each it runs."""
 
     vocab: ActionVocab
 
@@ -121,7 +217,7 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[Step]:
-        """Some next actions, at most one per request; none if nothing is left to run."""
+        """Some next actions, those of one request in order; none if nothing is left to run."""
         ...
 
 
