@@ -133,7 +133,9 @@ class VLLMEngine:
         )
         self._added += 1
         name = f"reviser-{self._added}"
-        self._engine.add_request(name, {"prompt_token_ids": list(request.history)}, params)
+        self._engine.add_request(
+            name, {"type": "token", "prompt_token_ids": list(request.history)}, params
+        )
         self._running[name] = _Running(request, self._context)
         self._names[self._added] = name
         return self._added
