@@ -221,8 +221,7 @@ class SlotMask(_Follower):
     """
 
     def __init__(self, vocab: ActionVocab, states: Any) -> None:
-        fields = ("device", "max_num_reqs", "all_token_ids", "prompt_len", "prefill_len",
-                  "total_len")  # fmt: skip
+        fields = ("device", "max_num_reqs", "all_token_ids", "prompt_len", "total_len")
         missing = [name for name in fields if not hasattr(states, name)]
         if missing:
             raise ConfigError(
@@ -267,9 +266,8 @@ class SlotMask(_Follower):
         starts, counts = [], []
         for slot, upper in zip(slots, uppers.tolist(), strict=True):
             live = self._live.get(slot)
-            whole = live is not None and upper >= states.prefill_len.np[slot]
-            starts.append(live.taken if live is not None and whole else 0)
-            counts.append(max(0, upper - starts[-1]) if whole else 0)
+            starts.append(0 if live is None else live.taken)
+            counts.append(max(0, upper - starts[-1]))
         places = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
         index = np.stack([np.repeat(slots, counts), np.concatenate(places)]).astype(np.int64)
         slot_N, place_N = torch.from_numpy(index).to(states.device)
@@ -288,7 +286,7 @@ class SlotMask(_Follower):
         news, shrunk = [], False
         for slot, start, part in zip(slots, starts, read, strict=True):
             live = self._live.get(slot)
-            if live is None or (not len(part) and totals[slot] >= live.taken):
+            if live is None or start + len(part) < totals[slot]:  # not all of it has been read
                 continue
             if totals[slot] < live.taken:  # some actions were discarded
                 live.taken, shrunk = 0, True
