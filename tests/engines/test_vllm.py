@@ -152,7 +152,7 @@ def first_runner(folder: Path) -> list[dict[str, Any]]:
             jobs.append({"folder": model, "options": OPTIONS, "runs": [greedy(name), wild(name)]})
     few = vllm_runs.to_json(replace(GREEDY["operators"][0], config=DecodeConfig(max_actions=40)))
     replacing = {"allowed_token_ids": [VOCABS["operators"].replace]}
-    tight = {**OPTIONS, "block_size": 16, "num_gpu_blocks_override": 20}
+    tight = {**OPTIONS, "block_size": 32, "num_gpu_blocks_override": 14}
     runs = [
         wild("operators", cancel=0.3),
         wild("operators", broken="no moves", cancel=0.3),
@@ -191,7 +191,7 @@ def second_runner(folder: Path) -> list[dict[str, Any]]:
         {
             "folder": str(folder / "llama-operators"),
             "options": {**options, "speculative_config": drafts},
-            "runs": [greedy("operators", 8), wild("operators", some)],
+            "runs": [greedy("operators", 8), {**wild("operators", some), "extras": {}}],
         },
     ]
 
@@ -498,6 +498,7 @@ def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
     assert all(part.before == part.after for part in rollout.locked)
     assert rollout.provenance["engine"] == "vllm-server"
     assert len(list(reviser.generate_many(["The", "A", "cat"], max_actions=9))) == 3
+    reviser.engine.close()  # type: ignore[attr-defined]
 
 
 def test_a_server_without_the_mask_is_refused(processes: dict[str, Any], folder: Path) -> None:

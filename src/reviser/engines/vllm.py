@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -122,20 +123,23 @@ class VLLMEngine:
     def add(self, request: Request) -> int:
         """Take a request in; it runs as soon as there is room."""
         from vllm import SamplingParams
+        from vllm.exceptions import VLLMValidationError
         from vllm.sampling_params import RequestOutputKind
 
         _check(request, self.vocab, self._context)
-        params = SamplingParams(
-            **_sampling(request, self.vocab, self._context),
-            extra_args=request.extra_args(),
-            detokenize=False,
-            output_kind=RequestOutputKind.DELTA,
-        )
+        name = f"reviser-{self._added + 1}"
+        prompt = {"type": "token", "prompt_token_ids": list(request.history)}
+        try:
+            params = SamplingParams(
+                **_sampling(request, self.vocab, self._context),
+                extra_args=request.extra_args(),
+                detokenize=False,
+                output_kind=RequestOutputKind.DELTA,
+            )
+            self._engine.add_request(name, prompt, params)
+        except VLLMValidationError as error:
+            raise ConfigError(str(error)) from error
         self._added += 1
-        name = f"reviser-{self._added}"
-        self._engine.add_request(
-            name, {"type": "token", "prompt_token_ids": list(request.history)}, params
-        )
         self._running[name] = _Running(request, self._context)
         self._names[self._added] = name
         return self._added
@@ -206,7 +210,8 @@ class VLLMServer:
         self._added = 0
         self._loop = asyncio.new_event_loop()
         self._client = self._httpx.AsyncClient(**self._options)
-        threading.Thread(target=self._loop.run_forever, name="vllm-server", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
     @classmethod
     def load(cls, name: str | Path, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
@@ -260,6 +265,8 @@ class VLLMServer:
             self.cancel(number)
         asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     async def _follow(self, number: int, running: _Running) -> None:
         """Pass one request's actions on as they come."""
@@ -277,12 +284,10 @@ class VLLMServer:
         async with self._client.stream("POST", url, json=asked) as response:
             if response.status_code != 200:
                 raise self._refused(await response.aread())
-            async for line in response.aiter_lines():
-                if not line.startswith("data:") or line == "data: [DONE]":
-                    continue
-                chunk = json.loads(line.removeprefix("data:"))
+            async for data in _events(response):
+                chunk = json.loads(data)
                 if "error" in chunk:
-                    raise self._refused(line.removeprefix("data:").encode())
+                    raise self._refused(data)
                 for choice in chunk["choices"]:
                     logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
                     for action, logprob in zip(choice["token_ids"], logprobs, strict=True):
@@ -363,6 +368,17 @@ class VLLMServer:
             return error
         reason = str(error) or type(error).__name__
         return EngineError(f"The server at {self._url} does not answer as vLLM does: {reason}")
+
+
+async def _events(response: Any) -> AsyncIterator[bytes]:
+    """The data of a stream's events; httpx's own lines also end at characters within a text."""
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            data = line.removeprefix(b"data:").strip()
+            if line.startswith(b"data:") and data != b"[DONE]":
+                yield data
 
 
 def _httpx() -> Any:
