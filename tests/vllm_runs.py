@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -68,6 +69,20 @@ def broken(name: str) -> Any:
         return mock.patch.object(vllm_state._Follower, "_close")
     assert name == "no moves"
     return mock.patch.object(vllm_state.BatchMask, "move")
+
+
+def counted_drafts(verdicts: Counter[bool]) -> Any:
+    """Count the drafts of the second runner that the mask would allow, and those it would not."""
+    from reviser.engines.vllm_state import _Follower
+
+    ask = _Follower._are_allowed
+
+    def count(self: Any, rows: Any, actions: Any) -> Any:
+        allowed = ask(self, rows, actions)
+        verdicts.update(allowed.tolist())
+        return allowed
+
+    return mock.patch.object(_Follower, "_are_allowed", count)
 
 
 def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,10 +152,21 @@ def main(work: Path) -> None:
         engine, _ = vllm.VLLMEngine.load(job["folder"], **job["options"])
         core = engine._engine.engine_core.engine_core
         preempt = core.scheduler._preempt_request
-        with mock.patch.object(core.scheduler, "_preempt_request", side_effect=preempt) as preempts:
+        verdicts: Counter[bool] = Counter()
+        with (
+            mock.patch.object(core.scheduler, "_preempt_request", side_effect=preempt) as preempts,
+            counted_drafts(verdicts),
+        ):
             runs = [run_one(engine, run) for run in job["runs"]]
         runner = type(core.model_executor.driver_worker.worker.model_runner).__module__
-        answers.append({"runs": runs, "preemptions": preempts.call_count, "runner": runner})
+        answers.append(
+            {
+                "runs": runs,
+                "preemptions": preempts.call_count,
+                "runner": runner,
+                "drafts": [verdicts[True], verdicts[False]],
+            }
+        )
         engine.close()
     (work / "answers.json").write_text(json.dumps(answers))
 
