@@ -125,6 +125,30 @@ def test_rows_that_leave_come_and_change_places_keep_their_own_mask(
             asked.output.append(-1)
 
 
+def test_many_requests_at_a_time_keep_their_own_mask() -> None:
+    mask = BatchMask(VOCAB)
+    for n in range(20):
+        mask.add(n, {"reviser_max_edits": n % 3}, VOCAB.prefix_actions([1]), [2] * (n % 4))
+    logits = torch.zeros(20, VOCAB.size)
+    mask.apply(logits)
+    assert [only_stop(VOCAB, row) for row in logits] == [n % 4 >= n % 3 for n in range(20)]
+
+
+def test_who_moves_onto_another_takes_its_place() -> None:
+    mask = BatchMask(VOCAB)
+    mask.add(0, {"reviser_max_edits": 0}, VOCAB.prefix_actions([1]), [])
+    mask.add(1, {}, VOCAB.prefix_actions([1]), [])
+    mask.move(1, 0, swap=False)
+    mask.add(1, {}, VOCAB.prefix_actions([2]), [])
+    mask.move(1, 2, swap=True)
+    logits = torch.zeros(3, VOCAB.size)
+    mask.apply(logits)
+    assert [only_stop(VOCAB, row) for row in logits] == [False, True, False]
+    mask.move(2, 0, swap=False)
+    mask.apply(logits := torch.zeros(3, VOCAB.size))
+    assert [only_stop(VOCAB, row) for row in logits] == [False, True, True]
+
+
 class Device:
     """The second runner's request states and contexts, played by tensors of this machine."""
 
@@ -266,13 +290,14 @@ VOCAB = ActionVocab.build(5, operators=["delete", "replace", "span_delete"], max
 
 
 @pytest.mark.parametrize("open_id", ["token", "forbidden", "none"])
-def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str) -> None:
+@pytest.mark.parametrize("edits", [0, 9])
+def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str, edits: int) -> None:
     closed = torch.full((VOCAB.size + PADDING,), -torch.inf)
-    if open_id == "token":  # but no edit is left
-        closed[1] = 9.0
+    if open_id == "token":  # but no edit is left, or it is outside the gap
+        closed[1 if edits == 0 else VOCAB.move_id(4)] = 9.0
     elif open_id == "forbidden":
         closed[VOCAB.forbidden[-1]] = closed[VOCAB.size] = 9.0
-    row = apply_one(VOCAB, VOCAB.prefix_actions([1]), {"reviser_max_edits": 0}, [], closed)
+    row = apply_one(VOCAB, VOCAB.prefix_actions([1]), {"reviser_max_edits": edits}, [], closed)
     assert only_stop(VOCAB, row)
     assert row[VOCAB.stop] == 0
 
