@@ -297,7 +297,8 @@ def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str, 
         closed[1 if edits == 0 else VOCAB.move_id(4)] = 9.0
     elif open_id == "forbidden":
         closed[VOCAB.forbidden[-1]] = closed[VOCAB.size] = 9.0
-    row = apply_one(VOCAB, VOCAB.prefix_actions([1]), {"reviser_max_edits": edits}, [], closed)
+    args = {"reviser_max_edits": edits, "reviser_gaps": [0, 1]}
+    row = apply_one(VOCAB, VOCAB.prefix_actions([1]), args, [], closed)
     assert only_stop(VOCAB, row)
     assert row[VOCAB.stop] == 0
 

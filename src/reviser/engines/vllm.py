@@ -153,9 +153,15 @@ class VLLMEngine:
 
     def step(self) -> list[Step]:
         """The next actions of the requests that vLLM has run."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         steps: list[Step] = []
         while self._running and not steps:
-            for output in self._engine.step():
+            try:
+                outputs = self._engine.step()
+            except EngineDeadError as error:
+                raise EngineError("vLLM's engine has died; its log says why.") from error
+            for output in outputs:
                 steps += self._steps(output)
         return steps
 
@@ -203,8 +209,11 @@ class VLLMServer:
             "limits": self._httpx.Limits(max_connections=None),
             "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
         }
-        self._model, self._context = self._served(model)
-        self._probe()
+        try:
+            self._model, self._context = self._served(model)
+            self._probe()
+        except (KeyError, IndexError, TypeError) as error:
+            raise self._failed(error) from error
         self._steps: SimpleQueue[tuple[int, Step | EngineError]] = SimpleQueue()
         self._running: dict[int, Future[None]] = {}
         self._added = 0
@@ -308,7 +317,7 @@ class VLLMServer:
     def _served(self, model: str | None) -> tuple[str, int]:
         """Name and context of the model that is served."""
         cards = {card["id"]: card for card in self._ask("GET", "/v1/models")["data"]}
-        name = model or next(iter(cards))
+        name = model or next(iter(cards), "")
         if name not in cards:
             raise ConfigError(f"The server has no model {name!r}; it has {', '.join(cards)}.")
         return name, int(cards[name]["max_model_len"])
