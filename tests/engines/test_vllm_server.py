@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from reviser.core.actions import ActionVocab
 from reviser.engines.base import DecodeConfig, Request, run
 from reviser.engines.vllm import VLLMServer
-from reviser.errors import ConfigError, EngineError
+from reviser.errors import CheckpointError, ConfigError, EngineError
 
 pytest.importorskip("httpx", reason="httpx is not installed, so no server can be asked.")
 
@@ -76,6 +78,24 @@ def actions_of(fake: Any, **options: Any) -> list[tuple[int, str | None]]:
         return [(step.action, step.ended) for step in run(engine, [request])]
     finally:
         engine.close()
+
+
+def test_of_a_model_from_the_hub_the_small_files_are_enough(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed.")
+    VOCAB.save(tmp_path)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(hub, "snapshot_download", lambda _, **o: asked.update(o) or tmp_path)
+    engine, folder = VLLMServer.load("who/what", url=fake.url)
+    engine.close()
+    assert (folder, engine.vocab) == (tmp_path, VOCAB)
+    assert asked["allow_patterns"] == ["*.json"]
+    monkeypatch.setattr(hub, "snapshot_download", mock.Mock(side_effect=OSError("gone\nmore")))
+    with pytest.raises(CheckpointError, match=r"no folder 'who/what'.* gone$"):
+        VLLMServer.load("who/what", url=fake.url)
+    with pytest.raises(ConfigError, match="needs the url"):
+        VLLMServer.load(tmp_path)
 
 
 def test_one_piece_of_a_stream_may_hold_several_actions(fake: Any) -> None:
