@@ -89,6 +89,7 @@ def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None
         {"reviser_max_edits": True},
         {"reviser_max_edits": 1 << 63},
         {"reviser_stop_bias": float("nan")},
+        {"reviser_stop_bias": 1e39},
         {"reviser_stop_bias": "1"},
         {"reviser_gap": [0, 1]},
     ],

@@ -55,12 +55,9 @@ class _Live:
     output_ids: Sequence[int] = field(default_factory=list)
     taken: int = 0
     last: int = -1
+    stop_bias: float = 0.0
     is_lost: bool = False
     """It makes no sense, and may only STOP."""
-
-    @property
-    def stop_bias(self) -> float:
-        return 0.0 if self.is_lost else float(self.args.get("reviser_stop_bias", 0.0))
 
 
 class _Follower:
@@ -83,11 +80,12 @@ class _Follower:
         """Start a request's row from its history and arguments."""
         live.taken, live.last, live.is_lost = 0, -1, history is None
         try:
-            Request.from_extra_args(self.vocab, history or (), live.args).enter(
-                self._boundary, live.row
-            )
+            request = Request.from_extra_args(self.vocab, history or (), live.args)
         except ReviserError:
             live.is_lost = True
+            return
+        live.stop_bias = request.config.stop_bias
+        request.enter(self._boundary, live.row)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
         """Advance requests by the ids that are new; mostly one for each, taken all at once."""
@@ -107,8 +105,13 @@ class _Follower:
             rows, actions = zip(*single, strict=True)
             self._boundary.advance(actions, rows)
 
-    def _close(self, logits_BA: torch.Tensor, lives: Sequence[_Live | None], rows: Boundary,
-               lost: npt.NDArray[np.bool_]) -> None:  # fmt: skip
+    def _close(
+        self,
+        logits_BA: torch.Tensor,
+        lives: Sequence[_Live | None],
+        rows: Boundary,
+        lost: npt.NDArray[np.bool_],
+    ) -> None:
         """Close, in place, what the rows may not do; the lost ones may only STOP."""
         at = np.flatnonzero(lost).tolist()
         rows.put(at, self._stopped.fork([0] * len(at)))
