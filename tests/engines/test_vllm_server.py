@@ -59,6 +59,7 @@ def fake() -> Iterator[Any]:
         pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Mine) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign] # whom we left
         threading.Thread(target=server.serve_forever).start()
         Mine.url = f"http://127.0.0.1:{server.server_port}/v1/"  # type: ignore[attr-defined]
         yield Mine
