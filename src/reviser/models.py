@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import huggingface_hub
 import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -28,6 +27,7 @@ from transformers import (
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, MissingExtra
+from reviser.hub import find
 
 ROWS_MULTIPLE = 64
 """Embeddings get a multiple of this many rows, which matrix units like. The rows beyond the
@@ -171,20 +171,6 @@ def save_tokenizer(tokenizer: Tokenizer | Any, vocab: ActionVocab, folder: str |
     special = {role: backend.id_to_token(i) for role, i in named.items() if i is not None}
     PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder)
     vocab.save(folder)
-
-
-def find(name: str | Path) -> Path:
-    """The folder of a model: the one named, or else a download of that name from the hub."""
-    if Path(name).is_dir():
-        return Path(name)
-    try:
-        files = ["*.json", "*.safetensors", "tokenizer.model"]  # no pickles, no code
-        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=files))
-    except (OSError, ValueError) as error:  # the hub's own errors are among these
-        raise CheckpointError(
-            f"There is no folder {str(name)!r}, and the hub gave no model of that name:"
-            f" {_first_line(error)}"
-        ) from error
 
 
 def load(folder: str | Path, **options: Any) -> tuple[PreTrainedModel, ActionVocab]:

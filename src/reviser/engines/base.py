@@ -48,15 +48,13 @@ class DecodeConfig:
             is_right = isinstance(value, kind) and not isinstance(value, bool)
             if not (is_right and low <= value <= high):
                 whole = "a whole number" if kind is Integral else "a number"
-                upper = "" if high == inf else f" to {high}"
-                lower = f" from {low}{upper}" if upper else f", {low} or more"
-                raise ConfigError(
-                    f"{name} is {value!r}; it must be {whole}{'' if low == -inf else lower}."
-                )
+                bounds = f", {low} or more" if high in (inf, _MOST) else f" from {low} to {high}"
+                raise ConfigError(f"{name} is {value!r}; it must be {whole}{bounds}.")
         if self.top_p == 0:
             raise ConfigError("top_p is 0; it must be above 0, since it is a share to choose from.")
 
 
+_MOST = 2**40 - 1
 _RANGES: dict[str, tuple[type, float, float]] = {
     "temperature": (Real, 0, inf),
     "top_k": (Integral, 0, inf),
@@ -64,9 +62,9 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "min_p": (Real, 0, 1),
     "seed": (Integral, 0, 2**64 - 1),
     "max_actions": (Integral, 1, inf),
-    "max_length": (Integral, 0, inf),
-    "max_edits": (Integral, 0, inf),
-    "stop_bias": (Real, -inf, inf),
+    "max_length": (Integral, 0, _MOST),
+    "max_edits": (Integral, 0, _MOST),
+    "stop_bias": (Real, -1e30, 1e30),  # finite in float32, whatever the temperature
 }
 
 
@@ -121,7 +119,7 @@ class Step:
 
 
 class Engine(Protocol):
-    """A model that runs requests side by side; `step` takes one action for each it runs."""
+    """A model that runs requests side by side; `step` takes an action or more for each it runs."""
 
     vocab: ActionVocab
 
@@ -138,7 +136,7 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[Step]:
-        """Wait for the next actions of some requests; none if nothing is left to run."""
+        """Wait for the next actions, those of one request in order; none if nothing is left."""
         ...
 
 

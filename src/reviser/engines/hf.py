@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from transformers import LogitsProcessor
 
-from reviser import models
+from reviser import hub, models
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
@@ -38,8 +37,8 @@ class _Row:
     request: Request
     slot: int
     """Its row in the mask."""
-    draws: npt.NDArray[np.float64]
-    """A random number for every action, so that neighbours change nothing."""
+    draws: np.random.Generator
+    """The random numbers of its actions, so that neighbours change nothing."""
     last: int = -1
     """The newest action, which the trunk has not read yet."""
     actions: int = 0
@@ -82,7 +81,7 @@ class HFEngine:
     @classmethod
     def load(cls, name: str | Path, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; the engine and the folder it came from."""
-        folder = models.find(name)
+        folder = hub.find(name)
         model, vocab = models.load(folder, **options)
         place = int(os.environ.get("LOCAL_RANK", "0"))  # of several processes, each with its own
         count = torch.cuda.device_count()
@@ -128,7 +127,7 @@ class HFEngine:
         logits_BA = raw_BA.clone()
         logits_BA[:, self.vocab.stop] += self._tensor([config.stop_bias for config in configs])
         self._mask.apply(logits_BA, self._boundary.fork(slots))
-        draws = [row.draws[row.actions] for row in self._rows]
+        draws = [row.draws.random() for row in self._rows]
         actions = self._agree(choose(logits_BA, configs, draws).tolist())
         chosen_B = raw_BA.gather(1, self._tensor(actions)[:, None])[:, 0]
         logprobs = (chosen_B - raw_BA.logsumexp(-1)).tolist()
@@ -173,9 +172,8 @@ class HFEngine:
         for n, (number, request) in enumerate(entering):
             slot = self._free.popleft()
             request.enter(self._boundary, slot)
-            config = request.config
-            draws = np.random.Generator(np.random.Philox(key=config.seed)).random
-            self._rows.append(_Row(number, request, slot, draws(config.max_actions)))
+            draws = np.random.Generator(np.random.Philox(key=request.config.seed))
+            self._rows.append(_Row(number, request, slot, draws))
             ids_BT[n, width - len(request.history) :] = self._tensor(list(request.history))
         places_T = torch.arange(width, device=self._device)
         is_real_BT = places_T >= width - lengths_B[:, None]

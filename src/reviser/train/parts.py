@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from reviser import models
+from reviser import hub, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
 from reviser.core.policy import Policy
@@ -122,7 +122,7 @@ def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:
 def _tokenizer_folder(recipe: Recipe, output: Path) -> Path:
     """Where the tokenizer is that the text is read with: the base's, one given, or one trained."""
     if recipe.base is not None:
-        return models.find(recipe.base)
+        return hub.find(recipe.base)
     return recipe.data.tokenizer or output / "tokenizer"
 
 

@@ -1,0 +1,304 @@
+"""What a vLLM worker knows of its requests: it follows them and closes what they may not do.
+
+One mask for both of vLLM's runners, which differ in how they tell of requests; `vllm_plugin` holds
+their interfaces. Imports no vllm. Nothing a request holds may raise here, because that would end
+the engine for everybody: a request that makes no sense may only STOP.
+
+Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.mask import Boundary
+from reviser.engines import wire
+from reviser.engines.logits import LogitsMask
+from reviser.errors import ConfigError, ReviserError
+
+
+def check_config(config: Any, vocab: ActionVocab) -> None:
+    """Refuse, at start, a vLLM configuration under which the mask could be passed by."""
+    model, speculation = config.model_config, config.speculative_config
+    rows = model.get_vocab_size()
+    if rows < vocab.size:
+        raise ConfigError(
+            f"The model has {rows} embedding rows, its action vocabulary {vocab.size} ids: the two"
+            " do not belong together."
+        )
+    if model.enable_prompt_embeds:
+        raise ConfigError("Prompts as embeddings have no history to read: leave prompt_embeds off.")
+    if getattr(model, "enable_trace_replay", False):
+        raise ConfigError("A replayed trace overwrites what the mask allowed: leave it off.")
+    if getattr(speculation, "rejection_sample_method", "") == "synthetic":
+        raise ConfigError(
+            "Synthetic acceptance takes drafts that the mask closed: use another rejection method."
+        )
+    if getattr(speculation, "enable_adaptive_verification", False):
+        raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
+
+
+@dataclass(eq=False)
+class _Live:
+    """A request that is running; its row of the mask has taken so many of its ids."""
+
+    row: int
+    args: Mapping[str, Any]
+    prompt_ids: Sequence[int] | None = None
+    output_ids: Sequence[int] = field(default_factory=list)
+    taken: int = 0
+    last: int = -1
+    stop_bias: float = 0.0
+    is_lost: bool = False
+    """It makes no sense, and may only STOP."""
+
+
+class _Follower:
+    """The part that both runners share: rows of the mask, and how they close logits."""
+
+    def __init__(self, vocab: ActionVocab, device: torch.device | str, rows: int) -> None:
+        self.vocab = vocab
+        self._boundary = Boundary(vocab, rows)
+        self._mask = LogitsMask(vocab, device)
+        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
+        inserts = vocab.kinds[: vocab.tokens] == Kind.INSERT
+        self._inserts = torch.from_numpy(inserts).to(device)
+        self._columns = np.full(vocab.size, -1)  # of the mask, by id; -1 is never allowed
+        self._columns[: vocab.tokens][inserts] = 0
+        self._columns[vocab.controls] = np.arange(1, 1 + len(vocab.controls))
+        self._stopped = Boundary(vocab, 1)  # which allows STOP alone
+        self._stopped.advance([vocab.stop])
+
+    def _enter(self, live: _Live, history: Sequence[int] | None) -> None:
+        """Start a request's row from its history and arguments."""
+        live.taken, live.last, live.is_lost = 0, -1, history is None
+        try:
+            request = wire.read(self.vocab, history or (), live.args)
+        except ReviserError:
+            live.is_lost = True
+            return
+        live.stop_bias = request.config.stop_bias
+        request.enter(self._boundary, live.row)
+
+    def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
+        """Advance requests by the ids that are new; mostly one for each, taken all at once."""
+        single: list[tuple[int, int]] = []
+        for live, ids in news:
+            if not ids:
+                continue
+            live.taken, live.last = live.taken + len(ids), ids[-1]
+            live.is_lost |= min(ids) < 0 or max(ids) >= self.vocab.size
+            if live.is_lost:
+                continue
+            if len(ids) == 1:
+                single.append((live.row, ids[0]))
+            else:
+                self._boundary.replay(live.row, ids)
+        if single:
+            rows, actions = zip(*single, strict=True)
+            self._boundary.advance(actions, rows)
+
+    def _close(
+        self,
+        logits_BA: torch.Tensor,
+        lives: Sequence[_Live | None],
+        rows: Boundary,
+        lost: npt.NDArray[np.bool_],
+    ) -> None:
+        """Close, in place, what the rows may not do; the lost ones may only STOP."""
+        at = np.flatnonzero(lost).tolist()
+        rows.put(at, self._stopped.fork([0] * len(at)))
+        biases = [0.0 if live is None else live.stop_bias for live in lives]
+        if any(biases):
+            logits_BA[:, self.vocab.stop] += torch.tensor(biases).to(logits_BA)
+        self._mask.apply(logits_BA, rows)
+        self._reopen(logits_BA, rows.fill_mask())
+
+    def _reopen(self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_]) -> None:
+        """Where other settings closed all that was allowed, STOP wins.
+
+        In the middle of an action it is not allowed; there whatever completes the action wins. A
+        row of nothing but -inf would not fail: vLLM takes its first id.
+        """
+        device = logits_BA.device
+        dead_B1 = logits_BA.amax(-1, keepdim=True) == -torch.inf
+        may_stop = allowed_BC[:, 1]
+        allowed_BC[may_stop, 0] = False
+        allowed_BC[may_stop, 2:] = False
+        controls_BC = logits_BA[:, self._controls]
+        controls_BC.masked_fill_(dead_B1 & torch.from_numpy(allowed_BC[:, 1:]).to(device), 0.0)
+        logits_BA[:, self._controls] = controls_BC
+        replacing = np.flatnonzero(allowed_BC[:, 0])
+        if replacing.size:
+            at = torch.from_numpy(replacing).to(device)
+            tokens = logits_BA[at, : self.vocab.tokens]
+            tokens.masked_fill_(dead_B1[at] & self._inserts, 0.0)
+            logits_BA[at, : self.vocab.tokens] = tokens
+
+    def _are_allowed(self, rows: Boundary, actions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        known = (actions >= 0) & (actions < self.vocab.size)
+        columns = self._columns[np.where(known, actions, 0)]
+        allowed: npt.NDArray[np.bool_] = rows.fill_mask()[np.arange(len(columns)), columns]
+        return allowed & known & (columns >= 0)
+
+
+class BatchMask(_Follower):
+    """For the first runner (V1): row n of the logits is request n of a batch that is rearranged."""
+
+    def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
+        super().__init__(vocab, device, rows=8)
+        self._free = list(range(8))
+        self._live: dict[int, _Live] = {}
+
+    def remove(self, index: int) -> None:
+        """A request has left."""
+        live = self._live.pop(index, None)
+        if live is not None:
+            self._free.append(live.row)
+
+    def add(
+        self,
+        index: int,
+        args: Mapping[str, Any] | None,
+        prompt_ids: Sequence[int] | None,
+        output_ids: Sequence[int],
+    ) -> None:
+        """A request has come, perhaps with outputs already, and perhaps in another's place.
+
+        `output_ids` is vLLM's own list, which grows; its newest may not be known before `apply`.
+        """
+        self.remove(index)
+        if not self._free:
+            count = len(self._boundary)
+            wider = Boundary(self.vocab, 2 * count)
+            wider.put(range(count), self._boundary)
+            self._boundary = wider
+            self._free.extend(range(count, 2 * count))
+        live = _Live(self._free.pop(), args or {}, prompt_ids, output_ids)
+        self._enter(live, prompt_ids)
+        self._live[index] = live
+
+    def move(self, source: int, goal: int, *, swap: bool) -> None:
+        """A request has taken another place; the one that was there is gone, unless they swap."""
+        moved = self._live.pop(source, None)
+        other = self._live.pop(goal, None)
+        if moved is not None:
+            self._live[goal] = moved
+        if other is not None and swap:
+            self._live[source] = other
+        elif other is not None:
+            self._free.append(other.row)
+
+    def apply(self, logits_BA: torch.Tensor) -> None:
+        """Take the newest actions in and close, in place, what may not come next."""
+        lives = [self._live.get(n) for n in range(len(logits_BA))]
+        known = [live for live in lives if live is not None]
+        for live in known:
+            count = len(live.output_ids)
+            if count < live.taken or (live.taken and live.output_ids[live.taken - 1] != live.last):
+                self._enter(live, live.prompt_ids)  # some actions were discarded
+            if count > live.taken and min(live.output_ids[live.taken :]) < 0:
+                raise ConfigError(
+                    "vLLM shows the mask placeholders instead of actions: pass the processor by"
+                    " its path, with logits_processors, not as a plugin."
+                )
+        self._take((live, list(live.output_ids[live.taken :])) for live in known)
+        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
+        lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
+        self._close(logits_BA, lives, rows, lost)
+
+
+class SlotMask(_Follower):
+    """For the second runner (V2): state by request slot; a request may have several rows of logits.
+
+    `states` and `context` are vLLM's `LogitsProcRequestState` and `LogitsContext`. The history is
+    on the device, and is read once a step, in one gather and one copy to the host. That copy waits
+    for the device, so the host cannot prepare the next step ahead meanwhile.
+    """
+
+    def __init__(self, vocab: ActionVocab, states: Any) -> None:
+        fields = ("device", "max_num_reqs", "all_token_ids", "prompt_len", "total_len")
+        missing = [name for name in fields if not hasattr(states, name)]
+        if missing:
+            raise ConfigError(
+                f"This vLLM does not show its processors {', '.join(missing)}, which the mask"
+                " needs: use vLLM 0.32."
+            )
+        super().__init__(vocab, states.device, rows=states.max_num_reqs)
+        self._states = states
+        self._live: dict[int, _Live] = {}
+
+    def add(self, slot: int, args: Mapping[str, Any] | None) -> None:
+        """A request has come, or come back; its history is read when it first has logits."""
+        self._live[slot] = _Live(slot, args or {})
+
+    def apply(self, logits_BA: torch.Tensor, context: Any) -> None:
+        """Take the newest actions in and close, in place, what may not come next."""
+        slots = context.idx_mapping_np.tolist()
+        totals, rows_of = self._read(slots, context)
+        slot_B, local_B, pos_B, input_B = rows_of
+        lives = [self._live.get(slot) for slot in slot_B.tolist()]
+        total_B = np.array([totals.get(slot, -1) for slot in slot_B.tolist()])
+        # A row that stands before the end of its history is part of a prompt read in pieces;
+        # what it gives is thrown away.
+        lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
+        lost |= pos_B + 1 - local_B != total_B
+        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
+        for depth in range(1, int(local_B.max(initial=0)) + 1):
+            at = np.flatnonzero((local_B >= depth) & ~lost)
+            drafts = input_B[at - local_B[at] + depth]
+            allowed = self._are_allowed(rows.fork(at.tolist()), drafts)
+            lost[at[~allowed]] = True  # the draft will be rejected, and all behind it
+            rows.advance(drafts[allowed], at[allowed].tolist())
+        self._close(logits_BA, lives, rows, lost)
+
+    def _read(self, slots: list[int], context: Any) -> tuple[dict[int, int], Any]:
+        """Let every slot take its committed ids.
+
+        Gives how many those are by slot, and of each row its slot, offset, place and id.
+        """
+        states = self._states
+        uppers = np.minimum(context.seq_lens_upper_bound_np, states.all_token_ids.gpu.shape[1])
+        starts, counts = [], []
+        for slot, upper in zip(slots, uppers.tolist(), strict=True):
+            live = self._live.get(slot)
+            starts.append(0 if live is None else live.taken)
+            counts.append(max(0, upper - starts[-1]))
+        places = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
+        index = np.stack([np.repeat(slots, counts), np.concatenate(places)]).astype(np.int64)
+        slot_N, place_N = torch.from_numpy(index).to(states.device)
+        parts = [
+            states.all_token_ids.gpu[slot_N, place_N],
+            states.total_len.gpu[context.idx_mapping.long()],
+            context.expanded_idx_mapping,
+            context.expanded_local_pos,
+            context.pos,
+            context.input_ids,
+        ]
+        flat = torch.cat([part.long() for part in parts]).cpu().numpy()
+        ids, total_R, *rows_of = np.split(flat, np.cumsum([len(part) for part in parts])[:-1])
+        totals = dict(zip(slots, total_R.tolist(), strict=True))
+        read = np.split(ids, np.cumsum(counts)[:-1])
+        news, shrunk = [], False
+        for slot, start, part in zip(slots, starts, read, strict=True):
+            live = self._live.get(slot)
+            if live is None or start + len(part) < totals[slot]:  # not all of it has been read
+                continue
+            if totals[slot] < live.taken:  # some actions were discarded
+                live.taken, shrunk = 0, True
+                continue
+            tokens = part[: totals[slot] - start].tolist()
+            if live.taken == 0:
+                prompt = int(states.prompt_len.np[slot])
+                self._enter(live, tokens[:prompt])
+                live.taken, tokens = prompt, tokens[prompt:]
+            news.append((live, tokens))
+        self._take(news)
+        return self._read(slots, context) if shrunk else (totals, rows_of)

@@ -1,0 +1,101 @@
+"""A request on its way to another process: its history, and beside it what the mask must know.
+
+Flat, and only numbers and lists, since that is what vLLM passes on. Length and cursor are not sent:
+whoever reads takes them from the history, so nobody can be wrong about them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.mask import Boundary, trace
+from reviser.engines.base import DecodeConfig, Request
+from reviser.errors import ConfigError
+
+SETTINGS = ("max_length", "max_edits", "stop_bias")
+"""Of `DecodeConfig`, what the mask needs; the engine knows the others by its own names."""
+PREFIX = "reviser_"
+GAPS = PREFIX + "gaps"
+NAMES = (GAPS, *(PREFIX + name for name in SETTINGS))
+
+_SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
+
+
+def write(request: Request) -> dict[str, Any]:
+    """What goes with a request's history."""
+    settings = {PREFIX + name: getattr(request.config, name) for name in SETTINGS}
+    gaps = [bound for gap in request.gaps for bound in gap]
+    return {GAPS: gaps} | {name: value for name, value in settings.items() if value is not None}
+
+
+def read(vocab: ActionVocab, history: Sequence[int], args: Mapping[str, Any]) -> Request:
+    """Read what `write` wrote.
+
+    Without gaps all that the history wrote is locked, and there is one gap at its end.
+    """
+    config = check(args)
+    length, cursor = measure(vocab, history)
+    bounds = args.get(GAPS, [length, length])
+    request = Request(
+        history=tuple(history),
+        length=length,
+        cursor=cursor,
+        gaps=tuple(zip(bounds[::2], bounds[1::2], strict=True)),
+        config=config,
+    )
+    request.enter(Boundary(vocab, 1), 0)  # refuses a state that makes no sense
+    return request
+
+
+def check(args: Mapping[str, Any]) -> DecodeConfig:
+    """Refuse arguments of an unknown name, a wrong type or outside their range."""
+    for name in args:
+        if name.startswith(PREFIX) and name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1)
+            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(NAMES)}."
+            raise ConfigError(f"{name!r} is no argument of the mask. {advice}")
+    bounds = args.get(GAPS, [])
+    is_list = isinstance(bounds, list | tuple) and all(type(bound) is int for bound in bounds)
+    if not (is_list and len(bounds) % 2 == 0 and all(0 <= bound < 1 << 40 for bound in bounds)):
+        raise ConfigError(
+            f"{GAPS} is {bounds!r}; give a flat list of whole numbers, low and high of each gap in"
+            " turn."
+        )
+    if any(a > b for a, b in pairwise(bounds)):
+        raise ConfigError(f"{GAPS} is {list(bounds)}; its bounds must not fall.")
+    given = {name: args[PREFIX + name] for name in SETTINGS if PREFIX + name in args}
+    try:
+        return DecodeConfig(**given)
+    except ConfigError as error:
+        raise ConfigError(f"{PREFIX}{error}") from error
+
+
+def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
+    """Length and cursor that a history leaves; one that cannot be, or be gone on from, is refused.
+
+    >>> vocab = ActionVocab.build(100)
+    >>> measure(vocab, [*vocab.prefix_actions([7, 8]), 9, vocab.move_id(-2)])
+    (3, 1)
+    """
+    ids = np.asarray(history, np.int64)
+    if not ids.size:
+        raise ConfigError("The history is empty: a model needs an id to read.")
+    if ids.min() < 0 or ids.max() >= vocab.size:
+        raise ConfigError(f"The history holds ids outside 0..{vocab.size - 1}.")
+    if (ids == vocab.stop).any():
+        raise ConfigError("The history has stopped; nothing can follow STOP.")
+    if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
+        lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
+        if (cursors < 0).any() or (cursors > lengths).any():
+            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+        return int(lengths[-1]), int(cursors[-1])
+    canvas = Canvas.replay(vocab, ids.tolist())  # arguments are only checked by the executor
+    vocab.read(ids.tolist())  # refuses an action that is half spelled
+    return len(canvas), canvas.cursor

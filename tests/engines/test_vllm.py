@@ -1,0 +1,533 @@
+"""A real vLLM: what it chooses is what Transformers does, and never what the mask closed.
+
+Engines run in processes of their own, all at once; tests look at what they gave.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.mask import Boundary, expand
+from reviser.engines import wire
+from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.driver import Driver
+from reviser.engines.vllm import PROCESSOR, VLLMServer
+from reviser.errors import ConfigError, EngineError, InvalidAction
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vllm is not installed; `just test-vllm` installs it.", allow_module_level=True)
+
+import small_tokenizers
+import vllm_runs
+from reviser import generate, models
+from reviser.engines.hf import HFEngine
+
+ENVIRONMENT = {
+    **os.environ,
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the default pins every engine to core 0
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+OPTIONS = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 16}
+# vLLM's attention on a CPU wants heads of 32 or more.
+SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}
+ARCHITECTURES = ["gpt_neox", "llama"]
+VOCABS = {
+    "plain": ActionVocab.build(20, max_move=8),
+    "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
+    "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
+}
+TRITON = os.environ.get("REVISER_TRITON")
+"""A folder with package triton, which must not be in the environment itself."""
+
+every_trunk = pytest.mark.parametrize("architecture", ARCHITECTURES)
+every_vocab = pytest.mark.parametrize("name", VOCABS)
+
+
+# -- what is asked --------------------------------------------------------------------------------
+
+
+@cache
+def trunk(architecture: str, name: str) -> Any:
+    """A small trunk that has opinions: fresh weights hold every action for equally likely."""
+    config = models.TrunkConfig(architecture=architecture, **SIZES)
+    model = models.build(config, VOCABS[name], seed=3)
+    for parameter in model.parameters():
+        parameter.data.mul_(4)
+    return model.eval()
+
+
+def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Request:
+    """A text with a few gaps, and the cursor somewhere between them."""
+    tokens = np.flatnonzero(vocab.kinds == Kind.INSERT).tolist()
+    length = rng.randint(0, 20)
+    count = rng.randint(1, 3)
+    bounds = sorted(rng.sample(range(length + 1), min(length + 1, 2 * count)))
+    gaps = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
+    cursor = rng.randint(gaps[0][0], gaps[-1][1])
+    moves = (
+        vocab.split_move(cursor - length, cursor=length, length=length) if cursor < length else ()
+    )
+    return Request(
+        history=(
+            *vocab.prefix_actions(rng.choices(tokens, k=length)),
+            *(vocab.move_id(delta) for delta in moves),
+        ),
+        length=length,
+        cursor=cursor,
+        gaps=tuple(gaps),
+        config=replace(
+            config,
+            seed=rng.getrandbits(64),
+            max_actions=rng.randint(1, 60),
+            max_edits=rng.choice([None, None, 0, 3, 20]),
+            max_length=rng.choice([None, None, length, length + 5]),
+            stop_bias=rng.choice([0.0, 0.0, -3.0]),
+        ),
+    )
+
+
+def random_requests(name: str, count: int, **settings: Any) -> list[Request]:
+    rng = Random(count)
+    config = DecodeConfig(**settings)
+    return [random_request(rng, VOCABS[name], config) for _ in range(count)]
+
+
+GREEDY = {name: random_requests(name, 30, temperature=0.0) for name in VOCABS}
+WILD = {
+    name: random_requests(name, 150, temperature=1.5, top_k=0, stop_bias=0.0) for name in VOCABS
+}
+
+
+def restless(vocab: ActionVocab) -> dict[str, Any]:
+    """So that moves and operators come up, and what is never allowed most of all."""
+    bias = {int(i): 4.0 for i in vocab.controls} | {int(i): 8.0 for i in vocab.forbidden}
+    return {"logit_bias": bias | {vocab.stop: -6.0}}
+
+
+def wild(name: str, requests: list[Request] | None = None, **more: Any) -> dict[str, Any]:
+    asked = [vllm_runs.to_json(request) for request in requests or WILD[name]]
+    return {"requests": asked, "extras": restless(VOCABS[name]), **more}
+
+
+def greedy(name: str, count: int = 30) -> dict[str, Any]:
+    return {"requests": [vllm_runs.to_json(request) for request in GREEDY[name][:count]]}
+
+
+NOWHERE = Request(history=(20, 23), length=0, cursor=0, gaps=((0, 0),))  # a move left of nothing
+WRONG_ARGS = {
+    "reviser_gaps": [0, 1, 2],
+    "reviser_max_edits": -1,
+    "reviser_stop_bias": "much",
+    "reviser_max_lenght": 3,
+}
+
+
+def first_runner(folder: Path) -> list[dict[str, Any]]:
+    """For each trunk and vocabulary; the first also meets all that may go wrong."""
+    jobs = []
+    for architecture in ARCHITECTURES:
+        for name in VOCABS:
+            model = str(folder / f"{architecture}-{name}")
+            jobs.append({"folder": model, "options": OPTIONS, "runs": [greedy(name), wild(name)]})
+    few = vllm_runs.to_json(replace(GREEDY["operators"][0], config=DecodeConfig(max_actions=40)))
+    replacing = {"allowed_token_ids": [VOCABS["operators"].replace]}
+    tight = {**OPTIONS, "block_size": 32, "num_gpu_blocks_override": 14}
+    runs = [
+        wild("operators", cancel=0.3),
+        wild("operators", broken="no moves", cancel=0.3),
+        wild("operators", broken="no mask"),
+        {"requests": [vllm_runs.to_json(r) for r in GREEDY["operators"]], "extras": replacing},
+        {"requests": [vllm_runs.to_json(NOWHERE)] * 2, "args": {}, "unchecked": True},
+    ]
+    for key, value in WRONG_ARGS.items():
+        runs.append({"requests": [few], "args": {key: value}, "unchecked": True, "refused": True})
+    runs.append({"requests": [few], "extras": {"thinking_token_budget": 3}, "refused": True})
+    too_long = {**few, "history": [20] + [1] * 96}
+    lying = {**few, "length": few["length"] + 1}
+    runs.append({"requests": [too_long, lying], "refused": True})
+    jobs.append({"folder": str(folder / "llama-operators"), "options": tight, "runs": runs})
+    return jobs
+
+
+def second_runner(folder: Path) -> list[dict[str, Any]]:
+    """Few actions, since an interpreter runs it: plain, with prompts in pieces, with drafts."""
+    options = {**OPTIONS, "max_num_seqs": 8}
+    pieces = {**options, "max_num_batched_tokens": 16}
+    drafts = {"method": "ngram_gpu", "num_speculative_tokens": 3}
+    drafts |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
+    some = WILD["operators"][:24]
+    return [
+        {
+            "folder": str(folder / "llama-operators"),
+            "options": options,
+            "runs": [greedy("operators", 8), wild("operators", some)],
+        },
+        {
+            "folder": str(folder / "llama-plain"),
+            "options": pieces,
+            "runs": [greedy("plain", 8), wild("plain", WILD["plain"][:8])],
+        },
+        {
+            "folder": str(folder / "llama-operators"),
+            "options": {**options, "speculative_config": drafts},
+            "runs": [greedy("operators", 8), {**wild("operators", some), "extras": {}}],
+        },
+    ]
+
+
+# -- who answers ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for architecture in ARCHITECTURES:
+        for name, vocab in VOCABS.items():
+            models.save_weights(trunk(architecture, name), root / f"{architecture}-{name}")
+            vocab.save(root / f"{architecture}-{name}")
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"], max_move=8)
+    config = models.TrunkConfig(architecture="llama", **SIZES)
+    models.save(models.build(config, vocab), tokenizer, vocab, root / "text")
+    return root
+
+
+class Process:
+    """One that was started, with what it wrote."""
+
+    def __init__(self, log: Path, command: list[str], **environment: str) -> None:
+        self.log = log
+        with log.open("w") as out:
+            self.popen = subprocess.Popen(
+                [sys.executable, *command],
+                env={**ENVIRONMENT, **environment},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self, answers: Path) -> list[Any]:
+        assert self.popen.wait(timeout=400) == 0, self.log.read_text()[-3000:]
+        got: list[Any] = json.loads(answers.read_text())
+        return got
+
+    def end(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.terminate()
+        self.popen.wait(timeout=60)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def processes(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Two engines and two servers, started together."""
+    work = tmp_path_factory.mktemp("work")
+    jobs = {"first": first_runner(folder), "second": second_runner(folder)}
+    running: dict[str, Any] = {}
+    try:
+        for name in ["first", *(["second"] if TRITON else [])]:
+            (work / name).mkdir()
+            (work / name / "jobs.json").write_text(json.dumps(jobs[name]))
+            more = {}
+            if name == "second":
+                path = os.pathsep.join(
+                    [str(Path(str(TRITON)).resolve()), os.environ.get("PYTHONPATH", "")]
+                )
+                more = {"PYTHONPATH": path, "TRITON_INTERPRET": "1", "TRITON_BACKENDS_IN_TREE": "1"}
+            script = str(Path(vllm_runs.__file__))
+            running[name] = Process(work / f"{name}.log", [script, str(work / name)], **more)
+        for name in ("masked", "bare"):
+            port = free_port()
+            command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(folder / "text")]
+            command += ["--port", str(port), "--dtype", "float32", "--enforce-eager"]
+            command += ["--max-num-seqs", "16", "--host", "127.0.0.1"]
+            command += ["--logits-processors", PROCESSOR] if name == "masked" else []
+            running[name] = Process(work / f"{name}.log", command)
+            running[name].url = f"http://127.0.0.1:{port}"
+        running["work"] = work
+        yield running
+    finally:
+        for process in running.values():
+            if isinstance(process, Process):
+                process.end()
+
+
+@pytest.fixture(scope="session")
+def first(processes: dict[str, Any]) -> list[Any]:
+    got: list[Any] = processes["first"].wait(processes["work"] / "first" / "answers.json")
+    return got
+
+
+@pytest.fixture(scope="session")
+def second(processes: dict[str, Any]) -> list[Any]:
+    if not TRITON:
+        pytest.skip("REVISER_TRITON names no folder with triton; `just test-vllm` makes one.")
+    got: list[Any] = processes["second"].wait(processes["work"] / "second" / "answers.json")
+    return got
+
+
+def url_of(process: Any) -> str:
+    """A server's address, once it answers."""
+    address = process.url.removeprefix("http://").split(":")
+    for _ in range(400):
+        assert process.popen.poll() is None, process.log.read_text()[-3000:]
+        try:
+            socket.create_connection((address[0], int(address[1])), timeout=1).close()
+        except OSError:
+            time.sleep(0.5)
+            continue
+        url: str = process.url
+        return url
+    raise AssertionError(process.log.read_text()[-3000:])
+
+
+@pytest.fixture(scope="session")
+def server(processes: dict[str, Any]) -> str:
+    return url_of(processes["masked"])
+
+
+# -- what they gave -------------------------------------------------------------------------------
+
+
+def faults(name: str, requests: list[Request], records: list[dict[str, Any]]) -> tuple[int, int]:
+    """How many actions were not allowed where they came, and of how many."""
+    vocab, wrong, count = VOCABS[name], 0, 0
+    for request, record in zip(requests, records, strict=True):
+        rows = Boundary(vocab, 1)
+        request.enter(rows, 0)
+        canvas = Canvas.replay(vocab, request.history)
+        for action in record["actions"]:
+            count += 1
+            if action >= vocab.size or not expand(vocab, rows.fill_mask())[0, action]:
+                wrong += 1
+                break
+            rows.advance([action])
+            try:
+                canvas.apply(action)
+            except InvalidAction:
+                wrong += 1
+                break
+        else:
+            assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
+    return wrong, count
+
+
+def check_ends(name: str, requests: list[Request], records: list[dict[str, Any]]) -> None:
+    for request, record in zip(requests, records, strict=True):
+        actions, stop = record["actions"], VOCABS[name].stop
+        context = len(request.history) + len(actions) == SIZES["context"]
+        if record["ended"] == "stop":
+            assert actions.index(stop) == len(actions) - 1
+        elif record["ended"] == "max_actions":
+            assert len(actions) == request.config.max_actions
+        elif record["ended"] == "context":
+            assert context
+        else:
+            assert record["ended"] == "cancelled"
+        assert stop not in actions[:-1]
+
+
+@cache
+def by_transformers(architecture: str, name: str) -> list[tuple[list[int], list[float]]]:
+    rolled: list[tuple[list[int], list[float]]] = [([], []) for _ in GREEDY[name]]
+    for step in Driver(HFEngine(trunk(architecture, name), VOCABS[name])).run(GREEDY[name]):
+        rolled[step.request][0].append(step.action)
+        rolled[step.request][1].append(step.logprob)
+    return rolled
+
+
+def job(architecture: str, name: str) -> int:
+    return ARCHITECTURES.index(architecture) * len(VOCABS) + list(VOCABS).index(name)
+
+
+def check_equal(architecture: str, name: str, records: list[dict[str, Any]]) -> None:
+    truth = by_transformers(architecture, name)[: len(records)]
+    for record, (actions, logprobs) in zip(records, truth, strict=True):
+        assert record["actions"] == actions
+        assert record["logprobs"] == pytest.approx(logprobs, abs=2e-4)
+
+
+@every_trunk
+@every_vocab
+def test_greedy_actions_are_those_of_transformers(
+    architecture: str, name: str, first: list[Any]
+) -> None:
+    answer = first[job(architecture, name)]
+    assert answer["runner"] == "vllm.v1.worker.cpu_model_runner"
+    check_equal(architecture, name, answer["runs"][0])
+    check_ends(name, GREEDY[name], answer["runs"][0])
+
+
+@every_trunk
+@every_vocab
+def test_nothing_but_what_is_allowed_is_sampled(
+    architecture: str, name: str, first: list[Any]
+) -> None:
+    records = first[job(architecture, name)]["runs"][1]
+    wrong, count = faults(name, WILD[name], records)
+    assert wrong == 0
+    assert count > 1000
+    check_ends(name, WILD[name], records)
+    kinds = {int(VOCABS[name].kinds[a]) for record in records for a in record["actions"]}
+    assert kinds >= {int(VOCABS[name].kinds[a]) for a in VOCABS[name].controls}
+
+
+def test_cancelled_and_preempted_requests_change_nothing_for_the_others(first: list[Any]) -> None:
+    records = first[-1]["runs"][0]
+    wrong, count = faults("operators", WILD["operators"], records)
+    assert wrong == 0
+    assert count > 1000
+    assert first[-1]["preemptions"] > 10
+    assert sum(record["ended"] == "cancelled" for record in records) > 10
+    check_ends("operators", WILD["operators"], records)
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_broken_mask_is_noticed(first: list[Any], place: int) -> None:
+    wrong, count = faults("operators", WILD["operators"], first[-1]["runs"][place])
+    assert wrong > 10
+    assert count > 100
+
+
+def test_where_settings_leave_nothing_stop_or_what_completes_an_action_is_taken(
+    first: list[Any],
+) -> None:
+    records = first[-1]["runs"][3]
+    assert faults("operators", GREEDY["operators"], records)[0] == 0
+    kinds = {int(VOCABS["operators"].kinds[a]) for record in records for a in record["actions"]}
+    assert kinds == {Kind.REPLACE, Kind.INSERT, Kind.STOP}
+
+
+def test_a_history_that_cannot_be_may_only_stop(first: list[Any]) -> None:
+    assert [record["actions"] for record in first[-1]["runs"][4]] == [[22], [22]]
+
+
+def test_wrong_arguments_are_refused_before_they_reach_a_worker(first: list[Any]) -> None:
+    said = [run[0] for run in first[-1]["runs"][5 : 5 + len(WRONG_ARGS)]]
+    for name, words in zip(WRONG_ARGS, said, strict=True):
+        assert name in words
+    assert "Did you mean 'reviser_max_length'?" in said[-1]
+    assert "thinking" in first[-1]["runs"][-2][0]
+
+
+def test_a_request_that_does_not_fit_its_model_or_its_history_is_refused(first: list[Any]) -> None:
+    too_long, lying = first[-1]["runs"][-1]
+    assert "this model reads 96" in too_long
+    assert "but the request says" in lying
+
+
+@pytest.mark.parametrize(("place", "name"), [(0, "operators"), (1, "plain"), (2, "operators")])
+def test_the_second_runner_masks_too(second: list[Any], place: int, name: str) -> None:
+    answer = second[place]
+    assert answer["runner"] == "vllm.v1.worker.cpu.model_runner"
+    check_equal("llama", name, answer["runs"][0])
+    asked = WILD[name][: len(answer["runs"][1])]
+    wrong, count = faults(name, asked, answer["runs"][1])
+    assert wrong == 0
+    assert count > 100
+    check_ends(name, asked, answer["runs"][1])
+    assert (min(answer["drafts"]) > 10) == (place == 2)  # some allowed, some not
+
+
+# -- over HTTP ------------------------------------------------------------------------------------
+
+
+def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -> None:
+    asked, opened = VLLMServer.load(folder / "text", url=server), []
+    engine, found = asked
+    assert found == folder / "text"
+    local, _ = HFEngine.load(folder / "text")
+    rng = Random(1)
+    config = DecodeConfig(temperature=0.0)
+    requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
+    for one in (engine, local):
+        rolled: list[list[tuple[int, float, Any]]] = [[] for _ in requests]
+        for step in Driver(one).run(requests):
+            rolled[step.request].append((step.action, step.logprob, step.ended))
+        opened.append(rolled)
+    for ours, theirs in zip(*opened, strict=True):
+        assert [(a, e) for a, _, e in ours] == [(a, e) for a, _, e in theirs]
+        assert [p for _, p, _ in ours] == pytest.approx([p for _, p, _ in theirs], abs=2e-4)
+    engine.close()
+
+
+def test_a_cancelled_request_gives_no_further_step_over_http(server: str, folder: Path) -> None:
+    engine, _ = VLLMServer.load(folder / "text", url=server)
+    config = DecodeConfig(max_actions=60, stop_bias=-100.0, seed=2**64 - 1)
+    numbers = [engine.add(Request.continuation(engine.vocab, [1], config)) for _ in range(3)]
+    seen = [step.request for step in engine.step()]
+    engine.cancel(numbers[0])
+    after = []
+    while steps := engine.step():
+        after += [step.request for step in steps]
+    assert numbers[0] not in after
+    for number in numbers[1:]:
+        assert [*seen, *after].count(number) == 60
+    assert engine.step() == []
+    engine.close()
+
+
+def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
+    reviser = generate.load(folder / "text", engine="vllm", url=server)
+    rollout = reviser.infill("The cat {} the mat {}.", max_actions=30, seed=4)
+    assert rollout.text.startswith("The cat ")
+    assert all(part.before == part.after for part in rollout.locked)
+    assert rollout.provenance["engine"] == "vllm"
+    assert len(list(reviser.generate_many(["The", "A", "cat"], max_actions=9))) == 3
+    reviser.engine.close()  # type: ignore[attr-defined]
+
+
+def test_a_server_without_the_mask_is_refused(processes: dict[str, Any], folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"does not mask actions.*--logits-processors"):
+        VLLMServer.load(folder / "text", url=url_of(processes["bare"]))
+
+
+def test_what_a_server_refuses_is_said(
+    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, _ = VLLMServer.load(folder / "text", url=server)
+    with pytest.raises(ConfigError, match="this model reads 96"):
+        engine.add(Request.continuation(engine.vocab, [1] * 96))
+    monkeypatch.setattr("reviser.engines.vllm._check", lambda *_: None)
+    monkeypatch.setattr(wire, "write", lambda _: {"reviser_gap": [0, 0]})
+    engine.add(Request.continuation(engine.vocab, [1]))
+    with pytest.raises(EngineError, match=r"refused: .*Did you mean 'reviser_gaps'"):
+        engine.step()
+    assert engine.step() == []
+    with pytest.raises(ConfigError, match="has no model 'other'"):
+        VLLMServer.load(folder / "text", url=server, model="other")
+    engine.close()
+
+
+def test_a_server_that_is_down_is_said_so(folder: Path) -> None:
+    with pytest.raises(EngineError, match="does not answer as vLLM does"):
+        VLLMServer.load(folder / "text", url=f"http://127.0.0.1:{free_port()}")

@@ -1,0 +1,153 @@
+"""A server that does not do as vLLM does: one sentence, and no waiting. Without vLLM."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from reviser.core.actions import ActionVocab
+from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.driver import Driver
+from reviser.engines.vllm import VLLMServer
+from reviser.errors import CheckpointError, ConfigError, EngineError
+
+pytest.importorskip("httpx", reason="httpx is not installed, so no server can be asked.")
+
+VOCAB = ActionVocab.build(20, max_move=4)
+PROBED = {"token_ids": [VOCAB.stop], "logprobs": {"top_logprobs": [{"a": -1.0, "b": -2.0}]}}
+
+
+class Fake(BaseHTTPRequestHandler):
+    """Answers the probe as told, and every request with the same lines."""
+
+    probed: dict[str, Any] = PROBED
+    lines: tuple[bytes, ...] = ()
+    status = 200
+    delay = 0.0
+
+    def do_GET(self) -> None:
+        self.answer(200, json.dumps({"data": [{"id": "m", "max_model_len": 30}]}).encode())
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not asked.get("stream"):
+            self.answer(200, json.dumps({"choices": [self.probed]}).encode())
+            return
+        time.sleep(self.delay)
+        self.answer(self.status, b"".join(b"data: " + line + b"\n\n" for line in self.lines))
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def fake() -> Iterator[Any]:
+    class Mine(Fake):
+        pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mine) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign] # whom we left
+        threading.Thread(target=server.serve_forever).start()
+        Mine.url = f"http://127.0.0.1:{server.server_port}/v1/"  # type: ignore[attr-defined]
+        yield Mine
+        server.shutdown()
+
+
+def chunk(*actions: int) -> bytes:
+    logprobs = {"token_logprobs": [-0.5] * len(actions)}
+    choice = {"token_ids": actions, "logprobs": logprobs, "text": "\x85\u2028"}
+    return json.dumps({"choices": [choice]}, ensure_ascii=False).encode()
+
+
+def actions_of(fake: Any, **options: Any) -> list[tuple[int, str | None]]:
+    engine = VLLMServer(fake.url, VOCAB, **options)
+    request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
+    try:
+        return [(step.action, step.ended) for step in Driver(engine).run([request])]
+    finally:
+        engine.close()
+
+
+def test_of_a_model_from_the_hub_the_small_files_are_enough(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed.")
+    VOCAB.save(tmp_path)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(hub, "snapshot_download", lambda _, **o: asked.update(o) or tmp_path)
+    engine, folder = VLLMServer.load("who/what", url=fake.url)
+    engine.close()
+    assert (folder, engine.vocab) == (tmp_path, VOCAB)
+    assert asked["allow_patterns"] == ["*.json"]
+    monkeypatch.setattr(hub, "snapshot_download", mock.Mock(side_effect=OSError("gone\nmore")))
+    with pytest.raises(CheckpointError, match=r"no folder 'who/what'.* gone$"):
+        VLLMServer.load("who/what", url=fake.url)
+    with pytest.raises(ConfigError, match="needs the url"):
+        VLLMServer.load(tmp_path)
+
+
+def test_one_piece_of_a_stream_may_hold_several_actions(fake: Any) -> None:
+    fake.lines = (chunk(3, 4), chunk(), chunk(5, VOCAB.stop), b"[DONE]")
+    assert actions_of(fake) == [(3, None), (4, None), (5, None), (VOCAB.stop, "stop")]
+    fake.lines = (chunk(3, 4, 5, 6), chunk(7, 8))
+    assert actions_of(fake)[-1] == (7, "max_actions")
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        ((chunk(3, 4), b"[DONE]"), 200, "broke a request off"),
+        ((b'{"error": {"message": "no room"}}',), 200, "refused: no room"),
+        ((b"{",), 200, "does not answer as vLLM does"),
+        ((b'{"choices": [{"token_ids": [1]}]}',), 200, "does not answer as vLLM does"),
+        ((), 503, "refused"),
+    ],
+)
+def test_a_server_that_fails_is_said_so(fake: Any, lines: Any, status: int, words: str) -> None:
+    fake.lines, fake.status = lines, status
+    with pytest.raises(EngineError, match=words):
+        actions_of(fake)
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(fake: Any) -> None:
+    fake.delay = 3.0
+    start = time.monotonic()
+    with pytest.raises(EngineError, match="does not answer"):
+        actions_of(fake, timeout=0.5)
+    assert time.monotonic() - start < 2.5
+
+
+def test_a_server_that_does_not_mask_or_gives_masked_log_probabilities_is_refused(
+    fake: Any,
+) -> None:
+    fake.probed = {**PROBED, "token_ids": [0]}
+    with pytest.raises(ConfigError, match="does not mask actions"):
+        actions_of(fake)
+    fake.probed = {**PROBED, "logprobs": {"top_logprobs": [{"a": 0.0, "b": -9999.0}]}}
+    with pytest.raises(ConfigError, match="raw_logprobs"):
+        actions_of(fake)
+
+
+def test_a_server_of_something_else_is_refused(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake, "do_GET", lambda self: self.answer(200, b"<html>"))
+    with pytest.raises(EngineError, match="does not answer as vLLM does"):
+        actions_of(fake)
+    monkeypatch.setattr(fake, "do_GET", lambda self: self.answer(200, b"{}"))
+    with pytest.raises(EngineError, match="does not answer as vLLM does"):
+        actions_of(fake)
+    with pytest.raises(EngineError, match="does not answer as vLLM does"):
+        VLLMServer("nonsense://", VOCAB)
