@@ -157,12 +157,16 @@ def main(work: Path) -> None:
             mock.patch.object(core.scheduler, "_preempt_request", side_effect=preempt) as preempts,
             counted_drafts(verdicts),
         ):
-            runs = [run_one(engine, run) for run in job["runs"]]
+            runs, counts = [], []
+            for run in job["runs"]:
+                before = preempts.call_count
+                runs.append(run_one(engine, run))
+                counts.append(preempts.call_count - before)
         runner = type(core.model_executor.driver_worker.worker.model_runner).__module__
         answers.append(
             {
                 "runs": runs,
-                "preemptions": preempts.call_count,
+                "preemptions": counts,
                 "runner": runner,
                 "drafts": [verdicts[True], verdicts[False]],
             }
