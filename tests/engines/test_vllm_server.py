@@ -19,7 +19,7 @@ from reviser.engines.driver import Driver
 from reviser.engines.vllm import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
 
-pytest.importorskip("httpx", reason="httpx is not installed, so no server can be asked.")
+pytest.importorskip("httpx2", reason="httpx2 is not installed, so no server can be asked.")
 
 VOCAB = ActionVocab.build(20, max_move=4)
 PROBED = {"token_ids": [VOCAB.stop], "logprobs": {"top_logprobs": [{"a": -1.0, "b": -2.0}]}}

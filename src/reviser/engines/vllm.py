@@ -1,7 +1,7 @@
 """vLLM as an engine: inside this program, or as a server that is asked over HTTP.
 
 Both only pass requests on and count actions; the mask works in vLLM's workers (`vllm_plugin`).
-Imports vllm, torch and httpx only when one is opened.
+Imports vllm, torch and httpx2 only when one is opened.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class VLLMServer:
     @property
     def versions(self) -> dict[str, str]:
         """What ran here, for provenance."""
-        return _versions("reviser-lm", "httpx")
+        return _versions("reviser-lm", "httpx2")
 
     def check(self, request: Request) -> None:
         """Refuse, with a sentence, a request that this server cannot run."""
@@ -390,7 +390,7 @@ class VLLMServer:
 
 
 async def _events(response: Any) -> AsyncIterator[bytes]:
-    """The data of a stream's events; httpx's own lines also end at characters within a text."""
+    """The data of a stream's events; httpx2's own lines also end at characters within a text."""
     rest = b""
     async for part in response.aiter_bytes():
         *lines, rest = (rest + part).split(b"\n")
@@ -402,12 +402,12 @@ async def _events(response: Any) -> AsyncIterator[bytes]:
 
 def _httpx() -> Any:
     try:
-        import httpx
+        import httpx2
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            "A vLLM server is asked with httpx. Install it with: pip install httpx."
+            "A vLLM server is asked with httpx2. Install it with: pip install httpx2."
         ) from error
-    return httpx
+    return httpx2
 
 
 def _versions(*names: str) -> dict[str, str]:
