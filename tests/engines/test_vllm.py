@@ -34,6 +34,8 @@ from reviser.errors import ConfigError, EngineError, InvalidAction
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed; `just test-vllm` installs it.", allow_module_level=True)
 
+import torch
+
 import small_tokenizers
 import vllm_runs
 from reviser import generate, models
@@ -115,7 +117,7 @@ def random_requests(name: str, count: int, **settings: Any) -> list[Request]:
     return [random_request(rng, VOCABS[name], config) for _ in range(count)]
 
 
-GREEDY = {name: random_requests(name, 30, temperature=0.0) for name in VOCABS}
+GREEDY = {name: random_requests(name, 200, temperature=0.0) for name in VOCABS}
 WILD = {
     name: random_requests(name, 150, temperature=1.5, top_k=0, stop_bias=0.0) for name in VOCABS
 }
@@ -132,7 +134,7 @@ def wild(name: str, requests: list[Request] | None = None, **more: Any) -> dict[
     return {"requests": asked, "extras": restless(VOCABS[name]), **more}
 
 
-def greedy(name: str, count: int = 30) -> dict[str, Any]:
+def greedy(name: str, count: int = 200) -> dict[str, Any]:
     return {"requests": [vllm_runs.to_json(request) for request in GREEDY[name][:count]]}
 
 
@@ -385,6 +387,36 @@ def test_greedy_actions_are_those_of_transformers(
     assert answer["runner"] == "vllm.v1.worker.cpu_model_runner"
     check_equal(architecture, name, answer["runs"][0])
     check_ends(name, GREEDY[name], answer["runs"][0])
+
+
+@torch.no_grad()
+def without_cache(model: Any, vocab: ActionVocab, request: Request) -> list[int]:
+    """The likeliest actions, the whole history read anew for each."""
+    rows = Boundary(vocab, 1)
+    request.enter(rows, 0)
+    history, bias = list(request.history), request.config.stop_bias
+    while len(history) < SIZES["context"]:
+        logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
+        logits[vocab.stop] += bias
+        allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0])
+        history.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))
+        rows.advance(history[-1:])
+        count = len(history) - len(request.history)
+        if history[-1] == vocab.stop or count == request.config.max_actions:
+            break
+    return history[len(request.history) :]
+
+
+@every_trunk
+def test_greedy_actions_are_the_same_alone_and_without_a_cache(architecture: str) -> None:
+    model, vocab, requests = trunk(architecture, "plain"), VOCABS["plain"], GREEDY["plain"]
+    alone: list[list[int]] = [[] for _ in requests]
+    for step in Driver(HFEngine(model, vocab, rows=1)).run(requests):
+        alone[step.request].append(step.action)
+    together = [actions for actions, _ in by_transformers(architecture, "plain")]
+    assert len(together) == 200
+    assert alone == together
+    assert [without_cache(model, vocab, request) for request in requests] == together
 
 
 @every_trunk
