@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import small_tokenizers
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
@@ -243,9 +245,13 @@ def main() -> None:
 
             engine, _ = HFEngine.load(folder, **given.options)
         else:
+            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that they can be counted
             from reviser.engines.vllm import VLLMEngine
 
             engine, _ = VLLMEngine.load(folder, **given.options)
+            scheduler = engine._engine.engine_core.engine_core.scheduler  # of this process
+            preempt = scheduler._preempt_request
+            scheduler._preempt_request = preempted = Mock(side_effect=preempt)
         start = time.monotonic()
         report = fuzz(engine, actions=given.actions, seed=given.seed, context=512)
     seconds = time.monotonic() - start
@@ -253,6 +259,8 @@ def main() -> None:
           f" {report.cancelled:,} cancelled, {report.lost} lost, {report.illegal} illegal"
           f" {report.first!r}, {report.actions / seconds:,.0f} a second")  # fmt: skip
     print(dict(report.kinds), dict(report.ended))
+    if given.engine == "vllm":
+        print(f"{preempted.call_count:,} preemptions")
 
 
 if __name__ == "__main__":
