@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import small_tokenizers
+import vllm_runs
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.engines.base import DecodeConfig, Engine, Request, Step
@@ -100,13 +101,15 @@ class Judge:
         return [tokens[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def random_request(rng: Random, vocab: ActionVocab, seed: int, context: int) -> Request:
+def random_request(
+    rng: Random, vocab: ActionVocab, seed: int, context: int, *, cut: bool = True
+) -> Request:
     """A continuation or a text with gaps, with budgets now and then."""
     tokens = [i for i in range(vocab.tokens) if vocab.kind(i) is Kind.INSERT]
     config = DecodeConfig(
         temperature=rng.choice([1.5, 1.5, 1.5, 0.7, 0.0]),
-        top_k=rng.choice([0, 0, 0, 20, 1000]),
-        top_p=rng.choice([1.0, 1.0, 1.0, 0.9]),
+        top_k=rng.choice([0, 0, 0, 20, 1000]) * cut,
+        top_p=rng.choice([1.0, 1.0, 1.0, 0.9]) if cut else 1.0,
         seed=seed,
         max_actions=rng.choice([rng.randint(1, 40), rng.randint(40, 150)]),
         stop_bias=rng.choice([0.0, -3.0, -6.0]),
@@ -150,14 +153,20 @@ class Report:
 
 
 def fuzz(
-    engine: Engine, *, actions: int, seed: int, context: int, at_once: int = AT_ONCE
+    engine: Engine,
+    *,
+    actions: int,
+    seed: int,
+    context: int,
+    at_once: int = AT_ONCE,
+    cut: bool = True,
 ) -> Report:
     """Keep an engine full of random requests until it took so many actions; then let it end."""
     rng, report = Random(seed), Report()
     judges: dict[int, Judge] = {}
     while True:
         while report.actions < actions and len(judges) < at_once:
-            request = random_request(rng, engine.vocab, seed + report.requests, context)
+            request = random_request(rng, engine.vocab, seed + report.requests, context, cut=cut)
             judges[engine.add(request)] = Judge(engine.vocab, request)
             report.requests += 1
         steps = engine.step()
@@ -246,14 +255,19 @@ def main() -> None:
             engine, _ = HFEngine.load(folder, **given.options)
         else:
             os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that they can be counted
+            if os.environ.get("TRITON_INTERPRET"):
+                vllm_runs.interpret_triton()
             from reviser.engines.vllm import VLLMEngine
 
             engine, _ = VLLMEngine.load(folder, **given.options)
-            scheduler = engine._engine.engine_core.engine_core.scheduler  # of this process
+            core = engine._engine.engine_core.engine_core  # of this process
+            print(type(core.model_executor.driver_worker.worker.model_runner).__module__)
+            scheduler = core.scheduler
             preempt = scheduler._preempt_request
             scheduler._preempt_request = preempted = Mock(side_effect=preempt)
         start = time.monotonic()
-        report = fuzz(engine, actions=given.actions, seed=given.seed, context=512)
+        cut = not os.environ.get("TRITON_INTERPRET")  # which has no top-k
+        report = fuzz(engine, actions=given.actions, seed=given.seed, context=512, cut=cut)
     seconds = time.monotonic() - start
     print(f"{given.engine}: {report.actions:,} actions of {report.requests:,} requests,"
           f" {report.cancelled:,} cancelled, {report.lost} lost, {report.illegal} illegal"
