@@ -22,7 +22,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, ScriptedEngine
 from reviser.errors import ConfigError, TrajectoryError, VocabError
-from reviser.generate import Reviser, Rollout
+from reviser.generate import Reviser, Rollout, load
 
 
 def reviser(make: Callable[[], Any], *, rows: int = 3) -> Reviser:
@@ -216,6 +216,15 @@ def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_that_does() -
     with pytest.raises(ConfigError, match="Known: temperature, top_k"):
         BYTES.generate("The", xyz=1.0)
     assert BYTES.engine.running == {}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"engine": "tgi"}, "use 'hf' or 'vllm'"), ({"url": "http://x"}, "A url is for")],
+)
+def test_an_engine_that_does_not_exist_is_refused(options: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        load("folder", **options)
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:

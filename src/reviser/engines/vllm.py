@@ -227,10 +227,8 @@ class VLLMServer:
         self._thread.start()
 
     @classmethod
-    def load(cls, name: str | Path, *, url: str = "", **options: Any) -> tuple[VLLMServer, Path]:
+    def load(cls, name: str | Path, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
         """Ask the server at `url`; `name` is the model it serves, of which small files are read."""
-        if not url:
-            raise ConfigError("Engine 'vllm-server' needs the url of a running server.")
         folder = hub.find(name, hub.SMALL)
         return cls(url, ActionVocab.load(folder), **options), folder
 
