@@ -263,6 +263,15 @@ def test_every_setting_has_its_option(model: Path) -> None:
     }  # fmt: skip
 
 
+def test_options_reach_the_engine(model: Path) -> None:
+    args = ("generate", "a", "-m", model, "--engine-option", "dtype=float64", "--json")
+    result = command(*args, "--engine-option", "rows=2")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["stop_reason"]
+    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not take these")]:
+        assert sentence in command(*args, "--engine-option", wrong).stderr
+
+
 def test_a_file_of_prompts_becomes_a_file_of_rollouts(model: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", lines_of(5))
     output = tmp_path / "out.jsonl"

@@ -243,6 +243,8 @@ def _writing_options(command: Any) -> Any:
         click.option("--engine", default="hf", show_default=True,
                      type=click.Choice(["hf", "vllm"]), help="What runs the model."),
         click.option("--url", help="Of a vLLM server that runs the model; for --engine vllm."),
+        click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
+                     help="For the engine, as rows=16 or enforce_eager=true; may be repeated."),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1)),
         click.option("--temperature", default=0.9, show_default=True, type=number,
                      help="0 takes the likeliest action."),
@@ -307,8 +309,8 @@ def infill(text: str | None, **options: Any) -> None:
 
 
 def _write(
-    how: str, text: str, model: str, engine: str, url: str | None, pace: float, as_json: bool,
-    **settings: Any,
+    how: str, text: str, model: str, engine: str, url: str | None,
+    engine_options: tuple[str, ...], pace: float, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Write one text, live in a terminal."""
     from rich.console import Console
@@ -318,7 +320,9 @@ def _write(
 
     console = Console(highlight=False)
     _quiet(model)
-    writing = getattr(load(model, engine=engine, **_engine_options(url)), how)(text, **settings)
+    writing = getattr(load(model, engine=engine, **_options(url, engine_options)), how)(
+        text, **settings
+    )
     in_terminal = console.is_terminal and not console.is_dumb_terminal
     try:
         if in_terminal and not as_json:
@@ -335,7 +339,7 @@ def _write(
 
 def _write_file(
     source: Path, output: Path, workers: int, model: str, engine: str, url: str | None,
-    pace: float, as_json: bool, **settings: Any,
+    engine_options: tuple[str, ...], pace: float, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Write a file of rollouts, with a bar."""
     from rich.console import Console
@@ -345,8 +349,9 @@ def _write_file(
 
     del pace, as_json  # there is nothing to watch, and the file is JSON
     _quiet(model)
-    job = batch.Job(input=source, output=output, model=model, engine=engine,
-                    options=_engine_options(url), settings=settings, workers=workers)  # fmt: skip
+    options = _options(url, engine_options)
+    job = batch.Job(input=source, output=output, model=model, engine=engine, options=options,
+                    settings=settings, workers=workers)  # fmt: skip
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing", total=None)
@@ -358,14 +363,22 @@ def _write_file(
         )
 
 
-def _engine_options(url: str | None) -> dict[str, Any]:
-    return {} if url is None else {"url": url}
+def _options(url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = {} if url is None else {"url": url}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value  # a word needs no quotes
+    return options
 
 
 def _quiet(model: str) -> None:
-    """No bar for opening a folder; for a download there is one."""
+    """No bar for opening a folder, though for a download; of vLLM's log only what went wrong."""
     if Path(model).is_dir():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 
 @contextmanager

@@ -64,6 +64,8 @@ class HFEngine:
         rows: int = 64,
         agree: Callable[[list[int]], list[int]] = list,
     ) -> None:
+        if type(rows) is not int or rows < 1:
+            raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
         self.vocab = vocab
         self._agree = agree
         self._model = model.eval()
@@ -82,7 +84,10 @@ class HFEngine:
     def load(cls, name: str | Path, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = hub.find(name)
-        model, vocab = models.load(folder, **options)
+        try:
+            model, vocab = models.load(folder, **options)
+        except TypeError as error:
+            raise ConfigError(f"Transformers does not take these options: {error}.") from error
         place = int(os.environ.get("LOCAL_RANK", "0"))  # of several processes, each with its own
         count = torch.cuda.device_count()
         device = torch.device(f"cuda:{place % count}" if count else "cpu")
