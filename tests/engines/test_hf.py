@@ -22,6 +22,8 @@ from reviser.engines.driver import Driver
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
+from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM  # noqa: E402
+
 from reviser import models  # noqa: E402
 from reviser.core.trajectory import Trajectory  # noqa: E402
 from reviser.engines.hf import HFEngine, MaskProcessor  # noqa: E402
@@ -29,21 +31,35 @@ from reviser.engines.logits import LogitsMask  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
+MISTRAL = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 96,
+    "sliding_window": 7,
+}
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
     "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 
-every_trunk = pytest.mark.parametrize("architecture", ["gpt_neox", "llama"])
+every_trunk = pytest.mark.parametrize("architecture", ["gpt_neox", "llama", "mistral"])
 every_vocab = pytest.mark.parametrize("name", VOCABS)
 
 
 @cache
 def trunk(architecture: str, name: str) -> Any:
     """A small trunk that has opinions: fresh weights hold every action for equally likely."""
-    config = models.TrunkConfig(architecture=architecture, **SIZES)
-    model = models.build(config, VOCABS[name], seed=3)
+    if architecture == "mistral":  # whose layers see a window only
+        torch.manual_seed(3)
+        rows = models.rows_for(VOCABS[name].size)
+        model = MistralForCausalLM(MistralConfig(vocab_size=rows, **MISTRAL))
+    else:
+        config = models.TrunkConfig(architecture=architecture, **SIZES)
+        model = models.build(config, VOCABS[name], seed=3)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(6)
@@ -58,11 +74,9 @@ class Constant(torch.nn.Module):
         self.logits = torch.nn.Parameter(logits)
         self.config = SimpleNamespace(max_position_embeddings=10**9)
 
-    def forward(self, input_ids: Any, **_: Any) -> Any:
-        cache = SimpleNamespace(layers=[], get_seq_length=lambda: 1)
-        return SimpleNamespace(
-            logits=self.logits.expand(*input_ids.shape, -1), past_key_values=cache
-        )
+    def forward(self, input_ids: Any, past_key_values: Any, **_: Any) -> Any:
+        logits = self.logits.expand(*input_ids.shape, -1)
+        return SimpleNamespace(logits=logits, past_key_values=past_key_values)
 
 
 class Shouting(torch.nn.Module):
@@ -317,6 +331,15 @@ def test_log_probabilities_are_the_models_own() -> None:
         expected = torch.log_softmax(logits, 0)[step.action]
         assert step.logprob == pytest.approx(float(expected), abs=1e-4)
         history.append(step.action)
+
+
+def test_a_trunk_without_a_cache_of_keys_and_values_is_refused() -> None:
+    vocab = VOCABS["plain"]
+    model = MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1))
+    engine = HFEngine(model, vocab)
+    engine.add(Request.continuation(vocab, [1, 2]))
+    with pytest.raises(ConfigError, match="MambaForCausalLM has no cache of plain keys"):
+        engine.step()
 
 
 @pytest.mark.parametrize("name", VOCABS)

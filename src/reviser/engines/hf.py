@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import LogitsProcessor
+from transformers import DynamicCache, LogitsProcessor
+from transformers.cache_utils import DynamicLayer
 
 from reviser import hub, models
 from reviser.core.actions import ActionVocab
@@ -186,9 +187,18 @@ class HFEngine:
             input_ids=ids_BT,
             position_ids=(is_real_BT.cumsum(1) - 1).clamp(min=0),
             attention_mask=is_real_BT.long(),
+            past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
         )
-        self._cache = _joined(self._cache, output.past_key_values)
+        cache = getattr(output, "past_key_values", None)
+        if not isinstance(cache, DynamicCache) or any(
+            type(x) is not DynamicLayer for x in cache.layers
+        ):
+            raise ConfigError(
+                f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
+                " that this engine can take rows from: use engine 'vllm'."
+            )
+        self._cache = _joined(self._cache, cache)
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
