@@ -86,7 +86,7 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
 
     model, vocab = load(folder, dtype=torch.bfloat16)
     kept = {}
-    apply, advance, fill = LogitsMask.apply, Boundary.advance, Boundary.fill_mask
+    apply, advance = LogitsMask.apply, Boundary.advance
     for batch in batches:
         masked = HFEngine(model, vocab, rows=batch)
         ids = torch.tensor([vocab.prefix_actions(prefix) for prefix in prefixes(batch)])
@@ -120,7 +120,7 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
         start = time.perf_counter()
         drive(masked, batch, steps)()
         share = watch.seconds / (time.perf_counter() - start)
-        LogitsMask.apply, Boundary.advance, Boundary.fill_mask = apply, advance, fill
+        LogitsMask.apply, Boundary.advance = apply, advance
         print(f"  {'share of the mask in a step':<42} {share:6.2%}")
         kept[batch] = times["masked"]
     return kept
@@ -166,8 +166,9 @@ def bench_mask(rounds: int) -> None:
 
 def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
                hf: dict[int, Timing]) -> None:  # fmt: skip
-    from reviser.engines.vllm import VLLMEngine
     from vllm import LLM, SamplingParams
+
+    from reviser.engines.vllm import VLLMEngine
 
     options = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 256}
     engine, _ = VLLMEngine.load(folder, **options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +28,8 @@ from reviser.engines.base import DecodeConfig, Engine, Request, Step
 from reviser.errors import InvalidAction
 
 AT_ONCE = 64
+CONTEXT = 160
+"""Ids a model reads: so few that some requests end there."""
 CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.STOP, Kind.END, *(Kind[name.upper()] for name in OPERATORS)]
 
 
@@ -37,8 +40,9 @@ class Illegal(AssertionError):
 class Judge:
     """Follows one request and objects to the first thing that must not happen."""
 
-    def __init__(self, vocab: ActionVocab, request: Request) -> None:
+    def __init__(self, vocab: ActionVocab, request: Request, context: int) -> None:
         self.vocab = vocab
+        self.context = context
         self.request = request
         self.canvas = Canvas.replay(vocab, request.history)
         self.gaps = [list(gap) for gap in request.gaps]
@@ -90,6 +94,9 @@ class Judge:
             raise Illegal(f"ended by {reason!r} where STOP was {self.canvas.is_finished}")
         if reason == "max_actions" and self.actions != self.request.config.max_actions:
             raise Illegal(f"{self.actions} actions of {self.request.config.max_actions}")
+        left = self.context - len(self.request.history) - self.actions
+        if (reason == "context" and left > 0) or (reason is None and left <= 0):
+            raise Illegal(f"ended by {reason!r} with room for {left} more")
         if reason is None and self.actions >= self.request.config.max_actions:
             raise Illegal("more actions than asked for")
         if self._outside() != self.locked and reason is not None:
@@ -110,6 +117,7 @@ def random_request(
         temperature=rng.choice([1.5, 1.5, 1.5, 0.7, 0.0]),
         top_k=rng.choice([0, 0, 0, 20, 1000]) * cut,
         top_p=rng.choice([1.0, 1.0, 1.0, 0.9]) if cut else 1.0,
+        min_p=rng.choice([0.0, 0.0, 0.0, 0.05]),
         seed=seed,
         max_actions=rng.choice([rng.randint(1, 40), rng.randint(40, 150)]),
         stop_bias=rng.choice([0.0, -3.0, -6.0]),
@@ -167,7 +175,7 @@ def fuzz(
     while True:
         while report.actions < actions and len(judges) < at_once:
             request = random_request(rng, engine.vocab, seed + report.requests, context, cut=cut)
-            judges[engine.add(request)] = Judge(engine.vocab, request)
+            judges[engine.add(request)] = Judge(engine.vocab, request, context)
             report.requests += 1
         steps = engine.step()
         if not steps:
@@ -199,7 +207,7 @@ def fuzz(
 
 
 def folder_of_a_fresh_model(
-    folder: Path, *, context: int = 512, operators: bool = True, tokenizer: Any = None
+    folder: Path, *, context: int = CONTEXT, operators: bool = True, tokenizer: Any = None
 ) -> Path:
     """A tiny trunk with random weights, as likely to move as to write: its tokens are few."""
     import torch
@@ -267,7 +275,7 @@ def main() -> None:
             scheduler._preempt_request = preempted = Mock(side_effect=preempt)
         start = time.monotonic()
         cut = not os.environ.get("TRITON_INTERPRET")  # which has no top-k
-        report = fuzz(engine, actions=given.actions, seed=given.seed, context=512, cut=cut)
+        report = fuzz(engine, actions=given.actions, seed=given.seed, context=CONTEXT, cut=cut)
     seconds = time.monotonic() - start
     print(f"{given.engine}: {report.actions:,} actions of {report.requests:,} requests,"
           f" {report.cancelled:,} cancelled, {report.lost} lost, {report.illegal} illegal"
@@ -275,6 +283,7 @@ def main() -> None:
     print(dict(report.kinds), dict(report.ended))
     if given.engine == "vllm":
         print(f"{preempted.call_count:,} preemptions")
+    sys.exit(bool(report.illegal or report.lost))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,9 @@ class RandomEngine:
         if self.running.pop(number, None):
             self.cancelled.append(number)
 
+    def close(self) -> None:
+        self.running.clear()
+
     def step(self) -> list[Step]:
         steps = []
         for number, walk in list(self.running.items())[: self._rows]:

@@ -110,13 +110,20 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         {"prompt": "a", "settings": {"heat": 1}},
         [],
         "",
+        "[" * 100_000,
+        '{"prompt": "a", "id": "\\ud800"}',
+        {"prompt": "a", "settings": {"prompt": "b"}},
+        {"infill": "a{}", "settings": {"spans": 5}},
     ]
     asked = job(model, tmp_path)
     write(asked.input, lines)
-    assert batch.run(asked) == (11, 11)
+    assert batch.run(asked) == (15, 15)
     sentences = [record["error"] for record in records(asked.output)]
     expected = "this model reads 96|'prompt' or its 'infill'|not JSON|no gap|or its|or its|"
-    expected += "must be an object|a number|no setting|or its|not JSON"
+    expected += (
+        "must be an object|a number|no setting|or its|not JSON|not JSON|not JSON|no setting|"
+    )
+    expected += "no setting"
     for sentence, part in zip(sentences, expected.split("|"), strict=True):
         assert part in sentence
 
@@ -180,6 +187,22 @@ def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_pa
     assert [record["line"] for record in records(asked.output)] == list(range(1, 31))
 
 
+def test_workers_whose_parent_was_killed_repeat_nothing(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path, 60)
+    output = tmp_path / "orphans.jsonl"
+    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--workers", "2"]
+    command += ["--input", str(asked.input), "--output", str(output)]
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    process = subprocess.Popen(command, **quiet)
+    parts = tmp_path / "orphans.jsonl.parts"
+    while not all((parts / f"{n}.jsonl").is_file() for n in range(2)):
+        time.sleep(0.01)
+    process.kill()  # the parent alone
+    process.wait()
+    subprocess.run(command, **quiet, check=False)
+    assert [record["line"] for record in records(output)] == list(range(1, 61))
+
+
 def test_a_worker_that_cannot_open_the_model_says_so(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, model=str(tmp_path), workers=2)
     with pytest.raises(EngineError, match=r"Worker . of 2 failed: There is no action_vocab"):
@@ -190,8 +213,7 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
     asked = job(model, tmp_path)
     steps = batch.work(asked, 0)
     asked.folder.mkdir()
-    with batch._alone(asked):
-        batch._check_claim(asked)
+    batch._check_claim(asked)
     next(steps)
     steps.close()
     for change, name in [
@@ -209,7 +231,8 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
 def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path)
     asked.folder.mkdir()
-    with batch._alone(asked), pytest.raises(ConfigError, match="Another process is writing"):
+    lock = batch._lock(asked.folder / "lock", "x")
+    with lock, pytest.raises(ConfigError, match="Another process is writing"):
         batch.run(asked)
     asked.output.write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="is there already"):

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -20,9 +20,9 @@ from random_engine import RandomEngine
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.engines.base import DecodeConfig, ScriptedEngine
-from reviser.errors import ConfigError, TrajectoryError, VocabError
-from reviser.generate import Reviser, Rollout, load
+from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
+from reviser.errors import ConfigError, EngineError, TrajectoryError, VocabError
+from reviser.generate import Plan, Reviser, Rollout, load
 
 
 def reviser(make: Callable[[], Any], *, rows: int = 3) -> Reviser:
@@ -230,6 +230,8 @@ def test_an_engine_that_does_not_exist_is_refused(options: Any, sentence: str) -
 def test_half_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(VocabError, match="surrogate"):
         BYTES.generate("\ud800")
+    with pytest.raises(VocabError, match="surrogate"):
+        BYTES.infill("\ud800{}")
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", "trajectory", "config", "locked"])
@@ -254,3 +256,84 @@ def test_settings_reach_the_engine() -> None:
 def test_what_the_engine_cannot_run_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="too long"):
         BYTES.stream("a b" * 1000)
+
+
+class Failing(RandomEngine):
+    """Gives up on every request whose seed is odd, after some actions."""
+
+    def step(self) -> list[Step]:
+        steps = super().step()
+        for number, walk in list(self.running.items()):
+            if walk.request.config.seed % 2 and walk.actions >= 3:
+                del self.running[number]
+                steps = [step for step in steps if step.request != number]
+                steps.append(Step(number, -1, 0.0, error=EngineError("no room")))
+        return steps
+
+
+def test_what_fails_for_one_is_told_to_it_alone() -> None:
+    model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec, provenance=BYTES.provenance)
+    plans = [model.plan("The", seed=n, max_actions=20, stop_bias=-9) for n in range(8)]
+    written = list(model.attempt_many(plans))
+    for n, (plan, result) in enumerate(zip(plans, written, strict=True)):
+        if n % 2 and isinstance(result, EngineError):
+            assert str(result) == "no room"
+        else:
+            assert result == BYTES.write(plan).rollout()
+    assert sum(isinstance(result, EngineError) for result in written) > 1
+    with pytest.raises(EngineError, match="no room"):
+        list(model.write_many(plans))
+    with pytest.raises(EngineError, match="no room"):
+        model.write(plans[1]).rollout()
+
+
+def test_an_engine_that_writes_outside_the_gaps_is_stopped() -> None:
+    vocab = BYTES.engine.vocab
+    token, back = BYTES.codec.encode("a")[0], vocab.move_id(-1)
+    careless = Reviser(ScriptedEngine(vocab, [token, back, back, token, vocab.stop]), BYTES.codec)
+    writing = careless.stream("The cat")
+    with pytest.raises(EngineError, match="changed locked text"):
+        list(writing)
+    assert writing.text == "The cata"
+    (failed,) = careless.attempt_many([careless.plan("The cat")])
+    assert isinstance(failed, EngineError)
+
+
+def test_a_writing_can_be_cancelled_from_elsewhere() -> None:
+    async def watch() -> str:
+        writing = BYTES.stream("The", seed=3, max_actions=10**6, stop_bias=-9)
+
+        async def give_up() -> None:
+            await asyncio.sleep(0.05)
+            writing.cancel()
+
+        task = asyncio.create_task(give_up())
+        async for _ in writing:
+            await asyncio.sleep(0)
+        await task
+        return (await writing.arollout()).stop_reason
+
+    assert asyncio.run(watch()) in ("cancelled", "stop")
+
+
+def test_a_reviser_closes_its_engine() -> None:
+    with reviser(small_tokenizers.byte_level) as model:
+        writing = model.stream("The")
+        next(iter(writing))
+        assert model.engine.running  # type: ignore[attr-defined]
+    assert not model.engine.running  # type: ignore[attr-defined]
+
+
+def test_finished_rollouts_behind_a_slow_one_are_bounded() -> None:
+    asked = 0
+
+    def plans() -> Iterator[Plan]:
+        nonlocal asked
+        for n in range(2000):
+            asked += 1
+            yield BYTES.plan("The", max_actions=1 if n else 100, seed=4)
+
+    written = BYTES.write_many(plans())
+    assert next(written).statistics.actions > 20
+    assert asked <= 257
+    assert len(list(written)) == 1999

@@ -59,6 +59,33 @@ def test_damaged_weights_are_refused(folder: Path, damage: bytes) -> None:
         describe(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[]"),
+        ("run.json", '{"a": 1}'),
+        ("config.json", "[" * 100_000),
+        ("model.safetensors", "[]"),
+        ("model.safetensors", '{"a": {}}'),
+        ("model.safetensors", '{"a": 1}'),
+    ],
+)
+def test_a_file_that_is_something_else_is_refused(folder: Path, name: str, content: str) -> None:
+    data = content.encode()
+    if name.endswith(".safetensors"):
+        data = len(data).to_bytes(8, "little") + data
+    (folder / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"not what its name says|Cannot read"):
+        describe(folder)
+
+
+def test_what_a_folder_says_commands_no_terminal(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["\x1b]0;x\x07"]}))
+    result = CliRunner().invoke(main, ["info", str(folder)])
+    assert "\x1b" not in result.output
+
+
 def test_a_folder_without_a_config_is_refused(folder: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"Cannot read .*config\.json"):

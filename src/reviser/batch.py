@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,13 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
 
     `progress` is told how many lines are done, and of how many.
     """
-    if job.output.exists():
-        raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
     total = count_lines(job.input)
     if job.workers > 1 and job.engine != "hf":
         raise ConfigError(f"workers is {job.workers}, but {job.engine} fills the machine with 1.")
     job.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(job):
+    with _lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
+        if job.output.exists():
+            raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
         _check_claim(job)
         if job.workers == 1:
             for done in work(job, 0):
@@ -86,12 +86,20 @@ def count_lines(path: Path) -> int:
 def work(job: Job, worker: int) -> Iterator[int]:
     """Write one worker's part to its end; how many of its lines are done, again and again."""
     part = job.part(worker)
-    done = _cut_to_whole_lines(part)
-    yield done
-    with job.input.open("rb") as file, part.open("ab") as out:
+    # A worker may outlive a parent that was killed, for a line or so: wait for its end.
+    with (
+        _lock(part.with_suffix(".lock")),
+        job.input.open("rb") as file,
+        part.open("ab") as out,
+    ):
+        done = _cut_to_whole_lines(part)
+        yield done
         lines = islice(enumerate(file), worker + done * job.workers, None, job.workers)
+        first = next(lines, None)
+        if first is None:
+            return
         model = load(job.model, engine=job.engine, **job.options)
-        for record in _records(model, job, lines):
+        for record in _records(model, job, chain([first], lines)):
             out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             out.flush()
             done += 1
@@ -117,16 +125,20 @@ def _records(
         while asked and "error" in asked[0]:
             yield asked.popleft()
 
-    for rollout in model.write_many(plans()):
+    for written in model.attempt_many(plans()):
         yield from met_by_errors()
-        yield asked.popleft() | rollout.to_dict()
+        if isinstance(written, EngineError):
+            yield asked.popleft() | {"error": str(written)}
+        else:
+            yield asked.popleft() | written.to_dict()
     yield from met_by_errors()
 
 
 def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+        json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
         raise DataError(f"This line is not JSON: {error}.") from error
     texts = [name for name in ("prompt", "infill") if isinstance(fields, dict) and name in fields]
     if len(texts) != 1 or not isinstance(fields[texts[0]], str):
@@ -187,6 +199,8 @@ def _tell(job: Job, worker: int, mouth: Connection) -> None:
         mouth.send(None)
     except ReviserError as error:
         mouth.send(str(error))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # told by the parent
+        mouth.send(f"{type(error).__name__}: {error}")
 
 
 def _cut_to_whole_lines(part: Path) -> int:
@@ -212,16 +226,24 @@ def _merge(job: Job) -> tuple[int, int]:
             line = part.readline()
             if not line:
                 break
-            out.write(line)
+            record = json.loads(line)
             lines += 1
-            failed += "error" in json.loads(line)
+            if record["line"] != lines:
+                raise DataError(f"{str(job.folder)!r} is damaged: delete it and begin anew.")
+            out.write(line)
+            failed += "error" in record
     partial.replace(job.output)
     return lines, failed
+
+
+_OF_THE_MACHINE = ("api_key", "rows", "timeout", "url")
+"""Options of an engine that change nothing in what is written."""
 
 
 def _check_claim(job: Job) -> None:
     """A job goes on only as it was begun."""
     claim = {k: v for k, v in asdict(job).items() if k not in ("input", "output")}
+    claim["options"] = {k: v for k, v in job.options.items() if k not in _OF_THE_MACHINE}
     with job.input.open("rb") as file:
         claim["input"] = hashlib.file_digest(file, "sha256").hexdigest()
     claim = json.loads(json.dumps(claim))
@@ -239,16 +261,16 @@ def _check_claim(job: Job) -> None:
 
 
 @contextmanager
-def _alone(job: Job) -> Iterator[None]:
-    """Refuse a second process for the same output; a kill frees it."""
+def _lock(path: Path, refusal: str = "") -> Iterator[None]:
+    """Hold a file alone, which a kill frees; wait for it, or refuse to with a sentence."""
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows
         yield
         return
-    with (job.folder / "lock").open("w") as file:
+    with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError as error:
-            raise ConfigError(f"Another process is writing {str(job.output)!r}.") from error
+            raise ConfigError(refusal) from error
         yield

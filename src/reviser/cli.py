@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from reviser.data.readers import Reader, Split
-from reviser.errors import EngineError, MissingExtra, ReviserError
+from reviser.errors import DataError, EngineError, MissingExtra, ReviserError
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
@@ -28,7 +28,9 @@ class _Group(click.Group):
             if ctx.params.get("debug"):
                 raise
             if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
-                click.echo(f"error: {error}", err=True)
+                from reviser.player.terminal import printable
+
+                click.echo(printable(f"error: {error}"), err=True)
             ctx.exit(1)
 
 
@@ -225,13 +227,14 @@ def info(model: str, as_json: bool) -> None:
     """
     from reviser.hub import find
     from reviser.info import describe, summary
+    from reviser.player.terminal import printable
 
     facts = describe(find(model))
     if as_json:
         click.echo(json.dumps(facts))
         return
     for name, line in summary(facts):
-        click.echo(f"{name:<10} {line}")
+        click.echo(printable(f"{name:<10} {line}"))
 
 
 def _writing_options(command: Any) -> Any:
@@ -293,7 +296,7 @@ def generate(
         _write_file(source, output, workers, **options)
         return
     if prompt is None:
-        prompt = sys.stdin.read().rstrip("\n")
+        prompt = _standard_input()
     _write("stream", prompt, **options)
 
 
@@ -305,7 +308,7 @@ def infill(text: str | None, **options: Any) -> None:
 
     Without TEXT it is read from standard input.
     """
-    _write("stream_infill", sys.stdin.read().rstrip("\n") if text is None else text, **options)
+    _write("stream_infill", _standard_input() if text is None else text, **options)
 
 
 def _write(
@@ -361,6 +364,14 @@ def _write_file(
         raise EngineError(
             f"{failed:,} of {written:,} lines could not be written: see their 'error'."
         )
+
+
+def _standard_input() -> str:
+    """All of it, less the end of the last line."""
+    try:
+        return sys.stdin.read().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"Standard input is not UTF-8: {error}.") from error
 
 
 def _options(url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:

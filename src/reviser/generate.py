@@ -22,11 +22,11 @@ import numpy as np
 from reviser.core.actions import Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit
-from reviser.core.mask import Boundary, is_argument
+from reviser.core.mask import is_argument
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
-from reviser.errors import ConfigError, MissingExtra, TrajectoryError
+from reviser.errors import ConfigError, EngineError, MissingExtra, TrajectoryError
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
@@ -86,17 +86,17 @@ class Rollout:
     def from_json(cls, text: str) -> Rollout:
         """Read what `to_json` wrote."""
         try:
-            fields = json.loads(text)
+            told = json.loads(text)
             return cls(
-                prompt=str(fields["prompt"]),
-                text=str(fields["text"]),
-                trajectory=Trajectory.from_json(json.dumps(fields["trajectory"])),
-                logprobs=tuple(map(float, fields["logprobs"])),
-                stop_reason=fields["stop_reason"],
-                statistics=Statistics(**fields["statistics"]),
-                locked=tuple(Locked(**part) for part in fields["locked"]),
-                config=DecodeConfig(**fields["config"]),
-                provenance=dict(fields["provenance"]),
+                prompt=str(told["prompt"]),
+                text=str(told["text"]),
+                trajectory=Trajectory.from_json(json.dumps(told["trajectory"])),
+                logprobs=tuple(map(float, told["logprobs"])),
+                stop_reason=told["stop_reason"],
+                statistics=Statistics(**told["statistics"]),
+                locked=tuple(Locked(**part) for part in told["locked"]),
+                config=DecodeConfig(**told["config"]),
+                provenance=dict(told["provenance"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise TrajectoryError(f"This is no rollout ({error!r}): {text[:80]!r}.") from error
@@ -136,6 +136,7 @@ class Writing:
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._edits = 0
+        self._gaps = [list(gap) for gap in plan.request.gaps]
         self._stop_reason: StopReason | None = None
         self._driver = driver
         self._steps: deque[Step] = deque()
@@ -149,27 +150,34 @@ class Writing:
 
     def take(self, step: Step) -> TextEdit:
         """Apply one step; the edit of the text that it is."""
+        if step.error is not None:
+            raise step.error
         edit = self._canvas.apply(step.action)
+        if edit.changes_text:
+            self._follow(edit)
+            self._edits += 1
         self._actions.append(step.action)
         self._logprobs.append(step.logprob)
-        self._edits += edit.changes_text
-        self._stop_reason = step.ended
+        self._stop_reason = self._stop_reason or step.ended
         text_edit = self._stream.feed(edit)
         self.cursor = text_edit.cursor
         return text_edit
 
     def __iter__(self) -> Iterator[TextEdit]:
         while self._stop_reason is None:
-            if not self._steps:
+            if self._steps:
+                yield self._next()
+            else:
                 self._steps.extend(self._driver.take([self._enter()]))
-            yield self._next()
 
     async def __aiter__(self) -> AsyncIterator[TextEdit]:
         while self._stop_reason is None:
-            if not self._steps:
-                number = await asyncio.to_thread(self._enter)  # it may wait for a step to end
-                self._steps.extend(await self._driver.atake([number]))
-            yield self._next()
+            if self._steps:
+                yield self._next()
+            elif self._number is None:
+                await asyncio.to_thread(self._enter)  # it may wait for a step to end
+            else:
+                self._steps.extend(await self._driver.atake([self._number]))
 
     def _enter(self) -> int:
         """Hand the request over, once; whoever lets go of this object lets go of the request."""
@@ -179,10 +187,24 @@ class Writing:
         return self._number
 
     def _next(self) -> TextEdit:
-        edit = self.take(self._steps.popleft())
-        if self._stop_reason is not None:
-            self._leave()
-        return edit
+        try:
+            return self.take(self._steps.popleft())
+        finally:
+            if self._stop_reason is not None:
+                self._leave()
+
+    def _follow(self, edit: Edit) -> None:
+        """Move the gaps along with an edit; one outside them is no work of the mask."""
+        first, last = edit.position, edit.position + len(edit.removed)
+        grown = len(edit.inserted) - len(edit.removed)
+        within = [n for n, (low, high) in enumerate(self._gaps) if low <= first and last <= high]
+        if not within:
+            self._canvas.rollback()
+            self.cancel()
+            raise EngineError("The engine changed locked text: does it run the mask?")
+        self._gaps[within[0]][1] += grown
+        for gap in self._gaps[within[0] + 1 :]:
+            gap[:] = gap[0] + grown, gap[1] + grown
 
     def cancel(self) -> None:
         """Stop here. The engine drops the request."""
@@ -235,11 +257,8 @@ class Writing:
 
     def _locked(self) -> tuple[Locked, ...]:
         """Each stretch as it was given, and as it is cut out of the canvas now."""
-        rows = Boundary(self._vocab, 1)
-        self.plan.request.enter(rows, 0)
-        rows.replay(0, self._actions)
         locked = []
-        for text, found in zip(self.plan.locked, self._stretches(rows.gaps(0)), strict=True):
+        for text, found in zip(self.plan.locked, self._stretches(), strict=True):
             if text:
                 before, after = (
                     hashlib.sha256(data).hexdigest() for data in (text.encode(), found)
@@ -247,10 +266,10 @@ class Writing:
                 locked.append(Locked(text=text, before=before, after=after))
         return tuple(locked)
 
-    def _stretches(self, gaps: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    def _stretches(self) -> Iterator[bytes]:
         """The bytes around the gaps; a space that is hidden at the very start is none of them."""
         tokens, table = self._canvas.tokens(), self._codec.token_bytes
-        edges = [0, *(bound for gap in gaps for bound in gap), len(tokens)]
+        edges = [0, *(bound for gap in self._gaps for bound in gap), len(tokens)]
         for start, end in zip(edges[::2], edges[1::2], strict=True):
             data = b"".join(table[token] for token in tokens[start:end])
             hidden = start == 0 and self._codec.hides_first_space and data.startswith(b" ")
@@ -271,6 +290,16 @@ class Reviser:
         self.codec = codec
         self.provenance = provenance or {}
         self._driver = Driver(engine)
+
+    def close(self) -> None:
+        """Let go of the engine; what runs is lost."""
+        self.engine.close()
+
+    def __enter__(self) -> Reviser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def generate(self, prompt: str = "", **settings: Any) -> Rollout:
         """Write on behind a prompt, which stays as it is."""
@@ -321,8 +350,15 @@ class Reviser:
 
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""
+        for written in self.attempt_many(plans):
+            if isinstance(written, EngineError):
+                raise written
+            yield written
+
+    def attempt_many(self, plans: Iterable[Plan]) -> Iterator[Rollout | EngineError]:
+        """The same, with the error in the place of a rollout that failed."""
         writings: dict[int, Writing] = {}
-        done: dict[int, Rollout] = {}
+        done: dict[int, Rollout | EngineError] = {}
         shown = 0
 
         def requests() -> Iterator[Request]:
@@ -330,10 +366,17 @@ class Reviser:
                 writings[n] = self._writing(plan)
                 yield plan.request
 
-        for step in self._driver.run(requests()):
-            writings[step.request].take(step)
-            if step.ended is not None:
-                done[step.request] = writings.pop(step.request).rollout()
+        for step in self._driver.run(requests(), held=lambda: len(done)):
+            writing = writings.get(step.request)
+            if writing is None:  # it failed before
+                continue
+            try:
+                writing.take(step)
+                if step.ended is not None:
+                    done[step.request] = writings.pop(step.request).rollout()
+            except EngineError as error:
+                del writings[step.request]
+                done[step.request] = error
             while shown in done:
                 yield done.pop(shown)
                 shown += 1
@@ -341,7 +384,7 @@ class Reviser:
     def _writing(self, plan: Plan) -> Writing:
         return Writing(plan, self.codec, self._driver, self.provenance)
 
-    def plan(self, prompt: str = "", **settings: Any) -> Plan:
+    def plan(self, prompt: str = "", /, **settings: Any) -> Plan:
         """What `generate` asks of the engine."""
         config = _config(settings)
         prefix = self.codec.encode(prompt)
@@ -354,7 +397,7 @@ class Reviser:
         )
 
     def plan_infill(
-        self, text: str, spans: Sequence[tuple[int, int]] | None = None, **settings: Any
+        self, text: str, spans: Sequence[tuple[int, int]] | None = None, /, **settings: Any
     ) -> Plan:
         """What `infill` asks: what stands behind the first gap is shown as written first.
 

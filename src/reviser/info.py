@@ -19,6 +19,15 @@ MOST_HEADER = 100_000_000
 
 def describe(folder: Path) -> dict[str, Any]:
     """The facts about a model folder; of one that was not trained here, `training` is None."""
+    try:
+        return _describe(folder)
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{str(folder)!r} has a file that is not what its name says: {error!r}."
+        ) from error
+
+
+def _describe(folder: Path) -> dict[str, Any]:
     vocab = ActionVocab.load(folder)
     config = _read(folder / "config.json")
     tensors = list(_tensors(folder))
@@ -36,8 +45,14 @@ def describe(folder: Path) -> dict[str, Any]:
         "delimiter": vocab.delimiter,
         "stop": vocab.stop,
         "tokenizer": Codec.load(folder).fingerprint,
-        "training": _read(training) if training.is_file() else None,
+        "training": _training(training) if training.is_file() else None,
     }
+
+
+def _training(path: Path) -> dict[str, Any]:
+    record = _read(path)
+    names = ("recipe", "seen", "metrics", "commit")
+    return {name: record[name] for name in names}
 
 
 def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.engines import wire
-from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.errors import ConfigError, ReviserError
 
 VOCAB = ActionVocab.build(20, operators=["delete", "replace", "span_delete"], max_move=4)
@@ -31,9 +31,9 @@ def test_the_table_of_settings_is_the_code() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("temperature", -0.1, "a number, 0 or more"),
-        ("temperature", float("nan"), "a number, 0 or more"),
-        ("temperature", "hot", "a number, 0 or more"),
+        ("temperature", -0.1, "a number from 0 to 1000"),
+        ("temperature", float("nan"), "a number from 0 to 1000"),
+        ("temperature", "hot", "a number from 0 to 1000"),
         ("top_k", -1, "a whole number, 0 or more"),
         ("top_k", 1.5, "a whole number, 0 or more"),
         ("top_k", True, "a whole number"),
@@ -85,8 +85,8 @@ def test_without_arguments_a_history_is_locked_and_gone_on_from_at_its_end() -> 
 
 def test_a_history_is_measured_whatever_its_actions() -> None:
     ids = [*VOCAB.prefix_actions([1, 2, 3]), *VOCAB.spell(Action(Kind.SPAN_DELETE, 2))]
-    assert wire.measure(VOCAB, ids) == (1, 1)
-    assert wire.measure(VOCAB, [*ids, *VOCAB.spell(Action(Kind.REPLACE, 7))]) == (1, 1)
+    assert measure(VOCAB, ids) == (1, 1)
+    assert measure(VOCAB, [*ids, *VOCAB.spell(Action(Kind.REPLACE, 7))]) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_history_is_measured_whatever_its_actions() -> None:
 )
 def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None:
     with pytest.raises(ReviserError, match=words):
-        wire.measure(VOCAB, ids)
+        measure(VOCAB, ids)
 
 
 @pytest.mark.parametrize(

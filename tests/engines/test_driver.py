@@ -154,6 +154,53 @@ def test_who_stops_listening_frees_the_engine() -> None:
     assert engine.cancelled[-1] == number
 
 
+def test_the_garbage_collector_may_drop_in_the_middle_of_a_step() -> None:
+    class Dropping(RandomEngine):
+        def step(self) -> list[Step]:
+            driver.drop(other)
+            return super().step()
+
+    engine = Dropping(VOCAB)
+    driver = Driver(engine)
+    number, other = driver.add(request(0)), driver.add(request(1))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(driver.take, [number]).result(timeout=10)
+    assert engine.cancelled == [other]
+
+
+def test_a_request_that_another_drops_is_not_waited_for() -> None:
+    driver = Driver(RandomEngine(VOCAB))
+    number = driver.add(request(0))
+    driver.drop(number)
+    assert driver.take([number]) == []
+    assert asyncio.run(driver.atake([number])) == []
+
+
+def test_a_thread_and_a_task_share_an_engine() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    async def work(seed: int) -> list[int]:
+        number = driver.add(request(seed))
+        steps: list[Step] = []
+        while not steps or steps[-1].ended is None:
+            steps += await driver.atake([number])
+        return [step.action for step in steps]
+
+    def in_thread(seed: int) -> list[Step]:
+        return finish(driver, driver.add(request(seed)))
+
+    async def tasks() -> list[list[int]]:
+        return await asyncio.gather(*map(work, range(20)))
+
+    with ThreadPoolExecutor(4) as pool:
+        threads = [
+            pool.submit(lambda s: finish(driver, driver.add(request(s))), s) for s in range(20)
+        ]
+        assert asyncio.run(tasks()) == [alone(request(seed)) for seed in range(20)]
+        for seed, thread in enumerate(threads):
+            assert [step.action for step in thread.result()] == alone(request(seed))
+
+
 def test_an_engine_with_nothing_left_does_not_hang_its_caller() -> None:
     driver = Driver(ScriptedEngine(VOCAB, [3, VOCAB.stop]))
     number = driver.add(request(0))

@@ -19,7 +19,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> HFEngine:
 
 
 def test_no_action_is_illegal_and_no_request_is_lost(engine: HFEngine) -> None:
-    report = fuzz.fuzz(engine, actions=20_000, seed=7, context=512)
+    report = fuzz.fuzz(engine, actions=20_000, seed=7, context=fuzz.CONTEXT)
     assert (report.illegal, report.lost, report.first) == (0, 0, "")
     assert report.cancelled + report.ended.total() == report.requests
     assert report.cancelled > 0
@@ -32,5 +32,5 @@ def test_a_broken_mask_is_caught(
 ) -> None:
     monkeypatch.setattr(LogitsMask, "apply", LogitsMask.apply)  # so that it is put back
     fuzz.break_mask(how)
-    report = fuzz.fuzz(engine, actions=2000, seed=7, context=512)
+    report = fuzz.fuzz(engine, actions=2000, seed=7, context=fuzz.CONTEXT)
     assert report.illegal > 20

@@ -28,7 +28,7 @@ from reviser import models  # noqa: E402
 from reviser.core.trajectory import Trajectory  # noqa: E402
 from reviser.engines.hf import HFEngine, MaskProcessor  # noqa: E402
 from reviser.engines.logits import LogitsMask  # noqa: E402
-from reviser.errors import ConfigError  # noqa: E402
+from reviser.errors import ConfigError, ReviserError  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
 MISTRAL = {
@@ -115,7 +115,8 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
                          / config.temperature)  # fmt: skip
         shares = weights / weights.sum()
         likely = [n for n, share in enumerate(shares) if share >= config.min_p * shares[0]]
-        likely = [n for n in likely if shares[:n].sum() < config.top_p]
+        kept = shares[likely].sum()
+        likely = [n for n in likely if shares[:n].sum() / kept < config.top_p]
         goal = draws[len(chosen)] * shares[likely].sum()
         place = next(n for n in likely if shares[likely][: likely.index(n) + 1].sum() > goal)
         chosen.append(ranked[place])
@@ -306,6 +307,39 @@ def test_a_cancelled_request_gives_no_further_step_and_the_others_go_on() -> Non
     while steps := engine.step():
         seen.update(step.request for step in steps)
     assert seen == {numbers[1]: 17, numbers[2]: 20}
+
+
+def test_a_step_that_is_broken_off_leaves_an_engine_that_works() -> None:
+    model, vocab = trunk("llama", "plain"), VOCABS["plain"]
+    config = DecodeConfig(max_actions=9, stop_bias=-9.0)
+    requests = [Request.continuation(vocab, [1] * n, config) for n in range(6)]
+    expected = [s.action for s in Driver(HFEngine(model, vocab)).run(requests[:1])]
+    for call in range(1, 5):
+        engine, calls = HFEngine(model, vocab, rows=3), 0
+
+        def interrupt(*_: Any, **__: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == call:  # noqa: B023
+                raise KeyboardInterrupt
+
+        hook = model.model.layers[1].register_forward_hook(interrupt)
+        for request in requests:
+            engine.add(request)
+        with pytest.raises(KeyboardInterrupt):
+            [engine.step() for _ in range(9)]
+        hook.remove()
+        for number in range(1, 7):
+            engine.cancel(number)
+        assert [s.action for s in Driver(engine).run(requests[:1])] == expected
+
+
+def test_a_history_that_cannot_be_is_refused() -> None:
+    engine, vocab = HFEngine(trunk("llama", "plain"), VOCABS["plain"]), VOCABS["plain"]
+    for ids, length in [([1, 99999], 2), ([1, 2], 3), ([vocab.move_id(-1)], 0)]:
+        request = Request(history=tuple(ids), length=length, cursor=length, gaps=((0, length),))
+        with pytest.raises(ReviserError):
+            engine.add(request)
 
 
 def test_a_request_ends_where_the_context_does() -> None:

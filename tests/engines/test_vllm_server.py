@@ -77,7 +77,10 @@ def actions_of(fake: Any, **options: Any) -> list[tuple[int, str | None]]:
     engine = VLLMServer(fake.url, VOCAB, **options)
     request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
     try:
-        return [(step.action, step.ended) for step in Driver(engine).run([request])]
+        steps = list(Driver(engine).run([request]))
+        if steps[-1].error is not None:
+            raise steps[-1].error
+        return [(step.action, step.ended) for step in steps]
     finally:
         engine.close()
 

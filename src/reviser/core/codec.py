@@ -146,10 +146,11 @@ class Codec:
         return [self._encode_part(part, b"" if n else hidden) for n, part in enumerate(parts)]
 
     def _encode_part(self, part: str, hidden: bytes) -> list[int]:
+        whole = self.encode(part)  # refuses what UTF-8 cannot write
         data = hidden + part.encode()
 
         def candidates() -> Iterator[list[int]]:
-            yield self.encode(part)
+            yield whole
             yield self.encode(part[1:])  # to which the tokenizer adds a space
             for anchor in ("\n", "\0"):  # one of them joins neither end, and can be cut off
                 between = self.encode(anchor + part + anchor)

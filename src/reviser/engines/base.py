@@ -12,9 +12,12 @@ from math import inf
 from numbers import Integral, Real
 from typing import Literal, Protocol
 
-from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
-from reviser.errors import ConfigError
+import numpy as np
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.mask import Boundary, trace
+from reviser.errors import ConfigError, EngineError
 
 StopReason = Literal["stop", "max_actions", "context", "cancelled"]
 
@@ -50,13 +53,15 @@ class DecodeConfig:
                 whole = "a whole number" if kind is Integral else "a number"
                 bounds = f", {low} or more" if high in (inf, _MOST) else f" from {low} to {high}"
                 raise ConfigError(f"{name} is {value!r}; it must be {whole}{bounds}.")
+            object.__setattr__(self, name, int(value) if kind is Integral else float(value))
         if self.top_p == 0:
             raise ConfigError("top_p is 0; it must be above 0, since it is a share to choose from.")
 
 
+_SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
 _MOST = 2**40 - 1
 _RANGES: dict[str, tuple[type, float, float]] = {
-    "temperature": (Real, 0, inf),
+    "temperature": (Real, 0, 1000),
     "top_k": (Integral, 0, inf),
     "top_p": (Real, 0, 1),
     "min_p": (Real, 0, 1),
@@ -93,6 +98,21 @@ class Request:
             config=config or DecodeConfig(),
         )
 
+    def check(self, vocab: ActionVocab, context: int) -> None:
+        """Refuse a history that leaves no room to go on, or does not lead to the state told."""
+        if len(self.history) >= context:
+            raise ConfigError(
+                f"The history has {len(self.history)} ids; this model reads {context}, and one must"
+                " be left for an action."
+            )
+        length, cursor = measure(vocab, self.history)
+        if (length, cursor) != (self.length, self.cursor):
+            raise ConfigError(
+                f"The history leaves length {length} and cursor {cursor}, but the request says"
+                f" {self.length} and {self.cursor}."
+            )
+        self.enter(Boundary(vocab, 1), 0)  # refuses gaps that make no sense
+
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
         rows.reset(
@@ -103,6 +123,30 @@ class Request:
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
         )
+
+
+def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
+    """Length and cursor that a history leaves; one that cannot be, or be gone on from, is refused.
+
+    >>> vocab = ActionVocab.build(100)
+    >>> measure(vocab, [*vocab.prefix_actions([7, 8]), 9, vocab.move_id(-2)])
+    (3, 1)
+    """
+    ids = np.asarray(history, np.int64)
+    if not ids.size:
+        raise ConfigError("The history is empty: a model needs an id to read.")
+    if ids.min() < 0 or ids.max() >= vocab.size:
+        raise ConfigError(f"The history holds ids outside 0..{vocab.size - 1}.")
+    if (ids == vocab.stop).any():
+        raise ConfigError("The history has stopped; nothing can follow STOP.")
+    if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
+        lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
+        if (cursors < 0).any() or (cursors > lengths).any():
+            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+        return int(lengths[-1]), int(cursors[-1])
+    canvas = Canvas.replay(vocab, ids.tolist())  # arguments are only checked by the executor
+    vocab.read(ids.tolist())  # refuses an action that is half spelled
+    return len(canvas), canvas.cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +160,13 @@ class Step:
     """The model's own, before mask, bias and temperature."""
     ended: StopReason | None = None
     """Why this is the request's last."""
+    error: EngineError | None = None
+    """What went wrong, in the place of an action; nothing follows."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing follows."""
+        return self.ended is not None or self.error is not None
 
 
 class Engine(Protocol):
@@ -136,7 +187,14 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[Step]:
-        """Wait for the next actions, those of one request in order; none if nothing is left."""
+        """Wait for the next actions, those of one request in order; none if nothing is left.
+
+        What fails for one request is a step of that request; what it raises, fails for all.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of processes, threads and memory."""
         ...
 
 
@@ -162,6 +220,10 @@ class ScriptedEngine:
     def cancel(self, number: int) -> None:
         """Drop a request."""
         self._places.pop(number, None)
+
+    def close(self) -> None:
+        """Forget all requests."""
+        self._places.clear()
 
     def step(self) -> list[Step]:
         """The next action of the script for every request."""

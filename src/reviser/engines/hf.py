@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.engines.logits import LogitsMask
-from reviser.errors import ConfigError
+from reviser.errors import ConfigError, ReviserError
 
 
 @dataclass
@@ -71,8 +72,9 @@ class HFEngine:
         self._agree = agree
         self._model = model.eval()
         self._device = next(model.parameters()).device
-        # Some trunks, as Mamba, have no limit.
         self._context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        has_option = "logits_to_keep" in signature(model.forward).parameters
+        self._last_only = {"logits_to_keep": 1} if has_option else {}
         self._mask = LogitsMask(vocab, self._device)
         self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))
@@ -82,13 +84,17 @@ class HFEngine:
         self._added = 0
 
     @classmethod
-    def load(cls, name: str | Path, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
+    def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = hub.find(name)
         try:
             model, vocab = models.load(folder, **options)
-        except TypeError as error:
+        except (AttributeError, ImportError, TypeError, ValueError) as error:
+            if not options or isinstance(error, ReviserError):
+                raise
             raise ConfigError(f"Transformers does not take these options: {error}.") from error
+        if "device_map" in options:  # it is where it should be
+            return cls(model, vocab, rows=rows), folder
         place = int(os.environ.get("LOCAL_RANK", "0"))  # of several processes, each with its own
         count = torch.cuda.device_count()
         device = torch.device(f"cuda:{place % count}" if count else "cpu")
@@ -101,12 +107,7 @@ class HFEngine:
 
     def check(self, request: Request) -> None:
         """Refuse, with a sentence, a request that this engine cannot run."""
-        if len(request.history) >= self._context:
-            raise ConfigError(
-                f"The history has {len(request.history)} ids; this model reads {self._context},"
-                " and one must be left for an action."
-            )
-        request.enter(Boundary(self.vocab, 1), 0)  # refuses a state that makes no sense
+        request.check(self.vocab, self._context)
 
     def add(self, request: Request) -> int:
         """Check a request and take it in; it runs as soon as there is room."""
@@ -120,9 +121,28 @@ class HFEngine:
         self._waiting = deque(pair for pair in self._waiting if pair[0] != number)
         self._keep([n for n, row in enumerate(self._rows) if row.number != number])
 
-    @torch.no_grad()
+    def close(self) -> None:
+        """Forget all requests and their cache."""
+        self._waiting.clear()
+        self._clear()
+
     def step(self) -> list[Step]:
-        """One action for each running request, new ones included."""
+        """One action for each running request, new ones included.
+
+        If it is broken off, by Ctrl-C or for want of memory, the requests that ran are lost.
+        """
+        try:
+            return self._step()
+        except BaseException:
+            self._clear()
+            raise
+
+    def _clear(self) -> None:
+        self._free.extend(row.slot for row in self._rows)
+        self._rows, self._cache = [], None
+
+    @torch.no_grad()
+    def _step(self) -> list[Step]:
         parts = [self._go_on()] if self._rows else []
         parts += [self._enter()] if self._waiting and self._free else []
         if not parts:
@@ -146,7 +166,7 @@ class HFEngine:
         return steps
 
     def _ended(self, row: _Row) -> StopReason | None:
-        if row.last == self.vocab.stop and self._boundary.is_finished[row.slot]:
+        if row.last == self.vocab.stop:  # never another action's argument
             return "stop"
         if row.actions == row.request.config.max_actions:
             return "max_actions"
@@ -189,6 +209,7 @@ class HFEngine:
             attention_mask=is_real_BT.long(),
             past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
+            **self._last_only,
         )
         cache = getattr(output, "past_key_values", None)
         if not isinstance(cache, DynamicCache) or any(
@@ -254,11 +275,11 @@ def choose(
     places_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)
     greedy = column([config.temperature == 0 for config in configs], torch.bool)
     kept_BK = (places_K < column(counts)) & ~(greedy & (places_K > 0))
+    kept_BK &= shares_BK >= column([config.min_p for config in configs]) * shares_BK[:, :1]
     shares_BK = shares_BK * kept_BK
     shares_BK /= shares_BK.sum(-1, keepdim=True)
     before_BK = shares_BK.cumsum(-1) - shares_BK
     kept_BK &= before_BK < column([config.top_p for config in configs])
-    kept_BK &= shares_BK >= column([config.min_p for config in configs]) * shares_BK[:, :1]
     kept_BK &= shares_BK > 0
     sums_BK = (shares_BK * kept_BK).cumsum(-1)
     goals = column(draws, torch.float64) * sums_BK[:, -1:]
@@ -284,6 +305,7 @@ class MaskProcessor(LogitsProcessor):
         for n, request in enumerate(self.requests):
             request.enter(self._boundary, n)
         self._history: torch.Tensor | None = None
+        self._mask: LogitsMask | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Close what is not allowed next."""
@@ -297,6 +319,10 @@ class MaskProcessor(LogitsProcessor):
                 raise ConfigError("The rows changed places: the mask does not work with beams.")
             self._boundary.advance(input_ids[:, -1].tolist())
         self._history = input_ids.clone()
+        if self._mask is None:
+            self._mask = LogitsMask(self.vocab, scores.device)
         scores = scores.clone()
-        LogitsMask(self.vocab, scores.device).apply(scores, self._boundary)
+        biases = [request.config.stop_bias for request in self.requests]
+        scores[:, self.vocab.stop] += torch.tensor(biases).to(scores)
+        self._mask.apply(scores, self._boundary)
         return scores

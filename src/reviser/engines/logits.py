@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
+from reviser.core.mask import BoolArray, Boundary
 
 
 class LogitsMask:
@@ -20,8 +20,11 @@ class LogitsMask:
         self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
 
-    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> None:
-        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states."""
+    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> BoolArray:
+        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states.
+
+        Gives the mask that it filled.
+        """
         allowed_BC = rows.fill_mask()
         closed = -torch.inf
         without_inserts = np.flatnonzero(~allowed_BC[:, 0])
@@ -33,3 +36,4 @@ class LogitsMask:
         logits_BA[:, self._controls] = controls_BC
         logits_BA[:, self._forbidden] = closed
         logits_BA[:, self.vocab.size :] = closed
+        return allowed_BC

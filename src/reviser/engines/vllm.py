@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
@@ -47,21 +48,6 @@ class _Running:
         return Step(number, action, logprob, ended)
 
 
-def _check(request: Request, vocab: ActionVocab, context: int) -> None:
-    if len(request.history) >= context:
-        raise ConfigError(
-            f"The history has {len(request.history)} ids; this model reads {context}, and one must"
-            " be left for an action."
-        )
-    # The worker takes length and cursor from the history, so they have to agree with it.
-    read = wire.read(vocab, request.history, wire.write(request))
-    if (read.length, read.cursor) != (request.length, request.cursor):
-        raise ConfigError(
-            f"The history leaves length {read.length} and cursor {read.cursor}, but the request"
-            f" says {request.length} and {request.cursor}."
-        )
-
-
 def _sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, Any]:
     """The settings that vLLM knows by these names, offline and over HTTP."""
     config = request.config
@@ -90,7 +76,7 @@ class VLLMEngine:
         self._added = 0
 
     @classmethod
-    def load(cls, name: str | Path, **options: Any) -> tuple[VLLMEngine, Path]:
+    def load(cls, name: str | Path, /, **options: Any) -> tuple[VLLMEngine, Path]:
         """Open a model by folder or hub name; options go to vLLM's `EngineArgs`."""
         try:
             from vllm import EngineArgs
@@ -105,13 +91,14 @@ class VLLMEngine:
         folder = hub.find(name)
         vocab = ActionVocab.load(folder)
         processors = [*options.pop("logits_processors", ()), PROCESSOR]
-        defaults = {"skip_tokenizer_init": True, "disable_log_stats": True}
+        defaults: dict[str, Any] = {"skip_tokenizer_init": True, "disable_log_stats": True}
+        defaults |= {"load_format": "safetensors"}  # never a pickle
         fixed = {"logits_processors": processors, "logprobs_mode": "raw_logprobs"}
         try:
             args = EngineArgs(model=str(folder), **{**defaults, **options, **fixed})
-        except TypeError as error:
-            raise ConfigError(f"vLLM does not take these options: {error}.") from error
-        config = args.create_engine_config()
+            config = args.create_engine_config()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"vLLM does not take these options: {error}") from error
         check_config(config, vocab)  # here, where a caller sees why; the workers check again
         return cls(LLMEngine.from_vllm_config(config, disable_log_stats=True), vocab), folder
 
@@ -122,7 +109,8 @@ class VLLMEngine:
 
     def check(self, request: Request) -> None:
         """Refuse, with a sentence, a request that this engine cannot run."""
-        _check(request, self.vocab, self._context)
+        request.check(self.vocab, self._context)
+        wire.check(wire.write(request))
 
     def add(self, request: Request) -> int:
         """Check a request and take it in; it runs as soon as there is room."""
@@ -182,7 +170,8 @@ class VLLMEngine:
         if output.finished:
             del self._running[output.request_id], self._names[number]
             if not steps or steps[-1].ended is None:
-                raise EngineError(f"vLLM broke a request off: {chosen.finish_reason}.")
+                error = EngineError(f"vLLM broke a request off: {chosen.finish_reason}.")
+                steps.append(Step(number, -1, 0.0, error=error))
         return steps
 
     def close(self) -> None:
@@ -193,7 +182,8 @@ class VLLMEngine:
 class VLLMServer:
     """Asks a running vLLM server, many requests at a time; it must run the mask.
 
-    `timeout` is how many seconds the server may say nothing.
+    `timeout` is how many seconds the server may say nothing; the key, if the server wants one, is
+    that of the environment's VLLM_API_KEY unless given.
     """
 
     def __init__(
@@ -208,6 +198,7 @@ class VLLMServer:
         self.vocab = vocab
         self._url = url.rstrip("/").removesuffix("/v1")
         self._httpx = _httpx()
+        api_key = api_key or os.environ.get("VLLM_API_KEY")
         self._options: dict[str, Any] = {
             "timeout": self._httpx.Timeout(timeout, connect=min(timeout, 10.0)),
             "limits": self._httpx.Limits(max_connections=None),
@@ -218,7 +209,7 @@ class VLLMServer:
             self._probe()
         except (KeyError, IndexError, TypeError) as error:
             raise self._failed(error) from error
-        self._steps: SimpleQueue[tuple[int, Step | EngineError]] = SimpleQueue()
+        self._steps: SimpleQueue[Step] = SimpleQueue()
         self._running: dict[int, Future[None]] = {}
         self._added = 0
         self._loop = asyncio.new_event_loop()
@@ -227,7 +218,7 @@ class VLLMServer:
         self._thread.start()
 
     @classmethod
-    def load(cls, name: str | Path, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
+    def load(cls, name: str | Path, /, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
         """Ask the server at `url`; `name` is the model it serves, of which small files are read."""
         folder = hub.find(name, hub.SMALL)
         return cls(url, ActionVocab.load(folder), **options), folder
@@ -239,7 +230,8 @@ class VLLMServer:
 
     def check(self, request: Request) -> None:
         """Refuse, with a sentence, a request that this server cannot run."""
-        _check(request, self.vocab, self._context)
+        request.check(self.vocab, self._context)
+        wire.check(wire.write(request))
 
     def add(self, request: Request) -> int:
         """Check a request and send it off."""
@@ -262,18 +254,11 @@ class VLLMServer:
         """The actions that have come, or the next ones to come."""
         steps: list[Step] = []
         while self._running and not (steps and self._steps.empty()):
-            number, got = self._steps.get()
-            if number not in self._running:  # cancelled
-                continue
-            if isinstance(got, EngineError):
-                if steps:  # these first
-                    self._steps.put((number, got))
-                    return steps
-                del self._running[number]
-                raise got
-            if got.ended is not None:
-                del self._running[number]
-            steps.append(got)
+            step = self._steps.get()
+            if step.request in self._running:  # else it was cancelled
+                steps.append(step)
+                if step.is_last:
+                    del self._running[step.request]
         return steps
 
     def close(self) -> None:
@@ -309,7 +294,7 @@ class VLLMServer:
                     logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
                     for action, logprob in zip(choice["token_ids"], logprobs, strict=True):
                         step = running.take(number, action, logprob, self.vocab.stop)
-                        self._steps.put((number, step))
+                        self._steps.put(step)
                         if step.ended is not None:
                             return
         raise EngineError(f"The server at {self._url} broke a request off.")
@@ -318,7 +303,7 @@ class VLLMServer:
         """Whatever went wrong reaches `step`, which waits."""
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            self._steps.put((number, self._failed(error)))
+            self._steps.put(Step(number, -1, 0.0, error=self._failed(error)))
 
     # -- the server itself --------------------------------------------------------------------
 

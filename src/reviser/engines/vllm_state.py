@@ -118,8 +118,7 @@ class _Follower:
         biases = [0.0 if live is None else live.stop_bias for live in lives]
         if any(biases):
             logits_BA[:, self.vocab.stop] += torch.tensor(biases).to(logits_BA)
-        self._mask.apply(logits_BA, rows)
-        self._reopen(logits_BA, rows.fill_mask())
+        self._reopen(logits_BA, self._mask.apply(logits_BA, rows))
 
     def _reopen(self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_]) -> None:
         """Where other settings closed all that was allowed, STOP wins.

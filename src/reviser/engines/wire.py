@@ -11,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from reviser.core.actions import ActionVocab, Kind
-from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, trace
-from reviser.engines.base import DecodeConfig, Request
+from reviser.core.actions import ActionVocab
+from reviser.core.mask import Boundary
+from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.errors import ConfigError
 
 SETTINGS = ("max_length", "max_edits", "stop_bias")
@@ -25,7 +22,8 @@ PREFIX = "reviser_"
 GAPS = PREFIX + "gaps"
 NAMES = (GAPS, *(PREFIX + name for name in SETTINGS))
 
-_SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
+MOST_GAPS = 1000
+"""A mask is as wide as the request with the most gaps in a batch, so one must not slow all."""
 
 
 def write(request: Request) -> dict[str, Any]:
@@ -68,6 +66,8 @@ def check(args: Mapping[str, Any]) -> DecodeConfig:
             f"{GAPS} is {bounds!r}; give a flat list of whole numbers, low and high of each gap in"
             " turn."
         )
+    if len(bounds) > 2 * MOST_GAPS:
+        raise ConfigError(f"{GAPS} has {len(bounds) // 2} gaps; {MOST_GAPS} are allowed.")
     if any(a > b for a, b in pairwise(bounds)):
         raise ConfigError(f"{GAPS} is {list(bounds)}; its bounds must not fall.")
     given = {name: args[PREFIX + name] for name in SETTINGS if PREFIX + name in args}
@@ -75,27 +75,3 @@ def check(args: Mapping[str, Any]) -> DecodeConfig:
         return DecodeConfig(**given)
     except ConfigError as error:
         raise ConfigError(f"{PREFIX}{error}") from error
-
-
-def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
-    """Length and cursor that a history leaves; one that cannot be, or be gone on from, is refused.
-
-    >>> vocab = ActionVocab.build(100)
-    >>> measure(vocab, [*vocab.prefix_actions([7, 8]), 9, vocab.move_id(-2)])
-    (3, 1)
-    """
-    ids = np.asarray(history, np.int64)
-    if not ids.size:
-        raise ConfigError("The history is empty: a model needs an id to read.")
-    if ids.min() < 0 or ids.max() >= vocab.size:
-        raise ConfigError(f"The history holds ids outside 0..{vocab.size - 1}.")
-    if (ids == vocab.stop).any():
-        raise ConfigError("The history has stopped; nothing can follow STOP.")
-    if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
-        lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
-        if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
-        return int(lengths[-1]), int(cursors[-1])
-    canvas = Canvas.replay(vocab, ids.tolist())  # arguments are only checked by the executor
-    vocab.read(ids.tolist())  # refuses an action that is half spelled
-    return len(canvas), canvas.cursor

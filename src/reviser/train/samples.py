@@ -30,10 +30,10 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         if not sharded and not is_main:
             return
         agree = _main_process_decides if sharded else list
-        engine = HFEngine(model, parts.vocab, rows=max(1, len(requests)), agree=agree)
+        engine = HFEngine(model, parts.vocab, agree=agree)
         reviser = Reviser(engine, parts.codec)
-        for prompt, config in requests:
-            rollout = reviser.generate(prompt, **asdict(config))
+        plans = [reviser.plan(prompt, **asdict(config)) for prompt, config in requests]
+        for (prompt, _), rollout in zip(requests, reviser.write_many(plans), strict=True):
             told = {"text": rollout.text, "ended": rollout.stop_reason}
             record = {"step": step, "prompt": prompt, **told, **rollout.trajectory.to_dict()}
             if is_main:
