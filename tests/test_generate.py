@@ -203,6 +203,10 @@ def test_moves_are_counted_without_the_digits_of_numbers() -> None:
         ("The cat", [(2, 9)], "within the text's 7 characters"),
         ("The cat", [(3, 5), (4, 6)], "in order, apart"),
         ("The cat", [(-1, 2)], "in order"),
+        ("The cat", (0, 3), "pairs of places"),
+        ("The cat", [(0, 3, 4)], "pairs of places"),
+        ("The cat", [(0.5, 3)], "pairs of places"),
+        (None, None, "Give a text; got NoneType"),
     ],
 )
 def test_a_text_without_usable_gaps_is_refused(text: str, spans: Any, sentence: str) -> None:
@@ -215,6 +219,12 @@ def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_that_does() -
         BYTES.generate("The", temprature=1.0)
     with pytest.raises(ConfigError, match="Known: temperature, top_k"):
         BYTES.generate("The", xyz=1.0)
+    with pytest.raises(ConfigError, match="seed is 'a'"):
+        BYTES.generate_many(["The"], seed="a")
+    with pytest.raises(ConfigError, match="as a list; got one"):
+        BYTES.generate_many("The")
+    with pytest.raises(ConfigError, match="Give a text; got list"):
+        BYTES.generate(["The"])  # type: ignore[arg-type]
     assert BYTES.engine.running == {}  # type: ignore[attr-defined]
 
 
@@ -234,8 +244,10 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         BYTES.infill("\ud800{}")
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", "{}", "trajectory", "config", "locked"])
-def test_what_is_no_rollout_is_refused(damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", "{}", None, "trajectory", "config", "locked", "stop_reason"]
+)
+def test_what_is_no_rollout_is_refused(damage: Any) -> None:
     fields = BYTES.infill("The{}.", max_actions=5).to_dict()
     text = json.dumps(fields | {damage: {"x": 3}}) if damage in fields else damage
     with pytest.raises(TrajectoryError, match=r"This is no rollout|A trajectory has"):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from reviser.data.files import write_json
+from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
 from reviser.generate import Plan, Reviser, load
 
@@ -58,9 +59,14 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
     `progress` is told how many lines are done, and of how many.
     """
     total = count_lines(job.input)
+    if job.input.resolve() == job.output.resolve():
+        raise ConfigError(f"{str(job.input)!r} is both input and output: name another output.")
     if job.workers > 1 and job.engine != "hf":
         raise ConfigError(f"workers is {job.workers}, but {job.engine} fills the machine with 1.")
-    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"Cannot write {str(job.output)!r}: {error.strerror}.") from error
     with _lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
         if job.output.exists():
             raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
@@ -148,6 +154,8 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
     own = fields.get("settings", {})
     if not isinstance(own, dict):
         raise DataError("'settings' of a line must be an object.")
+    if outside := sorted(fields.keys() & DecodeConfig.__dataclass_fields__.keys()):
+        raise DataError(f"{', '.join(outside)} of a line must stand in its 'settings'.")
     settings = job.settings | {"seed": (job.settings.get("seed", 0) + n) % (1 << 64)} | own
     make = model.plan if texts == ["prompt"] else model.plan_infill
     plan = make(fields[texts[0]], **settings)
@@ -248,15 +256,16 @@ def _check_claim(job: Job) -> None:
         claim["input"] = hashlib.file_digest(file, "sha256").hexdigest()
     claim = json.loads(json.dumps(claim))
     path = job.folder / "job.json"
-    if not path.is_file():
+    has_begun = any(part.stat().st_size for part in job.folder.glob("*.jsonl"))
+    if not (path.is_file() and has_begun):
         write_json(path, claim)
         return
     before = json.loads(path.read_text("utf-8"))
     changed = [name for name in claim if claim[name] != before.get(name)]
     if changed:
         raise ConfigError(
-            f"{str(job.output)!r} was begun with another {' and '.join(changed)}. Go on with the"
-            f" same, or delete {str(job.folder)!r} to begin anew."
+            f"{str(job.output)!r} was begun with a job that differs in {', '.join(changed)}. Go on"
+            f" with the same, or delete {str(job.folder)!r} to begin anew."
         )
 
 

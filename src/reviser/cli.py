@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from reviser.data.readers import Reader, Split
-from reviser.errors import DataError, EngineError, MissingExtra, ReviserError
+from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, ReviserError
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
@@ -296,7 +296,7 @@ def generate(
         _write_file(source, output, workers, **options)
         return
     if prompt is None:
-        prompt = _standard_input()
+        prompt = "" if sys.stdin.isatty() else _standard_input()
     _write("stream", prompt, **options)
 
 
@@ -308,6 +308,8 @@ def infill(text: str | None, **options: Any) -> None:
 
     Without TEXT it is read from standard input.
     """
+    if text is None and sys.stdin.isatty():
+        raise click.UsageError("Give a TEXT, with {} for its gaps.")
     _write("stream_infill", _standard_input() if text is None else text, **options)
 
 
@@ -318,11 +320,15 @@ def _write(
     """Write one text, live in a terminal."""
     from rich.console import Console
 
-    from reviser.generate import load
+    from reviser.engines.base import DecodeConfig
+    from reviser.generate import GAP, load
     from reviser.player.terminal import printable, show
 
     console = Console(highlight=False)
     _quiet(model)
+    DecodeConfig(**settings)  # refuses what cannot be before the model is opened
+    if how == "stream_infill" and GAP not in text:
+        raise ConfigError(f"The text has no gap: mark one or more with {GAP}.")
     writing = getattr(load(model, engine=engine, **_options(url, engine_options)), how)(
         text, **settings
     )
@@ -338,6 +344,8 @@ def _write(
     click.echo(printable(written) if console.is_terminal else written)
     if rollout.stop_reason == "cancelled":
         raise SystemExit(130)
+    if rollout.stop_reason != "stop" and sys.stderr.isatty():
+        Console(stderr=True).print(f"(ended by {rollout.stop_reason})", style="dim")
 
 
 def _write_file(
@@ -358,7 +366,11 @@ def _write_file(
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing", total=None)
-        written, failed = batch.run(job, lambda n, of: bar.update(task, completed=n, total=of))
+        try:
+            written, failed = batch.run(job, lambda n, of: bar.update(task, completed=n, total=of))
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from here", err=True)
+            raise SystemExit(130) from None
     click.echo(f"{output}: {written - failed:,} rollouts")
     if failed:
         raise EngineError(
@@ -369,7 +381,7 @@ def _write_file(
 def _standard_input() -> str:
     """All of it, less the end of the last line."""
     try:
-        return sys.stdin.read().removesuffix("\n")
+        return sys.stdin.read().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise DataError(f"Standard input is not UTF-8: {error}.") from error
 

@@ -13,8 +13,9 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from weakref import finalize
 
 import numpy as np
@@ -87,6 +88,8 @@ class Rollout:
         """Read what `to_json` wrote."""
         try:
             told = json.loads(text)
+            if told["stop_reason"] not in get_args(StopReason):
+                raise ValueError(f"stop_reason {told['stop_reason']!r}")
             return cls(
                 prompt=str(told["prompt"]),
                 text=str(told["text"]),
@@ -99,7 +102,7 @@ class Rollout:
                 provenance=dict(told["provenance"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise TrajectoryError(f"This is no rollout ({error!r}): {text[:80]!r}.") from error
+            raise TrajectoryError(f"This is no rollout ({error!r}): {str(text)[:80]!r}.") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,14 +336,18 @@ class Reviser:
 
     def generate_many(self, prompts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many prompts side by side, in the order given; the n-th has the seed plus n."""
+        seed = _config(settings).seed
         return self.write_many(
-            self.plan(prompt, **_nth(settings, n)) for n, prompt in enumerate(prompts)
+            self.plan(prompt, **settings | {"seed": (seed + n) % (1 << 64)})
+            for n, prompt in enumerate(_several(prompts))
         )
 
     def infill_many(self, texts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many texts with gaps side by side, in the order given; the n-th has the seed plus n."""
+        seed = _config(settings).seed
         return self.write_many(
-            self.plan_infill(text, **_nth(settings, n)) for n, text in enumerate(texts)
+            self.plan_infill(text, **settings | {"seed": (seed + n) % (1 << 64)})
+            for n, text in enumerate(_several(texts))
         )
 
     def write(self, plan: Plan) -> Writing:
@@ -387,6 +394,7 @@ class Reviser:
     def plan(self, prompt: str = "", /, **settings: Any) -> Plan:
         """What `generate` asks of the engine."""
         config = _config(settings)
+        _check_text(prompt)
         prefix = self.codec.encode(prompt)
         return Plan(
             prompt=prompt,
@@ -465,13 +473,17 @@ def _config(settings: dict[str, Any]) -> DecodeConfig:
 
 def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
     """The locked stretches around the gaps; of those between, none is empty."""
+    _check_text(text)
     if spans is None:
         parts = text.split(GAP)
         if len(parts) == 1:
             raise ConfigError(f"The text has no gap: mark one or more with {GAP}, or give spans.")
     else:
-        bounds = [bound for span in spans for bound in span]
-        if not spans or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
+        try:
+            bounds = [index(bound) for start, end in spans for bound in (start, end)]
+        except (TypeError, ValueError) as error:
+            raise ConfigError("spans must be pairs of places in the text.") from error
+        if not bounds or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
             raise ConfigError(
                 f"spans {list(spans)} must be in order, apart, and within the text's {len(text)}"
                 " characters; give one or more."
@@ -482,5 +494,12 @@ def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
     return [first, *filter(None, between), last]
 
 
-def _nth(settings: dict[str, Any], n: int) -> dict[str, Any]:
-    return settings | {"seed": (settings.get("seed", 0) + n) % (1 << 64)}
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise ConfigError(f"Give a text; got {type(text).__name__}.")
+
+
+def _several(texts: Iterable[str]) -> Iterable[str]:
+    if isinstance(texts, str):
+        raise ConfigError("Give several texts, as a list; got one.")
+    return texts

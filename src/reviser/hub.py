@@ -14,8 +14,12 @@ SMALL = ("*.json",)
 
 def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | None = None) -> Path:
     """The folder of a model: the one named, or else a download of that name from the hub."""
+    if not isinstance(name, str | Path) or not str(name):
+        raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
     if Path(name).is_dir():
         return Path(name)
+    if str(name).startswith(("/", ".", "~")):
+        raise CheckpointError(f"There is no folder {str(name)!r}.")
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:

@@ -31,6 +31,8 @@ def _describe(folder: Path) -> dict[str, Any]:
     vocab = ActionVocab.load(folder)
     config = _read(folder / "config.json")
     tensors = list(_tensors(folder))
+    if not tensors:
+        raise CheckpointError(f"There are no weights in {str(folder)!r}, as safetensors.")
     training = folder / "run.json"
     return {
         "folder": str(folder),
@@ -80,7 +82,7 @@ def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 lines.append(
                     (kind.replace("_", " "), f"{nll:.3f} +- {value:.3f} nats per text token")
                 )
-        lines.append(("commit", training["commit"]))
+        lines.append(("commit", training["commit"] or "unknown"))
     return lines
 
 

@@ -376,7 +376,14 @@ def test_a_folder_without_the_file_is_not_a_reviser_model(tmp_path: Path) -> Non
     message = f"There is no {FILE_NAME} in {str(tmp_path)!r}: not a Reviser model."
     with pytest.raises(VocabError) as refusal:
         ActionVocab.load(tmp_path)
-    assert str(refusal.value) == message
+    assert str(refusal.value).startswith(message)
+    assert "recipes/adapt.yaml" in str(refusal.value)
+
+
+def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("{", encoding="utf-8")
+    with pytest.raises(VocabError, match=FILE_NAME):
+        ActionVocab.load(tmp_path)
 
 
 # -- from a tokenizer -----------------------------------------------------------------------------

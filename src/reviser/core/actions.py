@@ -314,8 +314,14 @@ class ActionVocab:
         """Read `action_vocab.json` from a model folder."""
         path = Path(folder) / FILE_NAME
         if not path.is_file():
-            raise VocabError(f"There is no {FILE_NAME} in {str(folder)!r}: not a Reviser model.")
-        return cls.from_json(path.read_text(encoding="utf-8"))
+            raise VocabError(
+                f"There is no {FILE_NAME} in {str(folder)!r}: not a Reviser model. `reviser train`"
+                " makes one of a causal LM, by recipes/adapt.yaml."
+            )
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except VocabError as error:
+            raise VocabError(f"{str(path)!r}: {error}") from error
 
     # -- asking -------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Codec:
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, which are also the ids of its inserts."""
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-            raise VocabError("This text holds half a surrogate pair, which UTF-8 cannot write.")
+            raise VocabError("This text is not UTF-8: it holds half a surrogate pair.")
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 

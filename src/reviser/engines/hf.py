@@ -314,9 +314,16 @@ class MaskProcessor(LogitsProcessor):
                 f"{len(self.requests)} requests but {len(input_ids)} rows: the mask follows one"
                 " history per request, without beams or several sequences for one."
             )
-        if self._history is not None:
-            if not torch.equal(input_ids[:, :-1], self._history):
-                raise ConfigError("The rows changed places: the mask does not work with beams.")
+        if self._history is None:
+            for ids, request in zip(input_ids.tolist(), self.requests, strict=True):
+                if tuple(ids[len(ids) - len(request.history) :]) != request.history:
+                    raise ConfigError("A row does not end with the history of its request.")
+        elif not torch.equal(input_ids[:, :-1], self._history):
+            raise ConfigError(
+                "The rows are not those of the step before: use one MaskProcessor for each call,"
+                " and no beams."
+            )
+        else:
             self._boundary.advance(input_ids[:, -1].tolist())
         self._history = input_ids.clone()
         if self._mask is None:

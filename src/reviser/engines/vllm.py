@@ -98,7 +98,8 @@ class VLLMEngine:
             args = EngineArgs(model=str(folder), **{**defaults, **options, **fixed})
             config = args.create_engine_config()
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"vLLM does not take these options: {error}") from error
+            reason = " ".join(str(error).split())[:300]
+            raise ConfigError(f"vLLM does not take these options: {reason}") from error
         check_config(config, vocab)  # here, where a caller sees why; the workers check again
         return cls(LLMEngine.from_vllm_config(config, disable_log_stats=True), vocab), folder
 
@@ -221,7 +222,11 @@ class VLLMServer:
     def load(cls, name: str | Path, /, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
         """Ask the server at `url`; `name` is the model it serves, of which small files are read."""
         folder = hub.find(name, hub.SMALL)
-        return cls(url, ActionVocab.load(folder), **options), folder
+        vocab = ActionVocab.load(folder)
+        try:
+            return cls(url, vocab, **options), folder
+        except TypeError as error:
+            raise ConfigError(f"A vLLM server does not take these options: {error}.") from error
 
     @property
     def versions(self) -> dict[str, str]:
@@ -369,6 +374,8 @@ class VLLMServer:
         if isinstance(error, EngineError):
             return error
         reason = str(error) or type(error).__name__
+        if isinstance(error, self._httpx.ConnectError):
+            return EngineError(f"There is no server at {self._url}: {reason}. Is it running?")
         return EngineError(f"The server at {self._url} does not answer as vLLM does: {reason}")
 
 

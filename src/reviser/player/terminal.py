@@ -23,6 +23,7 @@ CURSOR = 3
 
 _SHOWN = {n: 0x2400 + n for n in range(32) if chr(n) not in "\n\t"}
 _SHOWN |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+_SHOWN |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)  # turn text round
 
 
 def printable(text: str) -> str:
@@ -64,7 +65,7 @@ class Screen:
         room = max(1, console.height - 2)
         first = max(0, min(_line_of_cursor(lines) - room // 2, len(lines) - room))
         count = f"{self.actions} actions, {self.moves} moves, {len(self.text)} characters"
-        state = Text(f"{count}: {printable(self._last)}", "dim", no_wrap=True, overflow="ellipsis")
+        state = Text(f"{printable(self._last)}; {count}", "dim", no_wrap=True, overflow="ellipsis")
         return Group(*lines[first : first + room], state)
 
     def _shown(self, console: Console) -> Text:
@@ -85,7 +86,7 @@ class Screen:
 
 def _line_of_cursor(lines: Iterable[Text]) -> int:
     found = (any(span.style == STYLES[CURSOR] for span in line.spans) for line in lines)
-    return next(n for n, is_here in enumerate(found) if is_here)
+    return next((n for n, is_here in enumerate(found) if is_here), 0)
 
 
 def show(
@@ -94,9 +95,16 @@ def show(
     """Show a text as it is edited, at most `pace` actions a second; 0 for as fast as they come."""
     screen = Screen(text, cursor)
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        live.update(screen.render(console), refresh=True)
+        _draw(live, screen)
         for edit in edits:
             screen.take(edit)
-            live.update(screen.render(console), refresh=True)
+            _draw(live, screen)
             if pace:
                 time.sleep(1 / pace)
+
+
+def _draw(live: Live, screen: Screen) -> None:
+    try:
+        live.update(screen.render(live.console), refresh=True)
+    except (ArithmeticError, LookupError, RuntimeError):  # rich trips over some zero-width text
+        live.update("")
