@@ -14,7 +14,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,19 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def watch(self, owner: type, name: str) -> None:
-        """Time every call of a method from now on."""
+    @contextmanager
+    def watching(self, owner: type, *names: str) -> Iterator[None]:
+        """Time every call of some methods meanwhile."""
+        kept = {name: getattr(owner, name) for name in names}
+        for name in names:
+            self._watch(owner, name)
+        try:
+            yield
+        finally:
+            for name, method in kept.items():
+                setattr(owner, name, method)
+
+    def _watch(self, owner: type, name: str) -> None:
         inner = getattr(owner, name)
 
         def timed(*args: object, **named: object) -> object:
@@ -115,12 +127,10 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
         show("throughput masked / this loop without mask", times["unmasked"], times["masked"])
         show("bare / bare again, the noise", times["bare"], times["bare again"])
         watch = Stopwatch()
-        watch.watch(LogitsMask, "apply")
-        watch.watch(Boundary, "advance")
-        start = time.perf_counter()
-        drive(masked, batch, steps)()
-        share = watch.seconds / (time.perf_counter() - start)
-        LogitsMask.apply, Boundary.advance = apply, advance
+        with watch.watching(LogitsMask, "apply"), watch.watching(Boundary, "advance"):
+            start = time.perf_counter()
+            drive(masked, batch, steps)()
+            share = watch.seconds / (time.perf_counter() - start)
         print(f"  {'share of the mask in a step':<42} {share:6.2%}")
         kept[batch] = times["masked"]
     return kept
@@ -166,28 +176,48 @@ def bench_mask(rounds: int) -> None:
 
 def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
                hf: dict[int, Timing]) -> None:  # fmt: skip
-    from vllm import LLM, SamplingParams
+    from vllm import LLM, EngineArgs, SamplingParams
+    from vllm.v1.engine.llm_engine import LLMEngine
 
     from reviser.engines.vllm import VLLMEngine
+    from reviser.engines.vllm_plugin import ReviserMask
 
     options = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 256}
+    options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096}
     engine, _ = VLLMEngine.load(folder, **options)
+    same = EngineArgs(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
+    unmasked = VLLMEngine(LLMEngine.from_engine_args(same), engine.vocab)
     plain = LLM(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
-    settings = SamplingParams(temperature=0.9, top_k=50, max_tokens=steps, ignore_eos=True,
-                              detokenize=False, logprobs=0)  # fmt: skip
+    # As the engine asks: a seed each, since vLLM draws those row by row, and log-probabilities.
+    common = {"temperature": 0.9, "top_k": 50, "max_tokens": steps, "ignore_eos": True}
+    common |= {"detokenize": False, "logprobs": 0}
     for batch in batches:
         prompts = [{"prompt_token_ids": engine.vocab.prefix_actions(p)} for p in prefixes(batch)]
 
         def bare(prompts: list = prompts) -> int:
+            settings = [SamplingParams(seed=0, **common) for _ in prompts]
             plain.generate(prompts, settings, use_tqdm=False)
             return steps
 
         times = take_turns(
-            {"bare": bare, "bare again": bare, "masked": drive(engine, batch, steps)}, rounds
+            {
+                "bare": bare,
+                "bare again": bare,
+                "unmasked": drive(unmasked, batch, steps),
+                "masked": drive(engine, batch, steps),
+            },
+            rounds,
         )
         print(f"vLLM, {batch} at a time, {steps} steps, {rounds} rounds")
-        show("throughput masked / bare", times["bare"], times["masked"])
+        show("throughput masked / bare LLM.generate()", times["bare"], times["masked"])
+        show("throughput masked / streamed without mask", times["unmasked"], times["masked"])
         show("bare / bare again, the noise", times["bare"], times["bare again"])
+        watch = Stopwatch()
+        with watch.watching(ReviserMask, "update_state", "apply"):
+            start = time.perf_counter()
+            drive(engine, batch, steps)()
+            share = watch.seconds / (time.perf_counter() - start)
+        print(f"  {'share of the mask in a step':<42} {share:6.2%}")
         count = min(len(times["masked"]), len(hf[batch]))
         show("throughput vLLM / Transformers, masked", hf[batch][:count], times["masked"][:count])
 
@@ -213,6 +243,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true", help="both engines, in vLLM's environment")
     given = parser.parse_args()
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that the mask can be timed
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
         folder = paper_100m(Path(name))

@@ -80,6 +80,7 @@ class VLLMEngine:
         """Open a model by folder or hub name; options go to vLLM's `EngineArgs`."""
         try:
             from vllm import EngineArgs
+            from vllm.platforms import current_platform
             from vllm.v1.engine.llm_engine import LLMEngine
 
             from reviser.engines.vllm_state import check_config
@@ -93,6 +94,9 @@ class VLLMEngine:
         processors = [*options.pop("logits_processors", ()), PROCESSOR]
         defaults: dict[str, Any] = {"skip_tokenizer_init": True, "disable_log_stats": True}
         defaults |= {"load_format": "safetensors"}  # never a pickle
+        if current_platform.is_cpu():
+            # vLLM 0.32 dies there when a request with a seed has its prompt read in pieces.
+            defaults["enable_chunked_prefill"] = False
         fixed = {"logits_processors": processors, "logprobs_mode": "raw_logprobs"}
         try:
             args = EngineArgs(model=str(folder), **{**defaults, **options, **fixed})
