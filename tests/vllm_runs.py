@@ -136,7 +136,7 @@ def run_one(engine: Any, run: dict[str, Any]) -> Any:
             patch = mock.patch.object(wire, "write", return_value=run["args"])
             stack.enter_context(patch)
         if run.get("unchecked"):
-            stack.enter_context(mock.patch.object(vllm, "_check"))
+            stack.enter_context(mock.patch.object(vllm.VLLMEngine, "check"))
         if "broken" in run:
             stack.enter_context(broken(run["broken"]))
         if run.get("refused"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -177,7 +178,7 @@ def first_runner(folder: Path) -> list[dict[str, Any]]:
 def second_runner(folder: Path) -> list[dict[str, Any]]:
     """Few actions, since an interpreter runs it: plain, with prompts in pieces, with drafts."""
     options = {**OPTIONS, "max_num_seqs": 8}
-    pieces = {**options, "max_num_batched_tokens": 16}
+    pieces = {**options, "enable_chunked_prefill": True, "max_num_batched_tokens": 16}
     drafts = {"method": "ngram_gpu", "num_speculative_tokens": 3}
     drafts |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
     some = WILD["operators"][:24]
@@ -549,11 +550,11 @@ def test_what_a_server_refuses_is_said(
     engine, _ = VLLMServer.load(folder / "text", url=server)
     with pytest.raises(ConfigError, match="this model reads 96"):
         engine.add(Request.continuation(engine.vocab, [1] * 96))
-    monkeypatch.setattr("reviser.engines.vllm._check", lambda *_: None)
+    monkeypatch.setattr(VLLMServer, "check", lambda *_: None)
     monkeypatch.setattr(wire, "write", lambda _: {"reviser_gap": [0, 0]})
     engine.add(Request.continuation(engine.vocab, [1]))
-    with pytest.raises(EngineError, match=r"refused: .*Did you mean 'reviser_gaps'"):
-        engine.step()
+    (failed,) = engine.step()
+    assert re.search(r"refused: .*Did you mean 'reviser_gaps'", str(failed.error))
     assert engine.step() == []
     with pytest.raises(ConfigError, match="has no model 'other'"):
         VLLMServer.load(folder / "text", url=server, model="other")
