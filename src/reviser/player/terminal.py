@@ -53,7 +53,7 @@ class Screen:
             self._written[start : start + len(edit.removed)] = [True] * len(edit.inserted)
             goes_on = self._fresh.stop == start
             self._fresh = range(max(self._fresh.start, end - FRESH) if goes_on else start, end)
-            self._last = f"writes {edit.inserted!r}" if edit.inserted else "deletes"
+            self._last = f"writes {edit.inserted[:FRESH]!r}" if edit.inserted else "deletes"
         elif distance:
             self.moves += 1
             self._last = f"moves {'back' if distance < 0 else 'on'} {abs(distance)}"
