@@ -238,6 +238,11 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is there already"):
         batch.run(asked)
     assert asked.output.read_text(encoding="utf-8") == "mine"
+    other = job(model, tmp_path, output=asked.input.with_name("prompts.jsonl.copy"))
+    other.output.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is there already"):
+        batch.run(other)
+    assert not other.folder.exists()
     with pytest.raises(ConfigError, match="both input and output"):
         batch.run(job(model, tmp_path, output=asked.input))
     with pytest.raises(DataError, match="Cannot write"):

@@ -24,7 +24,7 @@ from typing import Any
 from reviser.data.files import write_json
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
-from reviser.generate import Plan, Reviser, load
+from reviser.generate import Plan, Reviser, load, nth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,7 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
     total = count_lines(job.input)
     if job.input.resolve() == job.output.resolve():
         raise ConfigError(f"{str(job.input)!r} is both input and output: name another output.")
+    _check_output(job)  # before anything is made, and again when we are alone
     if job.workers > 1 and job.engine != "hf":
         raise ConfigError(f"workers is {job.workers}, but {job.engine} fills the machine with 1.")
     try:
@@ -68,8 +69,7 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
     except OSError as error:
         raise DataError(f"Cannot write {str(job.output)!r}: {error.strerror}.") from error
     with _lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
-        if job.output.exists():
-            raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
+        _check_output(job)
         _check_claim(job)
         if job.workers == 1:
             for done in work(job, 0):
@@ -156,7 +156,7 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
         raise DataError("'settings' of a line must be an object.")
     if outside := sorted(fields.keys() & DecodeConfig.__dataclass_fields__.keys()):
         raise DataError(f"{', '.join(outside)} of a line must stand in its 'settings'.")
-    settings = job.settings | {"seed": (job.settings.get("seed", 0) + n) % (1 << 64)} | own
+    settings = nth(job.settings, n) | own
     make = model.plan if texts == ["prompt"] else model.plan_infill
     plan = make(fields[texts[0]], **settings)
     model.engine.check(plan.request)
@@ -213,8 +213,6 @@ def _tell(job: Job, worker: int, mouth: Connection) -> None:
 
 def _cut_to_whole_lines(part: Path) -> int:
     """Drop the line that a kill cut in two; how many are left."""
-    if not part.is_file():
-        return 0
     count = size = 0
     with part.open("r+b") as file:
         for line in file:
@@ -242,6 +240,11 @@ def _merge(job: Job) -> tuple[int, int]:
             failed += "error" in record
     partial.replace(job.output)
     return lines, failed
+
+
+def _check_output(job: Job) -> None:
+    if job.output.exists():
+        raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
 
 
 _OF_THE_MACHINE = ("api_key", "rows", "timeout", "url")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from reviser.data.readers import Reader, Split
+from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, ReviserError
 
 if TYPE_CHECKING:
@@ -240,6 +241,12 @@ def info(model: str, as_json: bool) -> None:
 def _writing_options(command: Any) -> Any:
     """The options of every command that writes with a model."""
     number, count = click.FLOAT, click.IntRange(0)
+
+    def setting(name: str, kind: Any, meaning: str) -> Any:
+        default = getattr(DecodeConfig, name)
+        flag = f"--{name.replace('_', '-')}"
+        return click.option(flag, default=default, show_default=True, type=kind, help=meaning)
+
     options = [
         click.option("-m", "--model", required=True, metavar="MODEL",
                      help="Model folder or hub name."),
@@ -248,21 +255,15 @@ def _writing_options(command: Any) -> Any:
         click.option("--url", help="Of a vLLM server that runs the model; for --engine vllm."),
         click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
                      help="For the engine, as rows=16 or enforce_eager=true; may be repeated."),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1)),
-        click.option("--temperature", default=0.9, show_default=True, type=number,
-                     help="0 takes the likeliest action."),
-        click.option("--top-k", default=50, show_default=True, type=count,
-                     help="Choose among so many likeliest actions; 0 for all."),
-        click.option("--top-p", default=1.0, show_default=True, type=number,
-                     help="Choose among the likeliest that together have this share."),
-        click.option("--min-p", default=0.0, show_default=True, type=number,
-                     help="Leave out what is less likely than this share of the likeliest."),
-        click.option("--max-actions", default=256, show_default=True, type=click.IntRange(1),
-                     help="Of the model; what is left is the text."),
-        click.option("--max-length", type=count, help="Most tokens of the text, prompt included."),
-        click.option("--max-edits", type=count, help="Most actions that change the text."),
-        click.option("--stop-bias", default=0.0, show_default=True, type=number,
-                     help="Below 0 the model writes on, above it ends sooner."),
+        setting("seed", click.IntRange(0, 2**64 - 1), "Of the random numbers."),
+        setting("temperature", number, "0 takes the likeliest action."),
+        setting("top_k", count, "Choose among so many likeliest actions; 0 for all."),
+        setting("top_p", number, "Choose among the likeliest that together have this share."),
+        setting("min_p", number, "Leave out what is less likely than this share of the likeliest."),
+        setting("max_actions", click.IntRange(1), "Of the model; what is left is the text."),
+        setting("max_length", count, "Most tokens of the text, prompt included."),
+        setting("max_edits", count, "Most actions that change the text."),
+        setting("stop_bias", number, "Below 0 the model writes on, above it ends sooner."),
         click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
                      help="Most actions shown a second in a terminal; 0 for no limit."),
         click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
@@ -320,7 +321,6 @@ def _write(
     """Write one text, live in a terminal."""
     from rich.console import Console
 
-    from reviser.engines.base import DecodeConfig
     from reviser.generate import GAP, load
     from reviser.player.terminal import printable, show
 

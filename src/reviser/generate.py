@@ -336,18 +336,16 @@ class Reviser:
 
     def generate_many(self, prompts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many prompts side by side, in the order given; the n-th has the seed plus n."""
-        seed = _config(settings).seed
+        _config(settings)  # here, not when the first is asked for
         return self.write_many(
-            self.plan(prompt, **settings | {"seed": (seed + n) % (1 << 64)})
-            for n, prompt in enumerate(_several(prompts))
+            self.plan(prompt, **nth(settings, n)) for n, prompt in enumerate(_several(prompts))
         )
 
     def infill_many(self, texts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many texts with gaps side by side, in the order given; the n-th has the seed plus n."""
-        seed = _config(settings).seed
+        _config(settings)
         return self.write_many(
-            self.plan_infill(text, **settings | {"seed": (seed + n) % (1 << 64)})
-            for n, text in enumerate(_several(texts))
+            self.plan_infill(text, **nth(settings, n)) for n, text in enumerate(_several(texts))
         )
 
     def write(self, plan: Plan) -> Writing:
@@ -459,6 +457,11 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
     return Reviser(opened, Codec.load(folder), provenance=provenance)
+
+
+def nth(settings: dict[str, Any], n: int) -> dict[str, Any]:
+    """The settings of the n-th of many: with a seed of its own."""
+    return settings | {"seed": (settings.get("seed", DecodeConfig.seed) + n) % (1 << 64)}
 
 
 def _config(settings: dict[str, Any]) -> DecodeConfig:

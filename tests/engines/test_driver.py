@@ -35,6 +35,14 @@ def finish(driver: Driver, number: int) -> list[Step]:
     return steps
 
 
+async def in_task(driver: Driver, seed: int) -> list[int]:
+    number = driver.add(request(seed))
+    steps: list[Step] = []
+    while not steps or steps[-1].ended is None:
+        steps += await driver.atake([number])
+    return [step.action for step in steps]
+
+
 @given(st.lists(st.integers(1, 30), max_size=12), st.integers(1, 5), st.integers(1, 6))
 def test_a_run_gives_every_request_what_it_gets_alone(
     most: list[int], rows: int, ahead: int
@@ -78,15 +86,8 @@ def test_threads_share_an_engine() -> None:
 def test_tasks_share_an_engine_in_one_event_loop_after_another() -> None:
     driver = Driver(RandomEngine(VOCAB, rows=2))
 
-    async def work(seed: int) -> list[int]:
-        number = driver.add(request(seed))
-        steps: list[Step] = []
-        while not steps or steps[-1].ended is None:
-            steps += await driver.atake([number])
-        return [step.action for step in steps]
-
     async def all_of_them() -> list[list[int]]:
-        return await asyncio.gather(*map(work, range(40)))
+        return await asyncio.gather(*(in_task(driver, seed) for seed in range(40)))
 
     for _ in range(2):
         assert asyncio.run(all_of_them()) == [alone(request(seed)) for seed in range(40)]
@@ -95,15 +96,8 @@ def test_tasks_share_an_engine_in_one_event_loop_after_another() -> None:
 def test_a_task_that_is_cancelled_leaves_the_others_whole() -> None:
     driver = Driver(RandomEngine(VOCAB, rows=2))
 
-    async def work(seed: int) -> list[int]:
-        number = driver.add(request(seed))
-        steps: list[Step] = []
-        while not steps or steps[-1].ended is None:
-            steps += await driver.atake([number])
-        return [step.action for step in steps]
-
     async def some_of_them() -> list[object]:
-        tasks = [asyncio.create_task(work(seed)) for seed in range(12)]
+        tasks = [asyncio.create_task(in_task(driver, seed)) for seed in range(12)]
         await asyncio.sleep(0.002)
         for task in tasks[::3]:
             task.cancel()
@@ -179,18 +173,11 @@ def test_a_request_that_another_drops_is_not_waited_for() -> None:
 def test_a_thread_and_a_task_share_an_engine() -> None:
     driver = Driver(RandomEngine(VOCAB, rows=2))
 
-    async def work(seed: int) -> list[int]:
-        number = driver.add(request(seed))
-        steps: list[Step] = []
-        while not steps or steps[-1].ended is None:
-            steps += await driver.atake([number])
-        return [step.action for step in steps]
-
     def in_thread(seed: int) -> list[Step]:
         return finish(driver, driver.add(request(seed)))
 
     async def tasks() -> list[list[int]]:
-        return await asyncio.gather(*map(work, range(20)))
+        return await asyncio.gather(*(in_task(driver, seed) for seed in range(20)))
 
     with ThreadPoolExecutor(4) as pool:
         threads = [

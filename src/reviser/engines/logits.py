@@ -17,7 +17,7 @@ class LogitsMask:
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
         self.vocab = vocab
-        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
+        self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
 
     def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> BoolArray:
@@ -28,12 +28,12 @@ class LogitsMask:
         allowed_BC = rows.fill_mask()
         closed = -torch.inf
         without_inserts = np.flatnonzero(~allowed_BC[:, 0])
-        controls_BC = logits_BA[:, self._controls]
+        controls_BC = logits_BA[:, self.controls]
         controls_BC.masked_fill_(torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed)
         if without_inserts.size:
             at = torch.from_numpy(without_inserts).to(logits_BA.device)
             logits_BA[at, : self.vocab.tokens] = closed
-        logits_BA[:, self._controls] = controls_BC
+        logits_BA[:, self.controls] = controls_BC
         logits_BA[:, self._forbidden] = closed
         logits_BA[:, self.vocab.size :] = closed
         return allowed_BC

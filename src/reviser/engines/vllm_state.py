@@ -67,7 +67,6 @@ class _Follower:
         self.vocab = vocab
         self._boundary = Boundary(vocab, rows)
         self._mask = LogitsMask(vocab, device)
-        self._controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         inserts = vocab.kinds[: vocab.tokens] == Kind.INSERT
         self._inserts = torch.from_numpy(inserts).to(device)
         self._columns = np.full(vocab.size, -1)  # of the mask, by id; -1 is never allowed
@@ -131,9 +130,9 @@ class _Follower:
         may_stop = allowed_BC[:, 1]
         allowed_BC[may_stop, 0] = False
         allowed_BC[may_stop, 2:] = False
-        controls_BC = logits_BA[:, self._controls]
+        controls_BC = logits_BA[:, self._mask.controls]
         controls_BC.masked_fill_(dead_B1 & torch.from_numpy(allowed_BC[:, 1:]).to(device), 0.0)
-        logits_BA[:, self._controls] = controls_BC
+        logits_BA[:, self._mask.controls] = controls_BC
         replacing = np.flatnonzero(allowed_BC[:, 0])
         if replacing.size:
             at = torch.from_numpy(replacing).to(device)
