@@ -158,6 +158,8 @@ def first_runner(folder: Path) -> list[dict[str, Any]]:
     few = vllm_runs.to_json(replace(GREEDY["operators"][0], config=DecodeConfig(max_actions=40)))
     replacing = {"allowed_token_ids": [VOCABS["operators"].replace]}
     tight = {**OPTIONS, "block_size": 32, "num_gpu_blocks_override": 14}
+    # Room for one prompt a step: if a second were read in part, vLLM would die of its seed.
+    tight["max_num_batched_tokens"] = SIZES["context"]
     runs = [
         wild("operators", cancel=0.3),
         wild("operators", broken="no moves", cancel=0.3),
