@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -11,10 +10,7 @@ from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.errors import CheckpointError
-
-MOST_HEADER = 100_000_000
-"""Bytes of a safetensors header, as the format's own library allows."""
+from reviser.errors import CheckpointError, MissingExtra
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -37,8 +33,8 @@ def _describe(folder: Path) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "architecture": next(iter(config.get("architectures") or ["unknown"])),
-        "parameters": sum(prod(tensor["shape"]) for tensor in tensors),
-        "dtypes": sorted({str(tensor["dtype"]) for tensor in tensors}),
+        "parameters": sum(prod(shape) for shape, _ in tensors),
+        "dtypes": sorted({dtype for _, dtype in tensors}),
         "context": config.get("max_position_embeddings"),
         "tokens": vocab.tokens,
         "max_move": vocab.max_move,
@@ -94,15 +90,18 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _tensors(folder: Path) -> Iterator[dict[str, Any]]:
+def _tensors(folder: Path) -> Iterator[tuple[list[int], str]]:
     """Shape and type of every tensor, from the headers of the weights."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "Weights are read with the hf extra. Install it with: pip install 'reviser-lm[hf]'."
+        ) from error
     for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
-            start = file.read(8)
-            size = struct.unpack("<Q", start)[0] if len(start) == 8 else MOST_HEADER + 1
-            try:
-                header = json.loads(file.read(size) if size <= MOST_HEADER else b"")
-            except ValueError as error:
-                raise CheckpointError(f"{str(path)!r} is no safetensors file.") from error
-        header.pop("__metadata__", None)
-        yield from header.values()
+        try:
+            with safe_open(path, "numpy") as file:
+                parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+                yield from ((part.get_shape(), part.get_dtype()) for part in parts)
+        except SafetensorError as error:
+            raise CheckpointError(f"{str(path)!r} is no safetensors file: {error}.") from error
