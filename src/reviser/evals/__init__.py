@@ -1,0 +1,1 @@
+"""Rollouts in, numbers with intervals out."""
