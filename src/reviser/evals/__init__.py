@@ -1,1 +1,1 @@
-"""Rollouts in, numbers with intervals out."""
+"""Rollouts in, numbers with intervals out: how a model writes, what it costs, how well it does."""
