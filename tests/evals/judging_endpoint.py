@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from threading import Lock, Thread
@@ -63,7 +63,8 @@ def serving() -> Iterator[Endpoint]:
             status, headers, text = endpoint.answer(body)
             if status == 0:  # hang up
                 self.close_connection = True
-                self.connection.shutdown(SHUT_RDWR)
+                with suppress(OSError):  # the client may be gone already
+                    self.connection.shutdown(SHUT_RDWR)
                 return
             self.send_response(status)
             for name, value in headers.items():
