@@ -220,15 +220,15 @@ def test_the_same_question_is_asked_once() -> None:
 
 
 def test_a_journal_cut_anywhere_loses_one_reply_at_most(tmp_path: Path) -> None:
-    pairs, path = pairs_of(3, 0.6), tmp_path / "journal.jsonl"
-    whole = arena.play(pairs, biased(0), journal=path)
+    pairs, path = pairs_of(2, 0.6), tmp_path / "journal.jsonl"
+    whole = arena.play(pairs, biased(0), journal=path, order="random")
     content = path.read_bytes()
     for size in range(len(content) + 1):
         path.write_bytes(content[:size])
         judge = biased(0)
-        assert arena.play(pairs, judge, journal=path) == whole
+        assert arena.play(pairs, judge, journal=path, order="random") == whole
         kept = content[:size].count(b"\n") + (content[size : size + 1] == b"\n")
-        assert len(judge.asked) == 6 - kept
+        assert len(judge.asked) == 2 - kept
         assert sorted(path.read_bytes().splitlines()) == sorted(content.splitlines())
 
 

@@ -8,6 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from tokenizers import pre_tokenizers
+from tokenizers.trainers import BpeTrainer
 
 import small_tokenizers
 from reviser.core.actions import ActionVocab
@@ -56,6 +58,30 @@ def test_a_prompt_is_the_first_tokens_of_its_document(codec: Codec, tmp_path: Pa
         assert prompt.prompt + prompt.reference == whole[-1]
         assert prompt.reference
     assert len({prompt.id for prompt in drawn[123]}) == 20
+
+
+def test_a_prefix_that_reads_otherwise_without_its_rest_is_left_out() -> None:
+    """Two line ends before a word are two tokens, at the end of a text one: as GPT-2 reads them."""
+    tokenizer = small_tokenizers.byte_level()
+    trainer = BpeTrainer(
+        vocab_size=257,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["\n\n"] * 3, trainer)
+    codec = Codec(tokenizer)
+    assert len(codec.encode("ab\n\ncd")) == 6
+    assert len(codec.encode("ab\n\n")) == 3
+    cuts = {
+        n: texts._cut(
+            "ab\n\ncd", codec, Protocol(prefix_tokens=n, total_tokens=6, min_tokens=6, max_tokens=6)
+        )
+        for n in range(1, 6)
+    }
+    assert [n for n, cut in cuts.items() if cut == "no whole prefix"] == [4]
+    assert {cut.prompt + cut.reference for cut in cuts.values() if isinstance(cut, Prompt)} == {
+        "ab\n\ncd"
+    }
 
 
 def test_the_paper_s_numbers_are_the_defaults() -> None:

@@ -132,8 +132,8 @@ def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
     if not protocol.min_tokens <= len(tokens) <= protocol.max_tokens:
         return "other length"
     prompt = codec.decode(tokens[: protocol.prefix_tokens])
-    # Some runs of tokens are the tokens of no text: cut within a character, or within a word that
-    # is read in another way without its rest.
+    # Some runs of tokens are the tokens of no text: cut within a character, or behind white space
+    # that is read in another way at the end of a text.
     if not document.startswith(prompt) or codec.encode(prompt) != tokens[: protocol.prefix_tokens]:
         return "no whole prefix"
     whole = document
