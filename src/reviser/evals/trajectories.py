@@ -142,8 +142,8 @@ class TrajectoryStatistics:
 
     actions_per_token: Estimate | None
     """What a token costs; an autoregressive model needs 1, and its STOP."""
-    insert_fraction: Estimate
-    move_fraction: Estimate
+    insert_fraction: Estimate | None
+    move_fraction: Estimate | None
     """The paper's p_move. STOP is an action too, so this and the inserts add up to less than 1."""
     move_distance: Estimate | None
     """Mean size of a move."""
@@ -181,15 +181,15 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
     def per(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
         denominators = list(bottom)
-        return ratio_of_means(list(top), denominators, clusters) if any(denominators) else None
+        return ratio_of_means(list(top), denominators, clusters) if sum(denominators) > 0 else None
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
     sizes = sorted({abs(delta) for w in walks for delta in w.moves})
     return TrajectoryStatistics(
         actions_per_token=per(actions, tokens),
-        insert_fraction=ratio_of_means(inserts, actions, clusters),
-        move_fraction=ratio_of_means(moves, actions, clusters),
+        insert_fraction=per(inserts, actions),
+        move_fraction=per(moves, actions),
         move_distance=per((w.distance for w in walks), moves),
         move_sizes={
             size: ratio_of_means(
