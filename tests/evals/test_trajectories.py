@@ -307,6 +307,20 @@ def test_left_to_right_has_no_moves_and_lies_on_the_diagonal() -> None:
     assert order_map(walks, bins=10) == pytest.approx(np.eye(10) / 10, abs=0.003)
 
 
+def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
+    vocab = ActionVocab.build(10)
+    left_to_right = [Walk.of(Sampler(vocab, Append()).sample([3] * 9), vocab)] * 30
+    found = statistics(left_to_right)
+    assert str(found.move_fraction) == "0.000 [0.000, 0.114]"
+    assert str(found.end_append_fraction) == "1.000 [0.886, 1.000]"
+    assert str(found.inner_insert_fraction) == "0.000 [0.000, 0.114]"
+    few = statistics(list(WALKS.values())[5:7])
+    assert few.trailing_fraction is not None
+    assert few.insert_position is not None
+    for estimate in (few.trailing_fraction, few.insert_position, *few.move_sizes.values()):
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
 def test_a_map_counts_each_token_at_its_place_and_time() -> None:
     vocab = ActionVocab.build(10)
     left = vocab.move_id(-1)

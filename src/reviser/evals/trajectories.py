@@ -6,6 +6,7 @@ cursors, no text. What was given, a prefix or the text behind a gap, is never co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -18,7 +19,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import is_argument, trace
 from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
-from reviser.evals.intervals import Clusters, Estimate, ratio_of_means, share
+from reviser.evals.intervals import Clusters, Estimate, proportion, ratio_of_means, share
 
 PAPER: dict[str, dict[str, Any]] = {
     "100M": {
@@ -128,6 +129,11 @@ class Walk:
         return sum(delta < 0 for delta in self.moves)
 
     @property
+    def sizes(self) -> Counter[int]:
+        """How many moves have each size."""
+        return Counter(map(abs, self.moves))
+
+    @property
     def distance(self) -> int:
         """How far the cursor travelled by moves."""
         return sum(map(abs, self.moves))
@@ -181,30 +187,37 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
     def per(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
         denominators = list(bottom)
-        return ratio_of_means(list(top), denominators, clusters) if sum(denominators) > 0 else None
+        if sum(denominators) <= 0:
+            return None
+        return ratio_of_means(list(top), denominators, clusters)
+
+    def fraction(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
+        found = per(top, bottom)
+        if found and found.value in (0, 1):  # all alike, which does not make it certain
+            return proportion(int(found.value) * found.n, found.n)
+        return found and found.map(_clip)
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
-    sizes = sorted({abs(delta) for w in walks for delta in w.moves})
+    place = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
     return TrajectoryStatistics(
         actions_per_token=per(actions, tokens),
-        insert_fraction=per(inserts, actions),
-        move_fraction=per(moves, actions),
+        insert_fraction=fraction(inserts, actions),
+        move_fraction=fraction(moves, actions),
         move_distance=per((w.distance for w in walks), moves),
         move_sizes={
-            size: ratio_of_means(
-                [sum(abs(delta) == size for delta in w.moves) for w in walks], moves, clusters
-            )
-            for size in sizes
+            size: share_of_moves
+            for size in sorted({abs(delta) for w in walks for delta in w.moves})
+            if (share_of_moves := fraction((w.sizes[size] for w in walks), moves))
         },
-        backward_fraction=per((w.backward for w in walks), moves),
-        insert_position=per((sum(w.positions) for w in walks), (len(w.positions) for w in walks)),
-        end_append_fraction=per((w.end_appends for w in walks), inserts),
-        inner_insert_fraction=per((w.inserts - w.end_appends for w in walks), inserts),
+        backward_fraction=fraction((w.backward for w in walks), moves),
+        insert_position=place and place.map(_clip),
+        end_append_fraction=fraction((w.end_appends for w in walks), inserts),
+        inner_insert_fraction=fraction((w.inserts - w.end_appends for w in walks), inserts),
         revised=share([w.revisions > 0 for w in walks], clusters),
         travel_per_token=per((w.distance for w in walks), tokens),
-        detour_fraction=per((w.detour for w in walks), moves),
-        trailing_fraction=per((w.trailing for w in walks), moves),
+        detour_fraction=fraction((w.detour for w in walks), moves),
+        trailing_fraction=fraction((w.trailing for w in walks), moves),
         needed_actions_per_token=per((w.actions - w.detour - w.trailing for w in walks), tokens),
     )
 
@@ -227,7 +240,8 @@ def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float6
         place = (np.arange(len(walk.written)) + 0.5) / max(1, len(walk.written))
         time = (np.array(walk.written) + 0.5) / max(1, walk.actions)
         np.add.at(counts, ((time * bins).astype(int), (place * bins).astype(int)), 1)
-    return counts / max(1, counts.sum())
+    shares: npt.NDArray[np.float64] = counts / max(1, counts.sum())
+    return shares
 
 
 # -- the parts ------------------------------------------------------------------------------------
@@ -250,3 +264,7 @@ def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
 
 def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:
     return len(vocab.split_move(int(goal - start), cursor=int(start), length=int(length)))
+
+
+def _clip(x: float) -> float:
+    return min(max(x, 0.0), 1.0)
