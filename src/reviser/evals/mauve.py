@@ -143,7 +143,7 @@ def _divergence(p: Features, mixtures: Features) -> Features:
     terms = np.zeros_like(mixtures)
     seen = p > 0
     terms[:, seen] = p[seen] * np.log(p[seen] / mixtures[:, seen])
-    return terms.sum(1)
+    return np.asarray(terms.sum(1), np.float64)
 
 
 def _trapezoids(x: Features, y: Features) -> float:

@@ -72,7 +72,7 @@ class Scorer:
         begin: int | None,
         about: dict[str, Any] | None = None,
     ) -> None:
-        self._model = model.eval()
+        self._model = model.train(False)
         self._tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
