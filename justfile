@@ -12,7 +12,7 @@ default:
 install:
     python -m pip install --quiet --upgrade pip
     python -m pip install --quiet torch==2.13.0
-    python -m pip install --quiet --editable '.[train]' --group dev
+    python -m pip install --quiet --editable '.[train,eval]' --group dev
 
 # rewrite the files in the house format
 format:
