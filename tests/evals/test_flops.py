@@ -263,6 +263,15 @@ def test_the_expanded_forms_are_the_same() -> None:
     assert causal(S, n) == L * (12 * n * d**2 + n**2 * d + n * d)
 
 
+def test_a_source_may_have_another_length() -> None:
+    d, L = S.d, S.L
+    keys_and_values, pairs = 2 * 20 * d**2, 2 * 10 * 20 * d
+    assert cross_attention(S, 10, 20) == L * (2 * 10 * d**2 + keys_and_values + pairs)
+    decoder = full(S, 10) + cross_attention(S, 10, 20) + vocab(S, 10)
+    assert one_shot(S, 10, 20, K_fert=0) == full(S, 20) + decoder
+    assert mask_predict(S, 10, 20, T_mp=1) == full(S, 20) + decoder
+
+
 def test_a_causal_pass_costs_as_much_as_cached_steps() -> None:
     d = LLAMA3_8B.d
     per_step = (causal(LLAMA3_8B, 1) - 2 * d * LLAMA3_8B.L) * 50

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from reviser.evals.intervals import (
     FEW,
     MANY,
     Estimate,
+    _bca_levels,
     bootstrap,
     difference,
     mean,
@@ -154,19 +156,25 @@ def test_a_perplexity_is_covered(n: int) -> None:
     assert holds(covered(math.exp(math.exp(1.1 + 0.25**2 / 2)), estimate))
 
 
+def exact_coverage(n: int, p: float) -> float:
+    """The probability of the counts whose interval holds p."""
+    found = 0.0
+    for k in range(n + 1):
+        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        interval = proportion(k, n)
+        if interval.low <= p <= interval.high:
+            found += math.exp(ways + k * math.log(p) + (n - k) * math.log1p(-p))
+    return found
+
+
 @pytest.mark.parametrize("n", [30, 100, 1000])
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.3, 0.5, 0.613, 0.9])
 def test_a_proportion_is_covered(n: int, p: float) -> None:
-    # The exact coverage: the probability of the counts whose interval holds p.
-    choose = [
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(n + 1)
-    ]
-    chances = [
-        math.exp(c + k * math.log(p) + (n - k) * math.log1p(-p)) for k, c in enumerate(choose)
-    ]
-    intervals = [proportion(k, n) for k in range(n + 1)]
-    found = sum(c for c, i in zip(chances, intervals, strict=True) if i.low <= p <= i.high)
-    assert holds(found)
+    assert holds(exact_coverage(n, p))
+
+
+def test_a_proportion_of_less_than_one_success_falls_short_as_documented() -> None:
+    assert round(exact_coverage(30, 0.005), 2) == 0.86
 
 
 @pytest.mark.parametrize("count", [30, 100])
@@ -247,6 +255,27 @@ def test_values_are_the_plain_formulas() -> None:
     assert mean(a, clusters).n == len(set(clusters.tolist()))
 
 
+def test_every_mean_rests_on_its_clusters() -> None:
+    values, clusters = prompts(np.random.default_rng(0), 20)
+    ones = np.ones(len(values))
+    for found in (
+        mean(values, clusters),
+        difference(values, ones, clusters),
+        ratio_of_means(values, ones, clusters),
+        perplexity(values, ones, clusters),
+        share(values > 1, clusters),
+    ):
+        assert found.n == 20
+
+
+def test_without_bias_and_skew_a_bootstrap_reaches_as_far_as_students_t() -> None:
+    # Draws of n spread as (n - 1) / n of the truth; the levels make up for it.
+    drawn, without = np.array([-1.0, 1.0]), np.array([-1.0, 1.0])
+    reach = student(9) * math.sqrt(10 / 9)
+    levels = _bca_levels(0.0, drawn, without, 10)
+    assert levels == pytest.approx([NormalDist().cdf(-reach), NormalDist().cdf(reach)])
+
+
 def test_few_values_have_the_textbook_interval() -> None:
     values = np.array([1.0, 4.0, 5.0, 9.0])
     half = 3.1824 * values.std(ddof=1) / 2
@@ -299,6 +328,12 @@ def test_a_bootstrap_is_the_same_again_and_another_with_another_seed() -> None:
     values = np.random.default_rng(0).lognormal(size=30)
     assert bootstrap(np.median, values, seed=1) == bootstrap(np.median, values, seed=1)
     assert bootstrap(np.mean, values, seed=1) != bootstrap(np.mean, values, seed=2)
+
+
+def test_a_bootstrap_draws_every_row_equally_often() -> None:
+    drawn: list[int] = []
+    bootstrap(lambda x: drawn.extend(x) or np.mean(x), np.arange(10), repeats=1000)
+    assert all(0.88 < drawn.count(row) / 1000 < 1.12 for row in range(10))
 
 
 def test_a_bootstrap_of_many_clusters_leaves_parts_out() -> None:

@@ -255,6 +255,7 @@ def test_operators_are_counted_as_slow_code_counts_them(
     assert walk.tokens == expected["tokens"]
     assert len(walk.positions) == len(expected["positions"])
     assert 0 <= walk.detour + walk.trailing <= len(walk.moves)
+    assert len(walk.written) == walk.tokens or prefix
 
 
 @given(st.integers(0, 2**32), st.sampled_from(RICH))
@@ -363,20 +364,22 @@ def test_noise_between_learned_actions_is_counted() -> None:
     assert (walk.given, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
 
 
+def test_a_copied_span_is_written_when_it_is_copied() -> None:
+    vocab = ActionVocab.build(10, operators=["span_copy"])
+    copy = vocab.spell(Action(Kind.SPAN_COPY, 2, -2))  # the last two, once more in front of them
+    walk = Walk.of(Trajectory(restoration=(3, 4, 5, *copy, vocab.stop)), vocab)
+    assert walk.written == (0, *[2 + len(copy)] * 2, 1, 2)
+
+
 def test_a_chain_is_short_only_within_the_canvas() -> None:
-    # From 0 to 7 of 7 tokens it takes three moves: +8 would leave the canvas.
+    # From 7 to 0 of 7 tokens it takes three moves: -8 +1 would leave the canvas.
     vocab = ActionVocab.build(10)
+    back = tuple(vocab.move_id(-delta) for delta in (4, 2, 1))
     there = tuple(vocab.move_id(delta) for delta in (4, 2, 1))
-    walk = Walk.of(
-        Trajectory(restoration=(*[3] * 7, *(vocab.move_id(-d) for d in (4, 2, 1)), *there, 3)),
-        vocab,
-    )
-    assert walk.detour == 6  # there and back again
-    back = Walk.of(
-        Trajectory(restoration=(*[3] * 6, *(vocab.move_id(-d) for d in (4, 2)), 3, *there[:2], 3)),
-        vocab,
-    )
-    assert (back.detour, back.trailing, back.revisions) == (0, 0, 1)
+    walk = Walk.of(Trajectory(restoration=(*[3] * 7, *back, 3)), vocab)
+    assert (walk.detour, walk.trailing, walk.revisions) == (0, 0, 1)
+    again = Walk.of(Trajectory(restoration=(*[3] * 7, *back, *there, 3)), vocab)
+    assert (again.detour, again.trailing, again.revisions) == (6, 0, 0)
 
 
 def test_moves_that_reach_a_limit_are_trailing() -> None:
