@@ -187,10 +187,13 @@ def load(folder: str | Path, **options: Any) -> tuple[PreTrainedModel, ActionVoc
     return model, vocab
 
 
-def load_base(folder: str | Path) -> tuple[PreTrainedModel, Tokenizer]:
-    """Open a causal LM to adapt, in float32 so that it can be trained, with its tokenizer."""
+def load_base(folder: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokenizer]:
+    """Open a causal LM to adapt or to score with, and its tokenizer.
+
+    In float32, so that it can be trained; options go to `from_pretrained`.
+    """
     folder = find(folder)
-    model = _open(folder, dtype=torch.float32)
+    model = _open(folder, **{"dtype": torch.float32} | options)
     if not (folder / "tokenizer.json").is_file() and (folder / "tokenizer.model").is_file():
         # What Transformers guesses from the latter alone may read text in another way.
         raise CheckpointError(

@@ -1,0 +1,1 @@
+"""Rollouts in, numbers with intervals out: how a model writes, what it costs, how well it does."""

@@ -1,0 +1,315 @@
+"""Two systems side by side before a judge: who wins how often, and can the judge be believed.
+
+Knows questions and verdicts; who judges is handed in (see `judges`). Every reply goes into a
+journal at once, so a restart asks nothing that was answered, and sides are even: each pair is shown
+in both orders, or in one drawn at random as the paper does. No torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+from reviser.errors import ConfigError, DataError
+from reviser.evals import intervals
+from reviser.evals.intervals import Estimate
+from reviser.evals.texts import Sample
+
+Order = Literal["both", "random"]
+Verdict = Literal["A", "B", "tie", "invalid"]
+Pair = tuple[Sample, Sample]
+
+_VERDICT = re.compile(r"\[\[\s*(A|B|C|tie)\s*\]\]", re.IGNORECASE)
+_WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Which of two continuations is better. Who wrote them is not said."""
+
+    prompt: str
+    a: str
+    b: str
+
+    @property
+    def key(self) -> str:
+        """What names this question in files."""
+        return _digest([self.prompt, self.a, self.b])
+
+
+class Judge(Protocol):
+    """Whoever answers questions; with [[A]], [[B]], or [[C]] for a tie, as the last thing said."""
+
+    about: dict[str, Any]
+    """All that its replies depend on: a reply of one judge is none of another's."""
+
+    def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
+        """Each question with its reply as soon as it is there, in any order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """What came out between two systems."""
+
+    systems: tuple[str, str]
+    win_rate: Estimate
+    """Of the first; a tie is half a win. With both orders, a pair counts by their mean."""
+    wins: int
+    """Verdicts for the first, one or two for each pair; so are the following."""
+    losses: int
+    ties: int
+    invalid: int
+    """Replies without a verdict. They count for nobody, nor does the pair's other order."""
+    shown_first: Estimate | None
+    """How often what was shown as A won. Sides are even, so a fair judge has 1/2."""
+    consistent: Estimate | None
+    """With both orders: how often a pair has the same winner in both, or a tie in both."""
+    judge: dict[str, Any]
+    order: Order
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether the judge prefers a side: the interval of `shown_first` leaves out 1/2."""
+        first = self.shown_first
+        return first is not None and not first.low <= 0.5 <= first.high
+
+
+def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Pair]:
+    """The samples of two systems for the same prompt and seed."""
+    found = [{(sample.id, sample.seed): sample for sample in side} for side in (ours, theirs)]
+    alone = [len(found[0].keys() - found[1].keys()), len(found[1].keys() - found[0].keys())]
+    if any(alone) or not found[0]:
+        raise DataError(
+            f"{alone[0]} of our {len(found[0])} samples and {alone[1]} of their {len(found[1])}"
+            " have no counterpart with the same prompt id and seed. Give both sides the same"
+            " prompts, and a seed for each file where their own differ."
+        )
+    pairs = [(sample, found[1][key]) for key, sample in found[0].items()]
+    for a, b in pairs:
+        if a.prompt != b.prompt:
+            raise DataError(f"Prompt {a.id!r} is not the same text for {a.system} and {b.system}.")
+    return pairs
+
+
+def read_verdict(reply: str) -> Verdict:
+    """What a reply decides: the last mark in it counts.
+
+    >>> read_verdict("[[A]] is short, so [[b]]"), read_verdict("[[C]]"), read_verdict("A")
+    ('B', 'tie', 'invalid')
+    """
+    marks = _VERDICT.findall(reply)
+    if not marks:
+        return "invalid"
+    mark = marks[-1].upper()
+    return "A" if mark == "A" else "B" if mark == "B" else "tie"
+
+
+def questions_of(
+    pairs: Sequence[Pair], *, order: Order = "both", seed: int = 0
+) -> list[list[tuple[Question, bool]]]:
+    """For each pair its one or two questions, each with whether the second is shown first."""
+    if order not in get_args(Order):
+        raise ConfigError(f"order is {order!r}; use one of {get_args(Order)}.")
+    asked = []
+    for ours, theirs in pairs:
+        swaps = [False, True]
+        if order == "random":
+            swaps = [int(_digest([seed, ours.id, ours.seed]), 16) % 2 == 1]
+        texts = (ours.continuation, theirs.continuation)
+        asked.append(
+            [
+                (Question(prompt=ours.prompt, a=texts[swap], b=texts[not swap]), swap)
+                for swap in swaps
+            ]
+        )
+    return asked
+
+
+def play(
+    pairs: Sequence[Pair],
+    judge: Judge,
+    *,
+    order: Order = "both",
+    seed: int = 0,
+    journal: Path | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Match:
+    """Have every pair judged, as far as the journal does not know the reply.
+
+    `seed` draws the sides of a random order. `progress` is told how many questions are answered,
+    and of how many.
+    """
+    asked = questions_of(pairs, order=order, seed=seed)
+    unique = {question.key: question for each in asked for question, _ in each}
+    with Journal(journal, judge.about) as replies:
+        open_questions = [question for key, question in unique.items() if key not in replies]
+        done = len(unique) - len(open_questions)
+        progress(done, len(unique))
+        for question, reply in judge.replies(open_questions) if open_questions else ():
+            replies.add(question, reply)
+            done += 1
+            progress(done, len(unique))
+        missing = sum(key not in replies for key in unique)
+        if missing:
+            raise DataError(f"The judge left {missing} of {len(unique)} questions unanswered.")
+        verdicts = {key: read_verdict(replies[key]) for key in unique}
+    return _match(pairs, asked, verdicts, judge, order)
+
+
+def _match(
+    pairs: Sequence[Pair],
+    asked: Sequence[Sequence[tuple[Question, bool]]],
+    verdicts: dict[str, Verdict],
+    judge: Judge,
+    order: Order,
+) -> Match:
+    counts: Counter[str] = Counter()
+    scores: list[tuple[float, str]] = []
+    agreements: list[tuple[bool, str]] = []
+    first: list[tuple[bool, str]] = []
+    for (ours, _), each in zip(pairs, asked, strict=True):
+        worths = []
+        for question, swapped in each:
+            verdict = verdicts[question.key]
+            if verdict == "invalid":
+                counts["invalid"] += 1
+                continue
+            worth = 1 - _WORTH[verdict] if swapped else _WORTH[verdict]
+            counts[{1.0: "wins", 0.5: "ties", 0.0: "losses"}[worth]] += 1
+            worths.append(worth)
+            if verdict != "tie":
+                first.append((verdict == "A", ours.id))
+        if len(worths) == len(each):
+            scores.append((sum(worths) / len(worths), ours.id))
+            agreements.append((worths[0] == worths[-1], ours.id))
+    if not scores:
+        raise DataError(
+            f"The judge gave no verdict on any of {len(pairs)} pairs: look at its replies, which"
+            " must end in [[A]] or [[B]]."
+        )
+    return Match(
+        systems=(pairs[0][0].system, pairs[0][1].system),
+        win_rate=_rate(scores),
+        wins=counts["wins"],
+        losses=counts["losses"],
+        ties=counts["ties"],
+        invalid=counts["invalid"],
+        shown_first=_rate(first) if first else None,
+        consistent=_rate(agreements) if order == "both" else None,
+        judge=judge.about,
+        order=order,
+    )
+
+
+def _rate(outcomes: Sequence[tuple[float, str]]) -> Estimate:
+    """The mean of outcomes from 0 to 1, clustered by prompt."""
+    values, clusters = zip(*outcomes, strict=True)
+    if all(value in (0, 1) for value in values):
+        return intervals.share(values, clusters)
+    found = intervals.mean(values, clusters)
+    return Estimate(
+        value=found.value,
+        low=max(0.0, found.low),
+        high=min(1.0, found.high),
+        n=found.n,
+        method=found.method,
+    )
+
+
+class Journal:
+    """The replies of one judge, each appended to a file, as a line of JSON, when it comes.
+
+    Several judges may share a file, but only one process writes it at a time. A line that a kill
+    cut in two is dropped at the next start.
+    """
+
+    def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
+        self._path = path
+        self._judge = _digest(about)
+        self._replies: dict[str, str] = {}
+
+    def __enter__(self) -> Journal:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a+b", buffering=0)
+            try:
+                _lock(self._file.fileno(), self._path)
+                self._read(self._path)
+            except BaseException:
+                self._file.close()
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is not None:
+            self._file.close()
+
+    def __contains__(self, question: str) -> bool:
+        return question in self._replies
+
+    def __getitem__(self, question: str) -> str:
+        return self._replies[question]
+
+    def add(self, question: Question, reply: str) -> None:
+        """Keep a reply; on disk before the next is asked for."""
+        if self._path is not None:
+            record = {"judge": self._judge, "question": question.key, "reply": reply}
+            self._file.write(json.dumps(record).encode() + b"\n")
+            os.fsync(self._file.fileno())
+        self._replies[question.key] = reply
+
+    def _read(self, path: Path) -> None:
+        self._file.seek(0)
+        *lines, rest = self._file.read().split(b"\n")
+        if _is_whole(rest):  # all but its line end was written
+            self._file.write(b"\n")
+            lines.append(rest)
+        elif rest:
+            self._file.truncate(self._file.tell() - len(rest))
+        for n, line in enumerate(lines, start=1):
+            try:
+                judge, question, reply = _parsed(line)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"Line {n} of the journal {str(path)!r} is none of ours: take it out, or name"
+                    " another file."
+                ) from error
+            if judge == self._judge:
+                self._replies[question] = reply
+
+
+def _parsed(line: bytes) -> tuple[str, str, str]:
+    record = json.loads(line)
+    return record["judge"], record["question"], record["reply"]
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        _parsed(line)
+    except (ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Refuse a second process; the end of this one frees it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(f"Another process is writing the journal {str(path)!r}.") from error
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,180 @@
+"""How varied a system's texts are, and how much they repeat themselves.
+
+Knows words, no tokens of any model, so systems with different tokenizers compare; no torch. All of
+these move with the number and length of the texts: compare sets of one size.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from reviser.errors import DataError
+from reviser.evals import intervals
+from reviser.evals.intervals import Estimate
+from reviser.evals.texts import Sample
+
+Words = Sequence[str]
+Clusters = Sequence[str]
+Highest = tuple[tuple[str, int], tuple[str, int]]
+"""An owner and a count, twice."""
+
+LONGEST = 4
+"""Words in the longest n-gram: of BLEU, and of `repetition`."""
+UNSEEN = 0.1
+"""What BLEU counts where no n-gram of a length is shared, so that it is not 0 for short texts."""
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def words(text: str) -> list[str]:
+    """Words and marks, as they are written.
+
+    >>> words("It's 3 p.m.")
+    ['It', "'", 's', '3', 'p', '.', 'm', '.']
+    """
+    return _WORD.findall(text)
+
+
+def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
+    """Every measure of this room, of the continuations."""
+    texts = [words(sample.continuation) for sample in samples]
+    clusters = [sample.id for sample in samples]
+    long_enough = [n for n, text in enumerate(texts) if len(text) >= LONGEST]
+    report = {
+        f"distinct_{n}": distinct(texts, n, clusters)
+        for n in (1, 2, 3)
+        if any(len(text) >= n for text in texts)
+    }
+    if len({*clusters}) > 1:
+        report["self_bleu"] = intervals.mean(self_bleu(texts, clusters), clusters)
+    if long_enough:
+        report[f"repetition_{LONGEST}"] = intervals.mean(
+            [repetition(texts[n]) for n in long_enough], [clusters[n] for n in long_enough]
+        )
+    report["words"] = intervals.mean([len(text) for text in texts], clusters)
+    report["characters"] = intervals.mean([len(s.continuation) for s in samples], clusters)
+    return report
+
+
+def distinct(texts: Sequence[Words], n: int, clusters: Clusters | None = None) -> Estimate:
+    """How many of all n-grams are different ones (Li et al. 2016).
+
+    Drawing texts twice, as a bootstrap does, would repeat n-grams; the interval is a jackknife's,
+    which leaves one cluster out at a time.
+    """
+    groups: dict[str | int, Counter[tuple[str, ...]]] = {}
+    for i, text in enumerate(texts):
+        groups.setdefault(clusters[i] if clusters else i, Counter()).update(_ngrams(text, n))
+    total = sum(group.total() for group in groups.values())
+    if not total:
+        raise DataError(f"No text has {n} words, so there are no n-grams to tell apart.")
+    holders = Counter(gram for group in groups.values() for gram in group)
+    without = []
+    for group in groups.values():
+        alone = sum(holders[gram] == 1 for gram in group)
+        rest = total - group.total()
+        if rest:
+            without.append((len(holders) - alone) / rest)
+    return jackknife(len(holders) / total, without)
+
+
+def repetition(text: Words, n: int = LONGEST) -> float:
+    """The share of a text's n-grams that occurred in it before (Welleck et al. 2020).
+
+    >>> repetition("a b a b a b".split(), 2)
+    0.6
+    """
+    grams = list(_ngrams(text, n))
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def self_bleu(texts: Sequence[Words], clusters: Clusters | None = None) -> list[float]:
+    """Each text's BLEU with all others as references (Zhu et al. 2018); high means alike.
+
+    Texts of one cluster are no references for each other: what continues one prompt is alike for
+    its sake. Counts are kept by n-gram with the two highest holders, so the cost grows with the
+    text and not with its square.
+    """
+    owners = list(clusters) if clusters else [str(i) for i in range(len(texts))]
+    if len(set(owners)) < 2:
+        raise DataError("Self-BLEU compares texts of different prompts; give two or more.")
+    best = [_two_highest(texts, owners, n) for n in range(1, LONGEST + 1)]
+    lengths = _Lengths(texts, owners)
+    return [
+        _bleu(text, owner, best, lengths.nearest(len(text), owner))
+        for text, owner in zip(texts, owners, strict=True)
+    ]
+
+
+def _two_highest(
+    texts: Sequence[Words], owners: Clusters, n: int
+) -> dict[tuple[str, ...], Highest]:
+    """For each n-gram the owner of its highest count in one text, and the next other owner."""
+    nobody = ("", 0)
+    found: dict[tuple[str, ...], Highest] = {}
+    for text, owner in zip(texts, owners, strict=True):
+        for gram, count in Counter(_ngrams(text, n)).items():
+            first, second = found.get(gram, (nobody, nobody))
+            if owner == first[0]:
+                first = (owner, max(count, first[1]))
+            elif count > first[1]:
+                first, second = (owner, count), first
+            elif count > second[1]:
+                second = (owner, count)
+            found[gram] = (first, second)
+    return found
+
+
+def _elsewhere(highest: Highest, owner: str) -> int:
+    first, second = highest
+    return second[1] if first[0] == owner else first[1]
+
+
+def _bleu(
+    text: Words, owner: str, best: Sequence[dict[tuple[str, ...], Highest]], nearest: int
+) -> float:
+    total = 0.0
+    for n, highest in enumerate(best, start=1):
+        counts = Counter(_ngrams(text, n))
+        shared = sum(min(count, _elsewhere(highest[gram], owner)) for gram, count in counts.items())
+        if n == 1 and not shared:
+            return 0.0
+        total += math.log((shared or UNSEEN) / max(1, counts.total()))
+    return math.exp(total / LONGEST + min(0.0, 1 - nearest / len(text)))
+
+
+class _Lengths:
+    """The length nearest to one's own among the texts of others; of two as near, the shorter."""
+
+    def __init__(self, texts: Sequence[Words], owners: Clusters) -> None:
+        self._owners: dict[int, set[str]] = {}
+        for text, owner in zip(texts, owners, strict=True):
+            self._owners.setdefault(len(text), set()).add(owner)
+        self._sorted = sorted(self._owners)
+
+    def nearest(self, length: int, owner: str) -> int:
+        place = bisect_left(self._sorted, length)
+        up = (x for x in self._sorted[place:] if self._owners[x] != {owner})
+        down = (x for x in reversed(self._sorted[:place]) if self._owners[x] != {owner})
+        near = [x for side in (down, up) for x in islice(side, 1)]
+        return min(near, key=lambda x: (abs(x - length), x))
+
+
+def jackknife(value: float, without: Sequence[float]) -> Estimate:
+    """An interval from the values without each cluster in turn."""
+    n = len(without)
+    if n < 2:
+        return Estimate(value=value, low=-math.inf, high=math.inf, n=n, method="one value")
+    centre = sum(without) / n
+    error = math.sqrt((n - 1) / n * sum((x - centre) ** 2 for x in without))
+    half = intervals.student(n - 1) * error
+    return Estimate(value=value, low=value - half, high=value + half, n=n, method="jackknife")
+
+
+def _ngrams(text: Words, n: int) -> Iterator[tuple[str, ...]]:
+    return zip(*(islice(text, start, None) for start in range(n)), strict=False)

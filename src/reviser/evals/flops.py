@@ -1,0 +1,296 @@
+"""What writing costs: every formula of the paper's appendix, and the cost of real rollouts.
+
+One unit is one multiply-accumulate of a dominant matrix product; biases, norms and activations are
+left out (double it where one counts as two FLOPs; ratios stay). Inputs have the paper's names.
+Sections are named by the paper's LaTeX labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reviser.errors import DataError
+from reviser.evals.intervals import Clusters, Estimate, ratio_of_means
+from reviser.evals.trajectories import Walk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The sizes of a trunk, named as in the paper."""
+
+    L: int
+    """Layers."""
+    d: int
+    """Width of the model."""
+    d_ff: int
+    """Width of the MLP."""
+    V: int
+    """Rows of the output head."""
+    h: int = 1
+    """Heads of the queries."""
+    h_kv: int = 1
+    """Heads of keys and values; fewer than h with grouped queries."""
+    gated: bool = False
+    """Whether the MLP has three linear maps, as in LLaMA and Qwen, or two."""
+
+    @property
+    def d_kv(self) -> float:
+        """Width of keys and values."""
+        return self.d * self.h_kv / self.h
+
+
+SHARED = Sizes(L=12, d=768, d_ff=4 * 768, V=50_000)
+"""One trunk for all methods, so that ratios mean something."""
+REVISER_100M = Sizes(L=24, d=512, d_ff=2048, V=50_291, h=8, h_kv=8)
+REVISER_300M = Sizes(L=26, d=896, d_ff=3584, V=50_291, h=14, h_kv=14)
+QWEN_32B = Sizes(L=64, d=5120, d_ff=27_648, V=152_064, h=40, h_kv=8, gated=True)
+QWEN_7B = Sizes(L=28, d=3584, d_ff=18_944, V=152_064, h=28, h_kv=4, gated=True)
+LLADA_8B = Sizes(L=32, d=4096, d_ff=12_288, V=126_464, h=32, h_kv=32, gated=True)
+LLAMA3_8B = Sizes(L=32, d=4096, d_ff=14_336, V=128_256, h=32, h_kv=8, gated=True)
+
+
+# -- primitives [app:flops_primitives] ------------------------------------------------------------
+
+
+def mult(a: float, b: float, c: float) -> float:
+    """A product of an a x b and a b x c matrix."""
+    return a * b * c
+
+
+def full(sizes: Sizes, n: float) -> float:
+    """One pass over n positions, each of which attends to all."""
+    return sizes.L * (_linear(sizes, n) + 2 * mult(n, n, sizes.d))
+
+
+def causal(sizes: Sizes, n: float) -> float:
+    """One causal pass over n positions, or as many cached steps: n (n + 1) / 2 pairs."""
+    return sizes.L * (_linear(sizes, n) + n * (n + 1) * sizes.d)
+
+
+def cross_attention(sizes: Sizes, n: float, n_src: float) -> float:
+    """A decoder of n positions attends to a source, in all layers: Q, O; K, V; logits, sum."""
+    d = sizes.d
+    return sizes.L * (2 * mult(n, d, d) + 2 * mult(n_src, d, d) + 2 * mult(n, n_src, d))
+
+
+def vocab(sizes: Sizes, m: float) -> float:
+    """The output head at m positions."""
+    return mult(m, sizes.d, sizes.V)
+
+
+def _linear(sizes: Sizes, n: float) -> float:
+    """A layer's linear maps: Q, O; K, V, narrower with grouped queries; the MLP."""
+    d, maps = sizes.d, 3 if sizes.gated else 2
+    return 2 * mult(n, d, d) + 2 * mult(n, d, sizes.d_kv) + maps * mult(n, d, sizes.d_ff)
+
+
+# -- anchors [app:reviser_flops, app:diff_family_big_ar] ------------------------------------------
+
+
+def autoregressive(sizes: Sizes, n: float) -> float:
+    """Left to right with a cache, the head once per token."""
+    return causal(sizes, n) + vocab(sizes, n)
+
+
+def effective_length(n: float, p_move: float) -> float:
+    """n_eff: the actions that n tokens take if a share of the actions are moves.
+
+    >>> effective_length(128, 0.2)
+    160.0
+    """
+    if not 0 <= p_move < 1:
+        raise DataError(f"p_move is {p_move}; it goes from 0 to below 1.")
+    return n / (1 - p_move)
+
+
+def reviser(sizes: Sizes, n: float, p_move: float) -> float:
+    """An autoregressive model over the effective length."""
+    return autoregressive(sizes, effective_length(n, p_move))
+
+
+# -- diffusion [app:sedd_100m, app:mdlm_100m, app:d3pm_100m, app:diffusionlm_100m] ----------------
+
+
+def diffusion(sizes: Sizes, n: float, T_dec: int) -> float:
+    """SEDD, MDLM, D3PM: T_dec full passes, logits everywhere each time."""
+    return T_dec * (full(sizes, n) + vocab(sizes, n))
+
+
+def diffusion_lm(sizes: Sizes, n: float, T_dec: int, gamma_clamp: float) -> float:
+    """Diffusion-LM: rounds once at the end, and at a share of the steps before it."""
+    rounds = 1 + gamma_clamp * (T_dec - 1)
+    return T_dec * full(sizes, n) + rounds * vocab(sizes, n)
+
+
+# -- large diffusion models [app:sdlm_32b, app:dream_7b, app:llada_8b] ----------------------------
+
+
+def sdlm(sizes: Sizes, n: int, D: int, k_bar: float) -> float:
+    """SDLM: passes propose D tokens behind a cached prefix and keep k_bar of them on average."""
+    passes = math.ceil(n / k_bar)
+    return sum(_cached_block(sizes, D, s * k_bar) + vocab(sizes, D) for s in range(passes))
+
+
+def _cached_block(sizes: Sizes, D: int, n_pre: float) -> float:
+    pairs = 2 * mult(D, n_pre, sizes.d) + mult(D, D + 1, sizes.d)
+    return sizes.L * (_linear(sizes, D) + pairs)
+
+
+def masked_diffusion(sizes: Sizes, n: float, T_dec: int) -> float:
+    """Dream, LLaDA: T_dec full passes; logits of what is still masked, which falls linearly."""
+    return T_dec * full(sizes, n) + (T_dec + 1) / 2 * vocab(sizes, n)
+
+
+def masked_diffusion_in_blocks(sizes: Sizes, n: int, b: int, T_b: int) -> float:
+    """LLaDA left to right in blocks of b tokens, T_b passes each over all that is there so far."""
+    blocks = range(1, math.ceil(n / b) + 1)
+    trunk = sum(full(sizes, min(j * b, n)) for j in blocks)
+    return T_b * trunk + len(blocks) * (T_b + 1) / 2 * vocab(sizes, b)
+
+
+# -- refinement [app:prior_art_table] -------------------------------------------------------------
+
+
+def levenshtein(
+    sizes: Sizes, n: float, R: int, *, f_del: float = 1.0, f_plh: float = 1.0, K_max: int = 16
+) -> float:
+    """LevT: R rounds of delete, count placeholders, fill; f is how deep an early exit goes.
+
+    The first two see 0.8 n positions on average, and 0.4 n are filled in a round.
+    """
+    n_0, m = 0.8 * n, 0.4 * n
+    trunks = (f_del + f_plh) * full(sizes, n_0) + full(sizes, n)
+    heads = mult(n_0, sizes.d, 2) + mult(n_0 + 1, 2 * sizes.d, K_max + 1) + vocab(sizes, m)
+    return R * (trunks + heads)
+
+
+def insertion(sizes: Sizes, lengths: Iterable[int]) -> float:
+    """InsT: a full pass at each length n_t on the way, and logits for each of its n_t + 1 slots."""
+    return sum(full(sizes, n_t) + vocab(sizes, n_t + 1) for n_t in lengths)
+
+
+def balanced(n: int) -> list[int]:
+    """The lengths on the way if every slot is filled in each pass: 1, 2, 4, ... n.
+
+    >>> balanced(8)
+    [1, 2, 4, 8]
+    """
+    return [2**k for k in range(n.bit_length())]
+
+
+def one_shot(sizes: Sizes, n: float, n_src: float, K_fert: int = 50) -> float:
+    """NAT: encoder, fertility of each source token, decoder, all once."""
+    decoder = full(sizes, n) + cross_attention(sizes, n, n_src)
+    return full(sizes, n_src) + mult(n_src, sizes.d, K_fert) + decoder + vocab(sizes, n)
+
+
+def mask_predict(sizes: Sizes, n: int, n_src: float, T_mp: int = 10) -> float:
+    """CMLM: the encoder once, then T_mp decoder passes with logits of what is masked."""
+    decoder = full(sizes, n) + cross_attention(sizes, n, n_src)
+    return full(sizes, n_src) + T_mp * decoder + vocab(sizes, sum(masked(n, T_mp)))
+
+
+def masked(n: int, T_mp: int) -> list[int]:
+    """How many tokens are masked at each pass of Mask-Predict, in linear decay.
+
+    >>> masked(128, 10)
+    [128, 115, 102, 89, 76, 64, 51, 38, 25, 12]
+    """
+    return [n * (T_mp - t) // T_mp for t in range(T_mp)]
+
+
+# -- the tables -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A method's cost, and how much more than an autoregressive model of its size that is."""
+
+    method: str
+    variant: str
+    flops: float
+    multiplier: float
+
+
+def table(n: int = 128) -> list[Row]:
+    """Every row of the paper's tables, for texts of n tokens."""
+
+    def rows(sizes: Sizes, baseline: str, costs: Sequence[tuple[str, str, float]]) -> list[Row]:
+        base = autoregressive(sizes, n)
+        return [
+            Row(method=method, variant=variant, flops=flops, multiplier=flops / base)
+            for method, variant, flops in [(baseline, "baseline", base), *costs]
+        ]
+
+    s = SHARED
+    small = [
+        *(("Reviser", f"p_move={p}", reviser(s, n, p)) for p in (0.20, 0.28, 0.33)),
+        *(("SEDD", f"T_dec={T}", diffusion(s, n, T)) for T in (32, 2048)),
+        ("MDLM", "T_dec=1000", diffusion(s, n, 1000)),
+        ("D3PM", "T_dec=1000", diffusion(s, n, 1000)),
+        *(
+            ("Diffusion-LM", f"T_dec={T}, gamma_clamp={g}", diffusion_lm(s, n, T, g))
+            for T, g in ((200, 0), (200, 1), (2000, 0))
+        ),
+        *(("LevT", f"no EE, R={R}", levenshtein(s, n, R)) for R in (5, 10)),
+        *(("LevT", f"EE, R={R}", levenshtein(s, n, R, f_del=0.5, f_plh=0.5)) for R in (5, 10)),
+        ("InsT", "balanced-tree", insertion(s, balanced(n))),
+        ("InsT", "serial", insertion(s, range(1, n + 1))),
+        ("NAT", "one-shot", one_shot(s, n, n)),
+        ("CMLM", "T_mp=10", mask_predict(s, n, n)),
+    ]
+    dream = [("Dream-7B", f"T_dec={T}", masked_diffusion(QWEN_7B, n, T)) for T in (10, 20)]
+    llada = [
+        ("LLaDA-8B", "T_dec=256", masked_diffusion(LLADA_8B, n, 256)),
+        ("LLaDA-8B", "b=32, T_b=16", masked_diffusion_in_blocks(LLADA_8B, n, 32, 16)),
+    ]
+    return [
+        *rows(SHARED, "AR", small),
+        *rows(QWEN_32B, "AR (Qwen2.5-32B)", [("SDLM-32B-D4", "D=4, k=2", sdlm(QWEN_32B, n, 4, 2))]),
+        *rows(QWEN_7B, "AR (Qwen2.5-7B)", dream),
+        *rows(LLAMA3_8B, "AR (LLaMA3-8B)", llada),
+    ]
+
+
+# -- real rollouts --------------------------------------------------------------------------------
+
+
+def decoding(sizes: Sizes, given: float, actions: float) -> float:
+    """A history of so many given ids read and then so many chosen, with the head for those only."""
+    return causal(sizes, given + actions) + vocab(sizes, actions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiplier:
+    """Cost of what was written, over that of writing as many tokens left to right."""
+
+    measured: Estimate
+    """Both models read what was given, and say STOP if the rollout did."""
+    without_given: Estimate
+    """The same as if nothing had been given, as the paper counts."""
+    analytic: float
+    """The paper's formula, at the mean length and the share of moves of these rollouts."""
+
+
+def multiplier(sizes: Sizes, walks: Sequence[Walk], clusters: Clusters = None) -> Multiplier:
+    """What rollouts cost against an autoregressive model of the same sizes."""
+    tokens = sum(w.tokens for w in walks)
+    if tokens <= 0 or min(w.tokens for w in walks) < 0:
+        raise DataError("A text shrank, or none grew: left to right, that is no number of tokens.")
+    n, p_move = (
+        tokens / len(walks),
+        sum(len(w.moves) for w in walks) / sum(w.actions for w in walks),
+    )
+
+    def against(given: Sequence[int]) -> Estimate:
+        ours = [decoding(sizes, g, w.actions) for g, w in zip(given, walks, strict=True)]
+        theirs = [decoding(sizes, g, w.tokens + w.stops) for g, w in zip(given, walks, strict=True)]
+        return ratio_of_means(ours, theirs, clusters)
+
+    return Multiplier(
+        measured=against([w.given for w in walks]),
+        without_given=against([0] * len(walks)),
+        analytic=reviser(sizes, n, p_move) / autoregressive(sizes, n),
+    )

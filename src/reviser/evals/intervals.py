@@ -1,0 +1,291 @@
+"""Means, shares, ratios and anything else, each with a 95 % interval that holds what it promises.
+
+Values that hang together, such as one prompt written with several seeds, share a cluster, and whole
+clusters are what an interval counts. Knows nothing of rollouts. How often each method covers the
+truth is tested in `tests/evals/test_intervals.py`:
+
+- `mean`, `difference`, `ratio_of_means`, `perplexity`: bootstrap-t from 10 clusters on, 92 to 96 %
+  of the time; 30 log-normal values of sigma 1 are covered 92 % of the time, where Student's t
+  covers 89 %. Ten of them are too few for any method tried: 89 %.
+- `proportion`, `share`: Wilson's score interval, also where all outcomes are equal. Where fewer
+  than one success is expected it can fall short: 86 % for a share of 0.005 among 30.
+- `bootstrap`: BCa with Student's tails, 92 to 96 % from 30 clusters on; strongly skewed data
+  (log-normal, sigma 1) need 100, since 30 of them are covered 90 % of the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.errors import DataError
+
+REPEATS = 2000
+FEW, MANY = 10, 1000
+"""Below FEW clusters there is too little to resample; beyond MANY, Student's t is as good."""
+
+Values = Sequence[float] | npt.NDArray[Any]
+Clusters = Sequence[Any] | npt.NDArray[Any] | None
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+_NORMAL = NormalDist()
+_Z = _NORMAL.inv_cdf(0.975)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value and its 95 % interval.
+
+    >>> print(Estimate(value=1.2341, low=1.1, high=1.38, n=30, method="bootstrap-t"))
+    1.234 [1.100, 1.380]
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """How many clusters it rests on; of values that are not clustered, how many."""
+    method: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def map(self, function: Callable[[float], float]) -> Estimate:
+        """The same on another scale; the function must rise."""
+        low, high = function(self.low), function(self.high)
+        return Estimate(
+            value=function(self.value), low=low, high=high, n=self.n, method=self.method
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it; an end that is not finite is None."""
+        infinite = {k: None for k in ("low", "high") if not math.isfinite(getattr(self, k))}
+        return asdict(self) | infinite
+
+
+def mean(values: Values, clusters: Clusters = None) -> Estimate:
+    """The mean of all values.
+
+    >>> print(mean([1, 2, 3, 4, 5]))
+    3.000 [1.037, 4.963]
+    """
+    return ratio_of_means(values, np.ones(len(values)), clusters)
+
+
+def difference(ours: Values, theirs: Values, clusters: Clusters = None) -> Estimate:
+    """By how much one system's mean is above another's on the same prompts, in the same order."""
+    a, b = _columns(ours, theirs)
+    return mean(a - b, clusters)
+
+
+def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters = None) -> Estimate:
+    """One mean, or sum, over another from the same rows: two systems, or actions per token.
+
+    >>> print(ratio_of_means([2, 4, 7], [1, 2, 3]))
+    2.167 [1.619, 2.714]
+    """
+    a, b = _sums(clusters, *_columns(numerators, denominators))
+    if not b.sum() > 0:
+        raise DataError("The denominators add up to nothing: leave out rows that have no tokens.")
+    n, value = len(a), float(a.sum() / b.sum())
+    rest = a - value * b
+    error = _root(n / max(1, n - 1) * float(rest @ rest)) / float(b.sum())
+    if n == 1:
+        return Estimate(value=value, low=-math.inf, high=math.inf, n=1, method="one value")
+    if FEW <= n <= MANY and error > 0:
+        down, up = np.quantile(_studentized(rest, b), [0.025, 0.975])
+        method = "bootstrap-t"
+    else:
+        up = student(n - 1)
+        down, method = -up, "Student's t"
+    low, high = value - float(up) * error, value - float(down) * error
+    return Estimate(value=value, low=low, high=high, n=n, method=method)
+
+
+def perplexity(nll: Values, tokens: Values, clusters: Clusters = None) -> Estimate:
+    """Perplexity per token, from each text's summed negative log-likelihood and its tokens."""
+    return ratio_of_means(nll, tokens, clusters).map(_exp)
+
+
+def proportion(successes: int, n: int) -> Estimate:
+    """A share of independent outcomes.
+
+    >>> print(proportion(30, 30))
+    1.000 [0.886, 1.000]
+    """
+    if not 0 <= successes <= n or n < 1:
+        raise DataError(f"{successes} successes of {n} are no share; give 0..n of at least one.")
+    return _wilson(successes / n, n, _Z, n=n, method="Wilson")
+
+
+def share(outcomes: Values, clusters: Clusters = None) -> Estimate:
+    """A share of outcomes, each true or false; clusters count for what they tell beyond one."""
+    if clusters is None:
+        return proportion(int(np.sum(np.asarray(outcomes, bool))), len(outcomes))
+    hits, sizes = _sums(clusters, *_columns(np.asarray(outcomes, bool), np.ones(len(outcomes))))
+    n, p = len(hits), float(hits.sum() / sizes.sum())
+    if n == 1:
+        return Estimate(value=p, low=0.0, high=1.0, n=1, method="one value")
+    rest = hits - p * sizes
+    variance = n / (n - 1) * float(rest @ rest) / float(sizes.sum()) ** 2
+    worth = p * (1 - p) / variance if variance > 0 else float(n)
+    return _wilson(p, min(worth, sizes.sum()), student(n - 1), n=n, method="Wilson, clustered")
+
+
+def bootstrap(
+    statistic: Callable[..., Any],
+    *samples: Values,
+    clusters: Clusters = None,
+    repeats: int = REPEATS,
+    seed: int = 0,
+    batched: bool = False,
+) -> Estimate:
+    """Any statistic of samples whose rows belong together and are drawn together.
+
+    `batched` says that the statistic also takes a leading axis of many draws, which is faster; it
+    needs clusters of one size.
+
+    >>> print(bootstrap(np.median, range(100)))
+    49.500 [40.500, 59.000]
+    """
+    arrays = [np.asarray(sample) for sample in samples]
+    groups = _groups(clusters, *map(len, arrays))
+    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
+    n = len(members)
+    value = float(statistic(*arrays))
+    if n == 1:
+        return Estimate(value=value, low=-math.inf, high=math.inf, n=1, method="one value")
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(0, n, (repeats, n))
+    if batched and len({len(rows) for rows in members}) == 1:
+        places = np.stack(members)[draws].reshape(repeats, -1)
+        drawn = np.asarray(statistic(*(array[places] for array in arrays)), np.float64)
+    else:
+        each = (np.concatenate([members[i] for i in draw]) for draw in draws)
+        drawn = np.array([float(statistic(*(array[rows] for array in arrays))) for rows in each])
+    without = [
+        float(statistic(*(np.delete(array, rows, axis=0) for array in arrays)))
+        for rows in _left_out(members, rng)
+    ]
+    if not np.isfinite([value, *drawn, *without]).all():
+        raise DataError("The statistic is not finite for every draw: give it more rows.")
+    low, high = np.quantile(drawn, _bca_levels(value, drawn, np.array(without), n))
+    return Estimate(value=value, low=float(low), high=float(high), n=n, method="BCa bootstrap")
+
+
+@lru_cache(maxsize=256)
+def student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, from its density.
+
+    >>> round(student(1), 3), round(student(29), 3)
+    (12.706, 2.045)
+    """
+    t, step = np.linspace(0, 13, 26001, retstep=True)
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+    density = scale / math.sqrt(freedom * math.pi) * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+    upper_half = np.cumsum((density[1:] + density[:-1]) * step / 2)
+    return float(np.interp(0.475, upper_half, t[1:]))
+
+
+# -- the parts ------------------------------------------------------------------------------------
+
+
+def _studentized(rest: Floats, b: Floats) -> Floats:
+    """Each draw's distance from the estimate, in the draw's own standard errors.
+
+    Sums over a draw are products with how often it holds each cluster. Draws without any spread
+    have no standard error and are left out.
+    """
+    n = len(rest)
+    columns = np.stack([rest, rest * rest, rest * b, b * b, b], axis=1)
+    parts = []
+    for counts in _counts(n, np.random.default_rng(0)):
+        off, off2, off_b, b2, total = (counts @ columns).T
+        slope = off / np.where(total > 0, total, np.inf)
+        spread = n / (n - 1) * (off2 - 2 * slope * off_b + slope * slope * b2)
+        real = spread > 1e-12 * (off2 + 1e-300)
+        parts.append(off[real] / np.sqrt(spread[real]))
+    return np.concatenate(parts)
+
+
+def _counts(n: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """How often each of n clusters is in each draw, some draws at a time."""
+    rows = max(1, min(REPEATS, 2_000_000 // n))
+    for start in range(0, REPEATS, rows):
+        many = min(rows, REPEATS - start)
+        draws = rng.integers(0, n, (many, n)) + n * np.arange(many)[:, None]
+        yield np.bincount(draws.ravel(), minlength=many * n).reshape(many, n).astype(np.float64)
+
+
+def _bca_levels(value: float, drawn: Floats, without: Floats, n: int) -> list[float]:
+    """Which quantiles of the draws are the ends: corrected for bias and skew (Efron 1987).
+
+    The tails are Student's and made up for the draws' spread, which is (n - 1) / n of the true one
+    (Hesterberg 2015).
+    """
+    below = (np.sum(drawn < value) + 0.5 * np.sum(drawn == value)) / len(drawn)
+    bias = _NORMAL.inv_cdf(float(np.clip(below, 1 / len(drawn), 1 - 1 / len(drawn))))
+    pull = without.mean() - without
+    skew = float((pull**3).sum() / (6 * (pull**2).sum() ** 1.5)) if pull.any() else 0.0
+    tail = student(n - 1) * math.sqrt(n / (n - 1))
+    shifted = (bias - tail, bias + tail)
+    return [_NORMAL.cdf(bias + z / max(1e-9, 1 - skew * z)) for z in shifted]
+
+
+def _left_out(members: list[Indices], rng: np.random.Generator) -> Iterator[Indices]:
+    """The rows to leave out one after the other: each cluster's, or those of 200 parts of them."""
+    for part in np.array_split(rng.permutation(len(members)), min(200, len(members))):
+        yield np.concatenate([members[i] for i in part])
+
+
+def _wilson(p: float, worth: float, z: float, *, n: int, method: str) -> Estimate:
+    """Wilson's score interval of a share that is worth so many independent outcomes."""
+    centre = (p + z * z / (2 * worth)) / (1 + z * z / worth)
+    half = z / (1 + z * z / worth) * _root(p * (1 - p) / worth + z * z / (4 * worth * worth))
+    low, high = max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half))
+    return Estimate(value=p, low=low, high=high, n=n, method=method)
+
+
+def _columns(*samples: Values) -> list[Floats]:
+    columns = [np.asarray(sample, np.float64) for sample in samples]
+    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+        raise DataError(f"Give lists of one length; these have {[c.shape for c in columns]}.")
+    if not all(np.isfinite(column).all() for column in columns):
+        raise DataError("A value is not finite: leave such rows out, and say how many they were.")
+    return columns
+
+
+def _sums(clusters: Clusters, *columns: Floats) -> list[Floats]:
+    """Each column's sum within each cluster."""
+    groups = _groups(clusters, len(columns[0]))
+    return [np.bincount(groups, column).astype(np.float64) for column in columns]
+
+
+def _groups(clusters: Clusters, *lengths: int) -> Indices:
+    """The number of each row's cluster, without gaps."""
+    if clusters is None:
+        found = np.arange(lengths[0])
+    else:
+        numbers: dict[Any, int] = {}
+        found = np.array([numbers.setdefault(key, len(numbers)) for key in clusters], np.intp)
+    if not len(found):
+        raise DataError("There are no values: an estimate needs at least one.")
+    if {*lengths} != {len(found)}:
+        raise DataError(f"Rows {lengths} and {len(found)} cluster labels differ: give as many.")
+    return found
+
+
+def _root(x: float) -> float:
+    return math.sqrt(max(0.0, x))
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

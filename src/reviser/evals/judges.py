@@ -1,0 +1,309 @@
+"""Who judges: a causal LM in a folder, an endpoint that speaks OpenAI's protocol, or a file.
+
+Each gives replies to `arena`'s questions and knows nothing of systems. Only the judge that holds a
+model imports torch, and only when it is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reviser.data.files import write_whole
+from reviser.errors import ConfigError, DataError, EngineError, MissingExtra
+from reviser.evals.arena import Question, read_verdict
+
+if TYPE_CHECKING:
+    import httpx2
+
+TEMPLATE = """\
+Judge fairly between two assistants that got the user question below, and choose the one whose \
+answer serves the user better. Weigh how helpful, relevant, accurate, deep, creative and detailed \
+the answers are. Neither which answer is shown first, nor how long it is, nor what an assistant is \
+called may matter.
+Reply with your verdict alone, in just this form: "[[A]]" if assistant A is better, "[[B]]" if \
+assistant B is better.
+
+[User Question]
+{prompt}
+
+[The Start of Assistant A's Answer]
+{a}
+[The End of Assistant A's Answer]
+
+[The Start of Assistant B's Answer]
+{b}
+[The End of Assistant B's Answer]
+"""
+"""The layout and the verdicts of the Skywork critics, in our words.
+
+To repeat the paper's arena to the letter, give the text of the model card as `template`.
+"""
+
+_FIELDS = ("{prompt}", "{a}", "{b}")
+_PASSING = (408, 409, 425, 429)
+"""Status codes, besides 500 and above, after which it is worth to ask again."""
+_LONGEST_WAIT = 60.0
+_PLACE = "REVISER-QUESTION"
+
+
+class EndpointJudge:
+    """A model behind `{url}/chat/completions`.
+
+    A question that fails in passing (no connection, 429, 5xx) is asked again, `attempts` times in
+    all, with waits that double from `patience` seconds or that the server names.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        key: str | None = None,
+        template: str = TEMPLATE,
+        max_tokens: int = 1024,
+        parallel: int = 4,
+        attempts: int = 6,
+        patience: float = 1.0,
+        timeout: float = 120.0,
+    ) -> None:
+        if min(parallel, attempts, max_tokens) < 1:
+            raise ConfigError("parallel, attempts and max_tokens must be 1 or more.")
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._template = _checked(template)
+        self._parallel = parallel
+        self._attempts = attempts
+        self._patience = patience
+        self._timeout = timeout
+        self._settings = {"model": model, "temperature": 0, "max_tokens": max_tokens}
+        self.about = {"judge": "endpoint", "url": self._url, **self._settings, "template": template}
+
+    def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
+        """Ask some questions at a time; if one fails for good, what is under way still counts."""
+        try:
+            import httpx2
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                "Asking a judge over HTTP needs httpx2. Install it with: pip install"
+                " 'reviser-lm[eval]'."
+            ) from error
+        rest = iter(questions)
+        running: dict[Future[str], Question] = {}
+        failed: BaseException | None = None
+        client = httpx2.Client(headers=self._headers, timeout=self._timeout)
+        with client, ThreadPoolExecutor(self._parallel) as pool:
+            while True:
+                while failed is None and len(running) < self._parallel:
+                    question = next(rest, None)
+                    if question is None:
+                        break
+                    running[pool.submit(self._ask, client, question)] = question
+                if not running:
+                    break
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    question = running.pop(future)
+                    failed = failed or future.exception()
+                    if future.exception() is None:
+                        yield question, future.result()
+        if failed is not None:
+            raise failed
+
+    def _ask(self, client: httpx2.Client, question: Question) -> str:
+        import httpx2
+
+        message = {"role": "user", "content": _filled(self._template, question)}
+        body = self._settings | {"messages": [message]}
+        pause, reason = self._patience, ""
+        for attempt in range(self._attempts):
+            if attempt:
+                time.sleep(min(pause, _LONGEST_WAIT))
+                pause *= 2
+            try:
+                response = client.post(f"{self._url}/chat/completions", json=body)
+            except httpx2.TransportError as error:
+                reason = f"{type(error).__name__} {error}".strip(" .")
+                continue
+            if response.is_success:
+                return _content(response)
+            told = " ".join(response.text.split())[:200]
+            reason = f"status {response.status_code} {told}".strip(" .")
+            if response.status_code not in _PASSING and response.status_code < 500:
+                raise EngineError(f"The judge at {self._url!r} refused a question: {reason}.")
+            asked_for = response.headers.get("retry-after", "")
+            pause = max(pause, float(asked_for)) if asked_for.isdigit() else pause
+        raise EngineError(
+            f"The judge at {self._url!r} failed {self._attempts} times in a row, at last with"
+            f" {reason}. What it answered is in the journal: start again to go on."
+        )
+
+
+def _content(response: Any) -> str:
+    try:
+        content = response.json()["choices"][0]["message"]["content"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise EngineError(
+            f"The judge's reply is no chat completion: {response.text[:200]!r}."
+        ) from error
+    return content if isinstance(content, str) else ""  # it may decline to say anything
+
+
+class LocalJudge:
+    """A causal LM, asked through its chat template if it has one; it replies greedily."""
+
+    def __init__(
+        self,
+        name: str | Path,
+        *,
+        template: str = TEMPLATE,
+        max_tokens: int = 32,
+        rows: int = 8,
+        device: str = "cpu",
+        **options: Any,
+    ) -> None:
+        try:
+            from transformers import AutoTokenizer
+
+            from reviser import models
+            from reviser.evals.perplexity import fingerprint
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"A judge of one's own needs the eval extra: {error.name} is not installed. Install"
+                " it with: pip install 'reviser-lm[eval]'."
+            ) from error
+        folder = models.find(name)
+        self._model: Any = models.load_base(folder, **options)[0].to(device).eval()  # type: ignore[arg-type]
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self._template = _checked(template)
+        self._max_tokens = max_tokens
+        self._rows = rows
+        self.about = {
+            "judge": "local",
+            "model": str(name),
+            "weights": fingerprint(folder),
+            "dtype": str(self._model.dtype).removeprefix("torch."),
+            "max_tokens": max_tokens,
+            "template": template,
+        }
+
+    def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
+        """Some questions at a time, the shortest first."""
+        prompts = sorted(((self._encoded(q), q) for q in questions), key=lambda each: len(each[0]))
+        for start in range(0, len(prompts), self._rows):
+            batch = prompts[start : start + self._rows]
+            replies = self._generated([tokens for tokens, _ in batch])
+            yield from zip([question for _, question in batch], replies, strict=True)
+
+    def _encoded(self, question: Question) -> list[int]:
+        """Token ids; what the question says is never read as control tokens."""
+        before, after = "", ""
+        if self._tokenizer.chat_template:
+            message = {"role": "user", "content": _PLACE}
+            chat = self._tokenizer.apply_chat_template(
+                [message], tokenize=False, add_generation_prompt=True
+            )
+            before, _, after = chat.partition(_PLACE)
+        parts = [(before, False), (_filled(self._template, question), True), (after, False)]
+        tokens = [
+            token
+            for text, is_said in parts
+            for token in self._tokenizer.encode(
+                text, add_special_tokens=False, split_special_tokens=is_said
+            )
+        ]
+        context = getattr(self._model.config, "max_position_embeddings", None)
+        if context is not None and len(tokens) + self._max_tokens > context:
+            raise DataError(
+                f"A question has {len(tokens)} tokens, and {self._max_tokens} are kept for the"
+                f" reply, but this judge reads {context}. Take shorter texts, or another judge."
+            )
+        return tokens
+
+    def _generated(self, prompts: Sequence[list[int]]) -> list[str]:
+        import torch
+
+        longest = max(map(len, prompts))
+        tokens_BT = torch.zeros((len(prompts), longest), dtype=torch.long)
+        mask_BT = torch.zeros_like(tokens_BT)
+        for n, prompt in enumerate(prompts):
+            tokens_BT[n, longest - len(prompt) :] = torch.tensor(prompt)
+            mask_BT[n, longest - len(prompt) :] = 1
+        config = self._model.generation_config
+        end = config.eos_token_id
+        pad = config.pad_token_id if config.pad_token_id is not None else 0
+        written_BT = self._model.generate(
+            tokens_BT.to(self._model.device),
+            attention_mask=mask_BT.to(self._model.device),
+            max_new_tokens=self._max_tokens,
+            do_sample=False,
+            temperature=None,
+            top_k=None,
+            top_p=None,
+            pad_token_id=pad,
+            eos_token_id=end,
+        )
+        rows = written_BT[:, longest:].tolist()
+        return [self._tokenizer.decode(row, skip_special_tokens=True) for row in rows]
+
+
+class FileJudge:
+    """Verdicts that someone wrote down: lines with the `key` of a question and a `verdict`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._verdicts: dict[str, str] = {}
+        try:
+            content = path.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise DataError(f"Cannot read {str(path)!r}: {error}.") from error
+        for n, line in enumerate(content.removesuffix("\n").split("\n"), start=1):
+            try:
+                record = json.loads(line)
+                key, verdict = record["key"], f"[[{record['verdict']}]]"
+            except (ValueError, LookupError, TypeError) as error:
+                raise DataError(
+                    f"Line {n} of {str(path)!r} must be an object with a 'key' and a 'verdict'."
+                ) from error
+            if read_verdict(verdict) == "invalid":
+                raise DataError(
+                    f"Line {n} of {str(path)!r} has the verdict {record['verdict']!r}; use 'A', 'B'"
+                    " or 'tie'."
+                )
+            if self._verdicts.setdefault(key, verdict) != verdict:
+                raise DataError(f"Line {n} of {str(path)!r} contradicts an earlier one.")
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        self.about: dict[str, Any] = {"judge": "file", "path": str(path), "content": digest}
+
+    def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
+        """What the file says; every question must be in it."""
+        missing = sum(question.key not in self._verdicts for question in questions)
+        if missing:
+            raise DataError(
+                f"{str(self._path)!r} lacks a verdict for {missing} of {len(questions)} questions."
+            )
+        for question in questions:
+            yield question, self._verdicts[question.key]
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    """A file for someone to judge by: add a `verdict` to each line, and give it to `FileJudge`."""
+    unique = {question.key: question for question in questions}
+    lines = [{"key": key, **vars(question)} for key, question in unique.items()]
+    write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _checked(template: str) -> str:
+    if any(template.count(field) != 1 for field in _FIELDS):
+        raise ConfigError(f"A judge's template must hold each of {', '.join(_FIELDS)} once.")
+    return template
+
+
+def _filled(template: str, question: Question) -> str:
+    """In one pass, so that a text which spells a field stays as it is."""
+    return re.sub(r"\{(prompt|a|b)\}", lambda field: str(getattr(question, field[1])), template)

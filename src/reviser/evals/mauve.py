@@ -1,0 +1,295 @@
+"""MAUVE: how far the distribution of a system's texts is from that of people's.
+
+The published formulas (Pillutla et al. 2021) over scikit-learn's k-means: features of both sets are
+clustered together, and the two histograms compared along a divergence curve. The features are the
+paper's pseudo-log-likelihoods under a masked LM, or the usual hidden states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+)
+
+from reviser import models
+from reviser.errors import CheckpointError, DataError, MissingExtra
+from reviser.evals.diversity import jackknife
+from reviser.evals.intervals import Estimate
+from reviser.evals.perplexity import fingerprint
+from reviser.evals.texts import Sample
+
+SCALE = 5.0
+"""c of the paper: how fast a divergence becomes a distance of almost 1."""
+CURVE = 25
+"""Mixtures along the curve."""
+MAX_TOKENS = 100
+"""Texts are cut to so many tokens of the features' model, as in the paper."""
+MOST_CLUSTERS = 500
+CLUSTERINGS = 5
+"""Runs of k-means, each with a seed of its own, that a value is the mean of."""
+VARIANCE = 0.9
+"""Of the features, kept by the principal components that are clustered."""
+
+Features = npt.NDArray[np.float64]
+Pool = Literal["last", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """MAUVE of one set of samples."""
+
+    mauve: Estimate
+    """1 for equal distributions. The interval is of the texts drawn, the clusters being given."""
+    clusters: int
+    features: dict[str, Any]
+
+
+def evaluate(
+    samples: Sequence[Sample],
+    features: Callable[[Sequence[str]], tuple[Features, dict[str, Any]]],
+    *,
+    clusters: int | None = None,
+    seed: int = 0,
+) -> Report:
+    """MAUVE of the continuations against the references of the same samples.
+
+    `features` is one of this module's with its model filled in: `partial(hidden_states, name)`.
+    """
+    references = [s.reference for s in samples if s.reference is not None]
+    if len(references) < len(samples):
+        raise DataError(
+            f"{len(samples) - len(references)} of {len(samples)} samples have no reference: read"
+            " them with their prompts."
+        )
+    both, about = features([*references, *(sample.continuation for sample in samples)])
+    ours, theirs = both[len(references) :], both[: len(references)]
+    groups = [sample.id for sample in samples]
+    value, used = mauve(ours, theirs, clusters=clusters, seed=seed, groups=groups)
+    return Report(mauve=value, clusters=used, features=about)
+
+
+def mauve(
+    ours: Features,
+    theirs: Features,
+    *,
+    clusters: int | None = None,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> tuple[Estimate, int]:
+    """MAUVE of two sets of features, and the number of clusters: a tenth of the smaller set.
+
+    The mean of several clusterings, since one alone moves by as much as the texts drawn.
+
+    With `groups`, row n of both belongs to group n, and the interval leaves out one group at a
+    time; otherwise one row of both.
+    """
+    if min(len(ours), len(theirs)) < 2:
+        raise DataError("MAUVE compares distributions: give 2 texts or more on either side.")
+    if groups is not None and not len(ours) == len(theirs) == len(groups):
+        raise DataError("Give as many groups as there are texts on either side.")
+    k = clusters or min(MOST_CLUSTERS, max(2, round(min(len(ours), len(theirs)) / 10)))
+    both = np.concatenate([ours, theirs])
+    runs = [_areas(_labels(both, k, seed + n), len(ours), k, groups) for n in range(CLUSTERINGS)]
+    value, *without = np.mean(runs, axis=0).tolist()
+    found = jackknife(value, without)
+    bounds = {"low": max(0.0, found.low), "high": min(1.0, found.high)}
+    return Estimate(value=value, n=found.n, method=found.method, **bounds), k
+
+
+def _areas(
+    labels: npt.NDArray[np.intp], border: int, k: int, groups: Sequence[str] | None
+) -> list[float]:
+    """The area of all rows, then without each group, or row, in turn."""
+    one_hot = np.eye(k)[labels]
+    p, q = one_hot[:border], one_hot[border:]
+    numbers = np.arange(min(len(p), len(q)))
+    if groups is not None:
+        numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
+    parts = np.zeros((2, numbers.max() + 1, k))
+    for side, rows in enumerate((p, q)):
+        np.add.at(parts[side], numbers, rows[: len(numbers)])
+    whole = (p.sum(0), q.sum(0))
+    rests = [(whole[0] - a, whole[1] - b) for a, b in zip(*parts, strict=True)]
+    return [area(*whole), *(area(*rest) for rest in rests if min(map(np.sum, rest)) > 0)]
+
+
+def area(p: Features, q: Features) -> float:
+    """The area under the divergence curve of two histograms, given as counts.
+
+    A point of the curve has exp(-c KL(q | r)) and exp(-c KL(p | r)) as its coordinates, r being a
+    mixture of the two; it goes from (1, 0) to (0, 1).
+    """
+    p, q = p / p.sum(), q / q.sum()
+    weights = np.linspace(1e-6, 1 - 1e-6, CURVE)[:, None]
+    mixtures = weights * p + (1 - weights) * q
+    x = np.exp(-SCALE * _divergence(q, mixtures))
+    y = np.exp(-SCALE * _divergence(p, mixtures))
+    x, y = np.r_[1.0, x, 0.0], np.r_[0.0, y, 1.0]
+    # x falls and y rises along the curve. Both readings of the area count alike, for P and Q do.
+    return float(_trapezoids(x, y) + _trapezoids(y, x)) / 2
+
+
+def _divergence(p: Features, mixtures: Features) -> Features:
+    terms = np.zeros_like(mixtures)
+    seen = p > 0
+    terms[:, seen] = p[seen] * np.log(p[seen] / mixtures[:, seen])
+    return np.asarray(terms.sum(1), np.float64)
+
+
+def _trapezoids(x: Features, y: Features) -> float:
+    return abs(float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2)))
+
+
+def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
+    """The cluster of each row: rows of length 1, their principal components, k-means."""
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.decomposition import PCA
+        from sklearn.preprocessing import normalize
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "MAUVE needs scikit-learn. Install it with: pip install 'reviser-lm[eval]'."
+        ) from error
+    rows: Features = normalize(features)
+    if np.ptp(rows, axis=0).max() < 1e-12:
+        return np.zeros(len(rows), np.intp)  # all alike: there is nothing to tell apart
+    if min(rows.shape) > 1:
+        rows = PCA(n_components=VARIANCE, svd_solver="full").fit_transform(rows)
+    most = len(np.unique(rows.round(12), axis=0))
+    labels: npt.NDArray[np.intp] = KMeans(min(k, most), n_init=5, random_state=seed).fit_predict(
+        rows
+    )
+    return labels
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def hidden_states(
+    name: str | Path,
+    texts: Sequence[str],
+    *,
+    pool: Pool = "last",
+    max_tokens: int = MAX_TOKENS,
+    rows: int = 16,
+    device: str = "cpu",
+) -> tuple[Features, dict[str, Any]]:
+    """The final hidden state of each text: of its last token, or the mean for an encoder."""
+    model, tokenizer, about = _opened(AutoModel, name, device)
+    found: list[Features | None] = [None] * len(texts)
+    for numbers, tokens_BT, mask_BT in _batches(tokenizer, texts, max_tokens, rows):
+        states_BTD = model(
+            input_ids=tokens_BT.to(device), attention_mask=mask_BT.to(device)
+        ).last_hidden_state.float()
+        for row, n in enumerate(numbers):
+            states_TD = states_BTD[row, mask_BT[row].bool()]
+            state_D = states_TD[-1] if pool == "last" else states_TD.mean(0)
+            found[n] = state_D.double().cpu().numpy()
+    return np.array(found), about | {
+        "features": f"{pool} hidden state",
+        "max_tokens": max_tokens,
+    }
+
+
+@torch.inference_mode()
+def pseudo_log_likelihoods(
+    name: str | Path,
+    texts: Sequence[str],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    rows: int = 64,
+    device: str = "cpu",
+) -> tuple[Features, dict[str, Any]]:
+    """Of each token, the log-likelihood under a masked LM that sees all others (Salazar et al.).
+
+    The paper calls its features just that. We read: one feature for each place in the text, 0
+    behind its end. A text costs a forward pass for each of its tokens.
+    """
+    model, tokenizer, about = _opened(AutoModelForMaskedLM, name, device)
+    mask_token = tokenizer.mask_token_id
+    if mask_token is None:
+        raise CheckpointError(f"The tokenizer of {str(name)!r} has no mask token.")
+    found = np.zeros((len(texts), max_tokens))
+    for n, text in enumerate(texts):
+        read = _read(tokenizer, text, max_tokens, return_special_tokens_mask=True)
+        whole, special = read["input_ids"], read["special_tokens_mask"]
+        places = [place for place, is_special in enumerate(special) if not is_special]
+        for start in range(0, len(places), rows):
+            some = torch.tensor(places[start : start + rows])
+            tokens_BT = torch.tensor(whole).repeat(len(some), 1)
+            row_B = torch.arange(len(some))
+            truth_B = tokens_BT[row_B, some].clone()
+            tokens_BT[row_B, some] = mask_token
+            logits_BTV = model(input_ids=tokens_BT.to(device)).logits
+            logp_BV = torch.log_softmax(logits_BTV[row_B, some].float(), -1)
+            found[n, start : start + len(some)] = logp_BV[row_B, truth_B].double().cpu().numpy()
+    return found, about | {"features": "pseudo-log-likelihood by place", "max_tokens": max_tokens}
+
+
+def _opened(kind: Any, name: str | Path, device: str) -> tuple[Any, Any, dict[str, Any]]:
+    folder = models.find(name)
+    try:
+        opened: Any = kind.from_pretrained(
+            folder,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            dtype=torch.float32,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason}") from error
+    model, report = opened
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)  # not in use
+    if missing:  # Transformers would leave them random
+        raise CheckpointError(
+            f"The weights in {str(folder)!r} lack {len(missing)} of the tensors that these features"
+            f" need, first {missing[0]}."
+        )
+    about = {"model": str(name), "weights": fingerprint(folder)}
+    return model.to(device).eval(), tokenizer, about
+
+
+def _batches(
+    tokenizer: Any, texts: Sequence[str], max_tokens: int, rows: int
+) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+    """Numbers of the texts, their token ids and the mask, texts of like length together.
+
+    A text without tokens is the tokenizer's begin or end token, or its first.
+    """
+    known = [t for t in (tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None]
+    ids = [_read(tokenizer, text, max_tokens)["input_ids"] or [*known, 0][:1] for text in texts]
+    order = sorted(range(len(ids)), key=lambda n: len(ids[n]))
+    for start in range(0, len(order), rows):
+        numbers = order[start : start + rows]
+        longest = len(ids[numbers[-1]])
+        tokens_BT = torch.zeros((len(numbers), longest), dtype=torch.long)
+        mask_BT = torch.zeros_like(tokens_BT)
+        for row, n in enumerate(numbers):
+            tokens_BT[row, : len(ids[n])] = torch.tensor(ids[n])
+            mask_BT[row, : len(ids[n])] = 1
+        yield numbers, tokens_BT, mask_BT
+
+
+def _read(tokenizer: Any, text: str, max_tokens: int, **options: Any) -> dict[str, list[int]]:
+    """The first tokens of a text, with those that the model's texts have around them.
+
+    A text that spells a control token gets its letters.
+    """
+    most = max_tokens + tokenizer.num_special_tokens_to_add()
+    read: dict[str, list[int]] = tokenizer(
+        text, truncation=True, max_length=most, split_special_tokens=True, **options
+    )
+    return read

@@ -1,0 +1,314 @@
+"""What is evaluated: texts of any system, and the prompts that they continue.
+
+Knows files and tokenizers, nothing of models or measures. A system of one's own comes as a file of
+rollouts, any other as JSON lines; from here on both are samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from reviser.core.codec import Codec
+from reviser.data.files import write_whole
+from reviser.data.readers import Reader, Tally, find_sources
+from reviser.errors import ConfigError, DataError, TrajectoryError
+from reviser.generate import Rollout
+
+SEEDS = (123, 124, 125)
+"""The paper's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """The beginning of a document, and how the document goes on."""
+
+    id: str
+    """Of the document: equal for equal ones, whichever file or seed they come from."""
+    prompt: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What one system wrote behind one prompt."""
+
+    system: str
+    id: str
+    """Of the prompt; samples that share it are not independent."""
+    prompt: str
+    continuation: str
+    """What follows the prompt, with the space between them if there is one."""
+    seed: int = 0
+    reference: str | None = None
+    rollout: Rollout | None = None
+
+    @property
+    def text(self) -> str:
+        """Prompt and continuation."""
+        return self.prompt + self.continuation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Which documents are continued, and from where; the defaults are the paper's."""
+
+    prefix_tokens: int = 35
+    total_tokens: int = 180
+    """Where the reference is cut, and how far a system is to write; prompt included."""
+    min_tokens: int = 144
+    max_tokens: int = 216
+    """Only documents of `min_tokens` to `max_tokens` are used."""
+    prompts: int = 1000
+    """For each seed."""
+    seeds: tuple[int, ...] = SEEDS
+
+    def __post_init__(self) -> None:
+        if self.prompts < 1 or not self.seeds:
+            raise ConfigError("A protocol needs 1 prompt or more for each of 1 seed or more.")
+        if not 0 < self.prefix_tokens < min(self.min_tokens, self.total_tokens):
+            raise ConfigError(
+                f"prefix_tokens is {self.prefix_tokens}; it must be above 0, and below min_tokens"
+                f" ({self.min_tokens}) and total_tokens ({self.total_tokens})."
+            )
+        if self.max_tokens < self.min_tokens:
+            raise ConfigError(
+                f"max_tokens is {self.max_tokens}, below min_tokens, which is {self.min_tokens}."
+            )
+
+
+def choose_prompts(
+    sources: Sequence[str | Path],
+    codec: Codec,
+    protocol: Protocol | None = None,
+    *,
+    reader: Reader | None = None,
+) -> tuple[dict[int, list[Prompt]], Counter[str]]:
+    """For each seed the prompts it draws, and how many documents were left out for what reason.
+
+    A document's place in the draw is a hash of seed and text, so neither the order of the files
+    nor a document elsewhere changes who is drawn. Repeated documents count once.
+    """
+    protocol, reader, tally = protocol or Protocol(), reader or Reader(), Tally()
+    seen: set[str] = set()
+    drawn: dict[int, list[tuple[int, str, Prompt]]] = {seed: [] for seed in protocol.seeds}
+    for given in sources:
+        for source in find_sources(given):
+            for document in reader.documents(source, tally):
+                prompt = _cut(document, codec, protocol)
+                if isinstance(prompt, str):
+                    tally.skipped[prompt] += 1
+                elif prompt.id in seen:
+                    tally.skipped["repeated"] += 1
+                else:
+                    seen.add(prompt.id)
+                    for seed, heap in drawn.items():
+                        place = int.from_bytes(_hash(f"{seed} {prompt.id}").digest())
+                        entry = (-place, prompt.id, prompt)  # a heap gives its least first
+                        if len(heap) < protocol.prompts:
+                            heapq.heappush(heap, entry)
+                        else:
+                            heapq.heappushpop(heap, entry)
+    if len(seen) < protocol.prompts:
+        counts = ", ".join(f"{reason}: {count}" for reason, count in tally.skipped.items())
+        raise DataError(
+            f"Only {len(seen)} documents can be used, of the {protocol.prompts} that each seed"
+            f" draws (left out: {counts or 'nothing'}). Give more text, or ask for fewer prompts."
+        )
+    return {
+        seed: [prompt for *_, prompt in sorted(heap, reverse=True)] for seed, heap in drawn.items()
+    }, tally.skipped
+
+
+def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
+    """Prompt and reference, or why there is none."""
+    tokens = codec.encode(document)
+    if not protocol.min_tokens <= len(tokens) <= protocol.max_tokens:
+        return "other length"
+    prompt = codec.decode(tokens[: protocol.prefix_tokens])
+    # Some runs of tokens are the tokens of no text: cut within a character, or behind white space
+    # that is read in another way at the end of a text.
+    if not document.startswith(prompt) or codec.encode(prompt) != tokens[: protocol.prefix_tokens]:
+        return "no whole prefix"
+    whole = document
+    if len(tokens) > protocol.total_tokens:
+        ends = range(protocol.total_tokens, protocol.prefix_tokens - 1, -1)
+        texts = (codec.decode(tokens[:end]) for end in ends)
+        whole = next(text for text in texts if document.startswith(text))
+    identity = _hash(document).hexdigest()[:16]
+    return Prompt(id=identity, prompt=prompt, reference=whole[len(prompt) :])
+
+
+def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
+    """A file that `reviser generate --input` reads, with the references beside the prompts."""
+    write_whole(path, "".join(_line(asdict(prompt)) for prompt in prompts))
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """What `write_prompts` wrote."""
+    prompts: dict[str, Prompt] = {}
+    for place, fields in _objects(path):
+        prompt = Prompt(
+            id=_identity(fields, place, None),
+            prompt=_text(fields, "prompt", place),
+            reference=_text(fields, "reference", place),
+        )
+        if prompts.setdefault(prompt.id, prompt) is not prompt:
+            raise DataError(f"{place} has the id {prompt.id!r} of an earlier line.")
+    return list(prompts.values())
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+    """JSON lines that `read_samples` reads, rollouts included."""
+    lines = []
+    for sample in samples:
+        fields = {name: value for name, value in vars(sample).items() if value is not None}
+        if sample.rollout is not None:
+            fields["rollout"] = sample.rollout.to_dict()
+        lines.append(_line(fields))
+    write_whole(path, "".join(lines))
+
+
+def read_samples(
+    path: Path,
+    *,
+    system: str | None = None,
+    seed: int | None = None,
+    prompts: Iterable[Prompt] = (),
+) -> list[Sample]:
+    """The samples of a file of rollouts, or of JSON lines that any other system wrote.
+
+    Such a line has a `prompt` and either the `text`, which begins with it, or the `continuation`
+    alone; an `id` of the prompt (otherwise the number of the line), a `seed` and a `reference` if
+    wanted. `system` and `seed` go before those of the lines, and `prompts` adds references by id.
+    """
+    references = {prompt.id: prompt for prompt in prompts}
+    samples: dict[tuple[str, str, int], Sample] = {}
+    for place, fields in _objects(path):
+        sample = _sample(fields, place, system or path.stem, system, seed, references)
+        key = (sample.system, sample.id, sample.seed)
+        if samples.setdefault(key, sample) is not sample:
+            raise DataError(
+                f"{place} is a second sample of {sample.system!r} for prompt {sample.id!r} and seed"
+                f" {sample.seed}. Give each its own 'id' or 'seed'."
+            )
+    if not samples:
+        raise DataError(f"There are no samples in {str(path)!r}.")
+    return list(samples.values())
+
+
+def _sample(
+    fields: dict[str, Any],
+    place: str,
+    fallback: str,
+    system: str | None,
+    seed: int | None,
+    references: Mapping[str, Prompt],
+) -> Sample:
+    if "error" in fields:
+        raise DataError(
+            f"{place} holds no text but an error ({fields['error']}). Write it anew, or take the"
+            " line out for every system that is compared."
+        )
+    rollout = _rollout(fields, place)
+    prompt, reference = _text(fields, "prompt", place), fields.get("reference")
+    identity = _identity(fields, place, fields.get("line"))
+    if identity in references:
+        if references[identity].prompt != prompt:
+            raise DataError(f"{place} has another prompt than prompt {identity!r} is.")
+        reference = references[identity].reference
+    elif references:
+        raise DataError(f"{place} continues prompt {identity!r}, which is not among the prompts.")
+    if seed is None:
+        seed = fields.get("seed", rollout.config.seed if rollout else 0)
+    named = system or fields.get("system", fallback)
+    for name, value, kind in [("seed", seed, int), ("system", named, str)]:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(
+                f"{place} has the {name} {value!r}; it must be of type {kind.__name__}."
+            )
+    if not isinstance(reference, str | None):
+        raise DataError(f"{place} has a 'reference' that is no text.")
+    return Sample(
+        system=named,
+        id=identity,
+        prompt=prompt,
+        continuation=_continuation(fields, prompt, place),
+        seed=seed,
+        reference=reference,
+        rollout=rollout,
+    )
+
+
+def _rollout(fields: dict[str, Any], place: str) -> Rollout | None:
+    """The rollout that a line is, as `reviser generate` writes it, or has, as we do."""
+    found = fields if "trajectory" in fields else fields.get("rollout")
+    if found is None:
+        return None
+    try:
+        return Rollout.from_json(json.dumps(found))
+    except TrajectoryError as error:
+        raise DataError(f"{place}: {error}") from error
+
+
+def _continuation(fields: dict[str, Any], prompt: str, place: str) -> str:
+    if ("text" in fields) == ("continuation" in fields):
+        raise DataError(f"{place} must have either a 'text' or a 'continuation'.")
+    if "continuation" in fields:
+        return _text(fields, "continuation", place)
+    text = _text(fields, "text", place)
+    if not text.startswith(prompt):
+        raise DataError(
+            f"{place} has a 'text' that does not begin with its 'prompt'. If it is what follows the"
+            " prompt, call it 'continuation'."
+        )
+    return text[len(prompt) :]
+
+
+def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each line of a file with the words that name it."""
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"Cannot read {str(path)!r}: {error}.") from error
+    for n, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"Line {n} of {str(path)!r}"
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{place} is not JSON: {error}.") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{place} must be a JSON object.")
+        yield place, fields | {"line": fields.get("line", n)}
+
+
+def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise DataError(f"{place} needs a text as its {name!r}.")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise DataError(f"{place} has half a surrogate pair in its {name!r}; write it as UTF-8.")
+    return value
+
+
+def _identity(fields: Mapping[str, Any], place: str, fallback: Any) -> str:
+    value = fields.get("id", fallback)
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise DataError(f"{place} needs a text or a whole number as its 'id'.")
+    return str(value)
+
+
+def _line(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _hash(text: str) -> Any:
+    return hashlib.sha256(text.encode())

@@ -1,0 +1,270 @@
+"""How a model writes: the paper's trajectory statistics, detours, and the order of writing.
+
+Each rollout becomes a `Walk`, its counts; everything else is an estimate over walks. Knows ids and
+cursors, no text. What was given, a prefix or the text behind a gap, is never counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.mask import is_argument, trace
+from reviser.core.trajectory import Trajectory
+from reviser.errors import DataError
+from reviser.evals.intervals import Clusters, Estimate, proportion, ratio_of_means, share
+
+PAPER: dict[str, dict[str, Any]] = {
+    "100M": {
+        "actions_per_token": 1.51,
+        "insert_fraction": 0.67,
+        "move_fraction": 0.33,
+        "move_distance": 4.92,
+        "move_sizes": {1: 0.405, 2: 0.233, 4: 0.158, 8: 0.100},
+        "backward_fraction": 0.655,
+        "insert_position": 0.41,
+        "end_append_fraction": 0.039,
+        "inner_insert_fraction": 0.961,
+        "revised": 1.0,
+    },
+    "300M": {
+        "actions_per_token": 1.40,
+        "insert_fraction": 0.72,
+        "move_fraction": 0.28,
+        "move_distance": 6.05,
+        "move_sizes": {1: 0.374, 2: 0.227, 4: 0.155, 8: 0.111},
+        "backward_fraction": 0.645,
+        "insert_position": 0.42,
+        "end_append_fraction": 0.031,
+        "inner_insert_fraction": 0.969,
+        "revised": 1.0,
+    },
+}
+"""What the paper prints for its two models, to stand beside ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """The counts of one trajectory; `Walk.of(rollout.trajectory, vocab)` takes them.
+
+    >>> vocab = ActionVocab.build(10)
+    >>> back, on = vocab.move_id(-1), vocab.move_id(+1)
+    >>> walk = Walk.of(Trajectory(restoration=(7, back, 5, 6, on, vocab.stop)), vocab)
+    >>> walk.actions, walk.inserts, walk.moves, walk.trailing, walk.written
+    (6, 3, (-1, 1), 1, (2, 3, 0))
+    """
+
+    given: int
+    """Ids in the history before the first that was chosen: prefix, text behind a gap."""
+    actions: int
+    """Ids chosen, STOP and the arguments of operators included."""
+    stops: bool
+    """Whether it ends with STOP, not at a limit."""
+    tokens: int
+    """By how many tokens the text grew."""
+    inserts: int
+    end_appends: int
+    """Inserts with the cursor at the end of the text."""
+    positions: tuple[float, ...]
+    """Where inserts went, 0 to 1 behind the prefix; the first into nothing has no such place."""
+    moves: tuple[int, ...]
+    """The deltas, in order."""
+    detour: int
+    """Moves beyond the fewest that reach the same place, over all chains that an edit follows."""
+    trailing: int
+    """Moves after the last edit, which lead nowhere."""
+    revisions: int
+    """Inserts that a chain of moves, all in all to the left, led to."""
+    written: tuple[int, ...]
+    """The step, counted from the first chosen, that wrote each token of ours, in text order."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, vocab: ActionVocab) -> Walk:
+        """Count; the `unlearned` actions at the very start were given, as in a rollout."""
+        given = len(vocab.prefix_actions(trajectory.prefix))
+        given += sum(place == n for n, place in enumerate(trajectory.unlearned))
+        history = np.array([trajectory.history(vocab)])
+        born = _born(vocab, history[0].tolist())  # refuses what cannot be replayed
+        kinds = np.where(is_argument(vocab, history), Kind.END, vocab.kinds[history])[0, given:]
+        length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
+
+        inserts = np.flatnonzero(kinds == Kind.INSERT)
+        moves = np.flatnonzero(kinds == Kind.MOVE)
+        places = cursor[inserts] - len(trajectory.prefix)
+        room = length[inserts] - len(trajectory.prefix)
+        stops = bool(len(kinds) and kinds[-1] == Kind.STOP)
+        chains = list(_chains(kinds == Kind.MOVE))
+        useful = [(start, end) for start, end in chains if end < len(kinds) - stops]
+        return cls(
+            given=given,
+            actions=len(kinds),
+            stops=stops,
+            tokens=int(length[-1] - length[0]),
+            inserts=len(inserts),
+            end_appends=int((places == room).sum()),
+            positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
+            moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
+            detour=sum(
+                end - start - _fewest(vocab, cursor[start], cursor[end], length[end])
+                for start, end in useful
+            ),
+            trailing=sum(end - start for start, end in chains[len(useful) :]),
+            revisions=sum(
+                bool(kinds[end] == Kind.INSERT and cursor[end] < cursor[start])
+                for start, end in useful
+            ),
+            written=tuple(step - given for step in born if step >= given),
+        )
+
+    @property
+    def backward(self) -> int:
+        """How many moves go left."""
+        return sum(delta < 0 for delta in self.moves)
+
+    @property
+    def sizes(self) -> Counter[int]:
+        """How many moves have each size."""
+        return Counter(map(abs, self.moves))
+
+    @property
+    def distance(self) -> int:
+        """How far the cursor travelled by moves."""
+        return sum(map(abs, self.moves))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryStatistics:
+    """The rows of the paper's table, then ours; None where there is nothing to divide by.
+
+    Fractions and means are over all actions of all walks together, not over walks.
+    """
+
+    actions_per_token: Estimate | None
+    """What a token costs; an autoregressive model needs 1, and its STOP."""
+    insert_fraction: Estimate | None
+    move_fraction: Estimate | None
+    """The paper's p_move. STOP is an action too, so this and the inserts add up to less than 1."""
+    move_distance: Estimate | None
+    """Mean size of a move."""
+    move_sizes: dict[int, Estimate]
+    """Share of the moves that have each size; only sizes that occur."""
+    backward_fraction: Estimate | None
+    insert_position: Estimate | None
+    """Where inserts go, from 0, right behind the prefix, to 1, the end."""
+    end_append_fraction: Estimate | None
+    inner_insert_fraction: Estimate | None
+    """Inserts that are no end-appends."""
+    revised: Estimate
+    """Share of the walks with a backward move, or chain of moves, and an insert where it led."""
+    travel_per_token: Estimate | None
+    """How far the cursor moves for a token."""
+    detour_fraction: Estimate | None
+    """Share of the moves that a shorter chain to the same place would save."""
+    trailing_fraction: Estimate | None
+    """Share of the moves that lead nowhere, since no edit follows."""
+    needed_actions_per_token: Estimate | None
+    """What a token would cost without those two."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        sizes = {str(size): estimate.to_dict() for size, estimate in self.move_sizes.items()}
+        one = {k: v.to_dict() if isinstance(v, Estimate) else None for k, v in found.items()}
+        return one | {"move_sizes": sizes}
+
+
+def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectoryStatistics:
+    """All rows; clusters are the prompts, if one was written several times."""
+    if not walks:
+        raise DataError("There are no walks: statistics need at least one rollout.")
+
+    def per(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
+        denominators = list(bottom)
+        if sum(denominators) <= 0:
+            return None
+        return ratio_of_means(list(top), denominators, clusters)
+
+    def fraction(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
+        found = per(top, bottom)
+        if found and found.value in (0, 1):  # all alike, which does not make it certain
+            return proportion(int(found.value) * found.n, found.n)
+        return found and found.map(_clip)
+
+    tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
+    inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
+    place = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
+    return TrajectoryStatistics(
+        actions_per_token=per(actions, tokens),
+        insert_fraction=fraction(inserts, actions),
+        move_fraction=fraction(moves, actions),
+        move_distance=per((w.distance for w in walks), moves),
+        move_sizes={
+            size: share_of_moves
+            for size in sorted({abs(delta) for w in walks for delta in w.moves})
+            if (share_of_moves := fraction((w.sizes[size] for w in walks), moves))
+        },
+        backward_fraction=fraction((w.backward for w in walks), moves),
+        insert_position=place and place.map(_clip),
+        end_append_fraction=fraction((w.end_appends for w in walks), inserts),
+        inner_insert_fraction=fraction((w.inserts - w.end_appends for w in walks), inserts),
+        revised=share([w.revisions > 0 for w in walks], clusters),
+        travel_per_token=per((w.distance for w in walks), tokens),
+        detour_fraction=fraction((w.detour for w in walks), moves),
+        trailing_fraction=fraction((w.trailing for w in walks), moves),
+        needed_actions_per_token=per((w.actions - w.detour - w.trailing for w in walks), tokens),
+    )
+
+
+def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float64]:
+    """Which place of the text was written when: shares of all tokens, a row per stretch of steps.
+
+    Columns go from the start to the end of what was written, rows from the first to the last step.
+    Left to right is the diagonal.
+
+    >>> vocab = ActionVocab.build(10)
+    >>> order_map([Walk.of(Trajectory(restoration=(7, 8, vocab.stop)), vocab)], bins=2)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    if bins < 1:
+        raise DataError(f"bins is {bins}; a map has one or more.")
+    counts = np.zeros((bins, bins))
+    for walk in walks:
+        place = (np.arange(len(walk.written)) + 0.5) / max(1, len(walk.written))
+        time = (np.array(walk.written) + 0.5) / max(1, walk.actions)
+        np.add.at(counts, ((time * bins).astype(int), (place * bins).astype(int)), 1)
+    shares: npt.NDArray[np.float64] = counts / max(1, counts.sum())
+    return shares
+
+
+# -- the parts ------------------------------------------------------------------------------------
+
+
+def _born(vocab: ActionVocab, history: Sequence[int]) -> list[int]:
+    """For each token of the text the step that put it there, by replaying."""
+    canvas, born = Canvas(vocab), list[int]()
+    for step, action_id in enumerate(history):
+        edit = canvas.apply(action_id)
+        born[edit.position : edit.position + len(edit.removed)] = [step] * len(edit.inserted)
+    return born
+
+
+def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
+    """First and one past the last of each run of moves."""
+    edges = np.flatnonzero(np.diff(is_move, prepend=False, append=False))
+    return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:
+    return len(vocab.split_move(int(goal - start), cursor=int(start), length=int(length)))
+
+
+def _clip(x: float) -> float:
+    return min(max(x, 0.0), 1.0)

@@ -1,0 +1,412 @@
+"""Statistics of the printed trajectories against hand counts, and of random ones against slow code.
+
+The hand counts read the printed strings with lists and loops; they share no code with the package.
+"""
+
+import json
+import os
+import re
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.policy import Append, Obfuscation
+from reviser.core.trajectory import Sampler, Trajectory
+from reviser.errors import DataError, InvalidAction
+from reviser.evals.trajectories import PAPER, Walk, order_map, statistics
+from strategies import random_history, scattered_vocab
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PRINTED = json.loads((FIXTURES / "paper.json").read_text(encoding="utf-8"))["printed"]
+VOCAB = ActionVocab.paper()
+
+each_printed = pytest.mark.parametrize("printed", PRINTED, ids=[p["name"] for p in PRINTED])
+
+
+def trajectory(printed: dict[str, Any]) -> Trajectory:
+    """The printed actions in ids; which token has which id is of no account here."""
+    ids: dict[str, int] = {}
+
+    def spell(kind: str, argument: Any = None) -> int:
+        if kind == "insert":
+            return ids.setdefault(argument, len(ids))
+        return VOCAB.move_id(argument) if kind == "move" else VOCAB.stop
+
+    prefix = tuple(spell("insert", token) for token in printed["prefix"])
+    return Trajectory(prefix=prefix, restoration=tuple(spell(*a) for a in printed["actions"]))
+
+
+WALKS = {p["name"]: Walk.of(trajectory(p), VOCAB) for p in PRINTED}
+
+
+def fewest(start: int, goal: int, length: int) -> int:
+    """By breadth-first search over the boundaries."""
+    steps, queue = {start: 0}, deque([start])
+    while queue:
+        here = queue.popleft()
+        for delta in VOCAB.deltas:
+            there = here + delta
+            if 0 <= there <= length and there not in steps:
+                steps[there] = steps[here] + 1
+                queue.append(there)
+    return steps[goal]
+
+
+@dataclass
+class ByHand:
+    """What a person would count, going down the printed list."""
+
+    text: list[int | None]
+    """For each token the step that wrote it; None for the prefix."""
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    positions: list[float] = field(default_factory=list)
+
+
+def count(printed: dict[str, Any]) -> ByHand:
+    prefix = len(printed["prefix"])
+    hand, cursor = ByHand([None] * prefix), prefix
+    came_from, chain = prefix, 0
+    for step, (kind, *argument) in enumerate(printed["actions"]):
+        hand.counts["actions"] += 1
+        if kind == "move":
+            hand.sizes[abs(argument[0])] += 1
+            hand.counts["backward"] += argument[0] < 0
+            cursor += argument[0]
+            chain += 1
+            continue
+        if kind == "insert":
+            hand.counts["inserts"] += 1
+            hand.counts["end_appends"] += cursor == len(hand.text)
+            hand.counts["revisions"] += cursor < came_from
+            hand.counts["detour"] += chain - fewest(came_from, cursor, len(hand.text))
+            if len(hand.text) > prefix:
+                hand.positions.append((cursor - prefix) / (len(hand.text) - prefix))
+            hand.text.insert(cursor, step)
+            cursor += 1
+        else:
+            hand.counts["trailing"] = chain
+        came_from, chain = cursor, 0
+    return hand
+
+
+# -- the ten printed trajectories -----------------------------------------------------------------
+
+
+@each_printed
+def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> None:
+    walk, hand = WALKS[printed["name"]], count(printed)
+    for name in ("actions", "inserts", "end_appends", "detour", "trailing", "revisions"):
+        assert getattr(walk, name) == hand.counts[name], name
+    assert Counter(map(abs, walk.moves)) == hand.sizes
+    assert walk.backward == hand.counts["backward"]
+    assert walk.distance == sum(size * many for size, many in hand.sizes.items())
+    assert walk.positions == pytest.approx(hand.positions)
+    assert list(walk.written) == [step for step in hand.text if step is not None]
+    assert (walk.given, walk.stops, walk.tokens) == (35, True, len(hand.text) - 35)
+
+
+@each_printed
+def test_a_printed_walk_has_the_counts_of_the_fixture(printed: dict[str, Any]) -> None:
+    walk = WALKS[printed["name"]]
+    assert printed["counts"] == {
+        "inserts": walk.inserts,
+        "moves": len(walk.moves),
+        "backward_moves": walk.backward,
+        "end_appends": walk.end_appends,
+    }
+    assert walk.actions == printed["announced"] - 35
+
+
+def test_the_first_printed_walk_counted_on_paper() -> None:
+    # Chains: -1, -2, -2 -1, -4, -1, -2 +2 -1 -1, -8, +8, -4, +4, +1, +2, +4 -8, +4, -32 +32 -4, +8,
+    # -2, -8 -16, -16, +32, -64 -8, -2, and -32 before STOP.
+    walk = WALKS["100M Reviser Example 1"]
+    assert (walk.actions, walk.inserts, len(walk.moves), walk.backward) == (154, 121, 32, 22)
+    assert walk.moves[:8] == (-1, -2, -2, -1, -4, -1, -2, 2)
+    assert walk.detour == 3 + 1 + 2  # -2 +2 -1 -1 is -2, +4 -8 is -4, -32 +32 -4 is -4
+    assert (walk.trailing, walk.revisions) == (1, 15)
+
+
+@pytest.mark.parametrize("size", ["100M", "300M"])
+def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str) -> None:
+    chosen = [p for p in PRINTED if p["size"] == size]
+    hands = [count(p) for p in chosen]
+    total: Counter[str] = sum((hand.counts for hand in hands), Counter())
+    sizes: Counter[int] = sum((hand.sizes for hand in hands), Counter())
+    moves, positions = sum(sizes.values()), [x for hand in hands for x in hand.positions]
+    distance = sum(size * many for size, many in sizes.items())
+    wasted = total["detour"] + total["trailing"]
+    found = statistics([WALKS[p["name"]] for p in chosen])
+    expected = {
+        "actions_per_token": total["actions"] / total["inserts"],
+        "insert_fraction": total["inserts"] / total["actions"],
+        "move_fraction": moves / total["actions"],
+        "move_distance": distance / moves,
+        "backward_fraction": total["backward"] / moves,
+        "insert_position": sum(positions) / len(positions),
+        "end_append_fraction": total["end_appends"] / total["inserts"],
+        "inner_insert_fraction": 1 - total["end_appends"] / total["inserts"],
+        "revised": sum(hand.counts["revisions"] > 0 for hand in hands) / len(hands),
+        "travel_per_token": distance / total["inserts"],
+        "detour_fraction": total["detour"] / moves,
+        "trailing_fraction": total["trailing"] / moves,
+        "needed_actions_per_token": (total["actions"] - wasted) / total["inserts"],
+    }
+    for name, value in expected.items():
+        estimate = getattr(found, name)
+        assert estimate.value == pytest.approx(value), name
+        assert estimate.n == 5
+        assert estimate.low <= estimate.value <= estimate.high
+    assert {k: e.value for k, e in found.move_sizes.items()} == pytest.approx(
+        {k: many / moves for k, many in sizes.items()}
+    )
+    assert expected.keys() | {"move_sizes"} == found.to_dict().keys()
+
+
+def test_the_printed_walks_put_their_inserts_where_the_table_says() -> None:
+    # 0.41 and 0.42, so the paper counts behind the prefix; over the whole canvas it is above 0.65.
+    for size, printed in PAPER.items():
+        found = statistics([walk for name, walk in WALKS.items() if name.startswith(size)])
+        assert found.insert_position is not None
+        assert found.insert_position.value == pytest.approx(printed["insert_position"], abs=0.02)
+
+
+def test_the_printed_walks_are_cheaper_than_the_table() -> None:
+    # Selected examples: 26 and 20 % moves, where the table has 33 and 28.
+    for size, cost in {"100M": 1.363, "300M": 1.263}.items():
+        found = statistics([walk for name, walk in WALKS.items() if name.startswith(size)])
+        assert found.actions_per_token is not None
+        assert round(found.actions_per_token.value, 3) == cost
+        assert cost < PAPER[size]["actions_per_token"] - 0.1
+
+
+def test_the_published_table_is_the_papers() -> None:
+    default = Path(__file__).parents[3] / "shared" / "paper" / "reviser.tex"
+    path = Path(os.environ.get("REVISER_PAPER", default))
+    if "REVISER_PAPER" not in os.environ and not path.exists():
+        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
+    latex = path.read_text(encoding="utf-8").split(r"\label{tab:trajectory_stats}")[0]
+    body = latex.rsplit(r"\midrule", 1)[1].split(r"\bottomrule")[0]
+    rows = [line.rstrip("\\ ").split(" & ") for line in body.strip().splitlines()]
+    for column, size in enumerate(("100M", "300M"), start=1):
+        numbers: list[float] = []
+        for row in rows:
+            cell = re.sub(r"\\num\{([\d.]+)\}", r"\1", row[column])
+            percent = "%" in cell or "%" in row[0]
+            numbers += [float(x) / (100 if percent else 1) for x in re.findall(r"[\d.]+", cell)]
+        ours = [
+            value
+            for published in PAPER[size].values()
+            for value in (published.values() if isinstance(published, dict) else [published])
+        ]
+        assert ours == pytest.approx(numbers)
+
+
+# -- any trajectory -------------------------------------------------------------------------------
+
+RICH = [scattered_vocab(Random(seed), {*OPERATORS}, 2 ** (seed % 4 + 1)) for seed in range(8)]
+
+
+def slow(vocab: ActionVocab, prefix: list[int], actions: list[Action]) -> dict[str, Any]:
+    """Whole actions, one by one on a canvas."""
+    canvas = Canvas(vocab, prefix)
+    found: dict[str, Any] = {"moves": [], "inserts": 0, "end_appends": 0, "positions": []}
+    for action in actions:
+        cursor, length = canvas.cursor, len(canvas)
+        if action.kind is Kind.MOVE:
+            found["moves"].append(action.argument)
+        if action.kind is Kind.INSERT:
+            found["inserts"] += 1
+            found["end_appends"] += cursor == length
+            if length > len(prefix):
+                found["positions"].append(max(0.0, (cursor - len(prefix)) / (length - len(prefix))))
+        canvas.act(action)
+    return found | {"tokens": len(canvas) - len(prefix)}
+
+
+@given(st.integers(0, 2**32), st.sampled_from(RICH), st.integers(0, 30))
+def test_operators_are_counted_as_slow_code_counts_them(
+    seed: int, vocab: ActionVocab, actions: int
+) -> None:
+    rng = Random(seed)
+    history = random_history(rng, vocab, actions)
+    whole = vocab.read(history)
+    prefix = []
+    while whole and whole[0].kind is Kind.INSERT and rng.random() < 0.5:
+        prefix.append(whole.pop(0).argument)
+    restoration = history[len(prefix) :] + [vocab.stop] * (seed % 2)
+    if not vocab.begin and not vocab.delimiter and not prefix:
+        return
+    walk = Walk.of(Trajectory(prefix=tuple(prefix), restoration=tuple(restoration)), vocab)
+    expected = slow(vocab, prefix, whole)
+    assert (walk.actions, walk.stops) == (len(restoration), bool(seed % 2))
+    assert list(walk.moves) == expected["moves"]
+    assert (walk.inserts, walk.end_appends) == (expected["inserts"], expected["end_appends"])
+    assert walk.tokens == expected["tokens"]
+    assert len(walk.positions) == len(expected["positions"])
+    assert 0 <= walk.detour + walk.trailing <= len(walk.moves)
+    assert len(walk.written) == walk.tokens or prefix
+
+
+@given(st.integers(0, 2**32), st.sampled_from(RICH))
+def test_an_action_cut_off_halfway_counts_as_ids_only(seed: int, vocab: ActionVocab) -> None:
+    history = random_history(Random(seed), vocab, 8)
+    ends = np.cumsum([len(vocab.spell(action)) for action in vocab.read(history)]).tolist()
+    for cut in range(1, len(history) + 1):
+        walk = Walk.of(Trajectory(prefix=(history[0],), restoration=tuple(history[1:cut])), vocab)
+        done = max(end for end in ends if end <= cut)
+        until = vocab.read(history[1:done])
+        assert walk.actions == cut - 1
+        assert list(walk.moves) == [a.argument for a in until if a.kind is Kind.MOVE]
+        assert walk.inserts == sum(a.kind is Kind.INSERT for a in until)
+        assert walk.tokens == len(Canvas.replay(vocab, history[:done])) - 1
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.floats(0.3, 0.95))
+def test_each_token_was_written_at_the_step_that_inserts_it(
+    index: int, n: int, delete: float
+) -> None:
+    vocab = ActionVocab.build(100)
+    target = Random(index).sample(range(100), n)  # each token once, so that its step is known
+    sampled = Sampler(vocab, Obfuscation(delete=delete)).sample(target, index=index)
+    walk = Walk.of(sampled, vocab)
+    assert list(walk.written) == [sampled.restoration.index(token) for token in target]
+    assert (walk.tokens, walk.inserts, walk.given) == (n, n, 2)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_merged_moves_leave_no_detour(index: int, n: int) -> None:
+    vocab = ActionVocab.build(10)
+    strict, merged = (
+        Walk.of(Sampler(vocab, Obfuscation(merge_moves=merge)).sample([3] * n, index=index), vocab)
+        for merge in (False, True)
+    )
+    assert (merged.detour, merged.trailing) == (0, 0)
+    assert strict.actions - strict.detour - strict.trailing == merged.actions
+
+
+def test_left_to_right_has_no_moves_and_lies_on_the_diagonal() -> None:
+    vocab = ActionVocab.build(10)
+    walks = [Walk.of(Sampler(vocab, Append()).sample([3] * 399), vocab)] * 3
+    found = statistics(walks)
+    assert found.move_distance is found.backward_fraction is found.detour_fraction is None
+    assert found.move_sizes == {}
+    assert found.end_append_fraction is not None
+    assert found.move_fraction is not None
+    assert (found.end_append_fraction.value, found.move_fraction.value) == (1, 0)
+    assert found.revised.value == 0
+    assert order_map(walks, bins=10) == pytest.approx(np.eye(10) / 10, abs=0.003)
+
+
+def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
+    vocab = ActionVocab.build(10)
+    left_to_right = [Walk.of(Sampler(vocab, Append()).sample([3] * 9), vocab)] * 30
+    found = statistics(left_to_right)
+    assert str(found.move_fraction) == "0.000 [0.000, 0.114]"
+    assert str(found.end_append_fraction) == "1.000 [0.886, 1.000]"
+    assert str(found.inner_insert_fraction) == "0.000 [0.000, 0.114]"
+    few = statistics(list(WALKS.values())[5:7])
+    assert few.trailing_fraction is not None
+    assert few.insert_position is not None
+    for estimate in (few.trailing_fraction, few.insert_position, *few.move_sizes.values()):
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
+def test_a_map_counts_each_token_at_its_place_and_time() -> None:
+    vocab = ActionVocab.build(10)
+    left = vocab.move_id(-1)
+    walk = Walk.of(Trajectory(restoration=(4, left, 5, left, 6, left, 7, vocab.stop)), vocab)
+    assert walk.written == (6, 4, 2, 0)
+    assert (walk.revisions, walk.end_appends) == (3, 1)
+    expected = np.zeros((8, 8))
+    for place, step in enumerate(walk.written):  # four tokens, eight steps, STOP the last
+        expected[step, 2 * place + 1] = 0.25
+    assert order_map([walk], bins=8).tolist() == expected.tolist()
+    assert order_map([walk, walk], bins=4).sum() == 1
+    assert order_map([], bins=2).tolist() == [[0, 0], [0, 0]]
+
+
+def test_a_map_of_right_to_left_is_the_other_diagonal() -> None:
+    vocab = ActionVocab.build(10)
+    restoration = [3, *(i for _ in range(199) for i in (vocab.move_id(-1), 3)), vocab.stop]
+    found = order_map([Walk.of(Trajectory(restoration=tuple(restoration)), vocab)], bins=4)
+    assert found == pytest.approx(np.eye(4)[::-1] / 4, abs=0.01)
+
+
+def test_what_was_given_is_not_counted() -> None:
+    # As `infill` does it: the text behind the gap, the way back, then what the model chose.
+    vocab = ActionVocab.build(10)
+    shown = (4, 5, vocab.move_id(-2))
+    chosen = (7, vocab.move_id(1), vocab.move_id(-1), 8, vocab.stop)
+    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, unlearned=(0, 1, 2))
+    walk = Walk.of(infilled, vocab)
+    assert (walk.given, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
+    assert (walk.moves, walk.detour, walk.revisions) == ((1, -1), 2, 0)
+    assert walk.positions == (0, 1 / 3)
+    assert walk.written == (0, 3)
+
+
+def test_noise_between_learned_actions_is_counted() -> None:
+    richer = ActionVocab.build(10, operators=["delete"])
+    assert richer.delete is not None
+    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), unlearned=(1,))
+    walk = Walk.of(noisy, richer)
+    assert (walk.given, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
+
+
+def test_a_copied_span_is_written_when_it_is_copied() -> None:
+    vocab = ActionVocab.build(10, operators=["span_copy"])
+    copy = vocab.spell(Action(Kind.SPAN_COPY, 2, -2))  # the last two, once more in front of them
+    walk = Walk.of(Trajectory(restoration=(3, 4, 5, *copy, vocab.stop)), vocab)
+    assert walk.written == (0, *[2 + len(copy)] * 2, 1, 2)
+
+
+def test_a_chain_is_short_only_within_the_canvas() -> None:
+    # From 7 to 0 of 7 tokens it takes three moves: -8 +1 would leave the canvas.
+    vocab = ActionVocab.build(10)
+    back = tuple(vocab.move_id(-delta) for delta in (4, 2, 1))
+    there = tuple(vocab.move_id(delta) for delta in (4, 2, 1))
+    walk = Walk.of(Trajectory(restoration=(*[3] * 7, *back, 3)), vocab)
+    assert (walk.detour, walk.trailing, walk.revisions) == (0, 0, 1)
+    again = Walk.of(Trajectory(restoration=(*[3] * 7, *back, *there, 3)), vocab)
+    assert (again.detour, again.trailing, again.revisions) == (6, 0, 0)
+
+
+def test_moves_that_reach_a_limit_are_trailing() -> None:
+    vocab = ActionVocab.build(10)
+    left = vocab.move_id(-1)
+    walk = Walk.of(Trajectory(restoration=(3, 4, left, left)), vocab)
+    assert (walk.trailing, walk.detour, walk.stops, walk.revisions) == (2, 0, False, 0)
+
+
+def test_estimates_cluster_by_prompt() -> None:
+    walks = list(WALKS.values())
+    found = statistics(walks, ["same", "same", *range(8)])
+    assert found.move_fraction is not None
+    assert (found.move_fraction.n, found.revised.n, found.move_sizes[1].n) == (9, 9, 9)
+
+
+def test_statistics_go_into_json() -> None:
+    found = json.loads(json.dumps(statistics(list(WALKS.values())).to_dict(), allow_nan=False))
+    assert found["move_sizes"]["1"]["value"] > found["move_sizes"]["2"]["value"]
+    nothing = statistics([Walk.of(Trajectory(prefix=(1,), restoration=()), ActionVocab.build(10))])
+    assert nothing.to_dict()["actions_per_token"] is None
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(DataError, match="no walks"):
+        statistics([])
+    with pytest.raises(DataError, match="bins"):
+        order_map([], bins=0)
+    with pytest.raises(InvalidAction, match="land at -1"):
+        Walk.of(Trajectory(prefix=(1,), restoration=(VOCAB.move_id(-2),)), VOCAB)
