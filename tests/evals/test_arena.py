@@ -37,10 +37,8 @@ class ScriptedJudge:
             yield question, self._decide(question)
 
 
-def sample(system: str, n: int, continuation: str, seed: int = 0) -> Sample:
-    return Sample(
-        system=system, id=f"p{n}", prompt=f"Prompt {n}.", continuation=continuation, seed=seed
-    )
+def sample(system: str, n: int, continuation: str) -> Sample:
+    return Sample(system=system, id=f"p{n}", prompt=f"Prompt {n}.", continuation=continuation)
 
 
 def pairs_of(count: int, strength: float, seed: int = 0, seeds: int = 1) -> list[Pair]:
@@ -52,7 +50,7 @@ def pairs_of(count: int, strength: float, seed: int = 0, seeds: int = 1) -> list
             better = rng.random() < strength
             ours, theirs = ("good", "bad") if better else ("bad", "good")
             pairs.append(
-                (sample("us", n, f"{ours} {n} {s}", s), sample("them", n, f"{theirs} {n} {s} x", s))
+                (sample("us", n, f"{ours} {n} {s}"), sample("them", n, f"{theirs} {n} {s} x"))
             )
     return pairs
 
@@ -178,15 +176,17 @@ def test_the_last_mark_of_a_reply_decides(reply: str, verdict: str) -> None:
     assert arena.read_verdict(reply) == verdict
 
 
-def test_samples_pair_by_prompt_and_seed() -> None:
-    ours = [sample("us", n, "a", seed) for n in range(3) for seed in (1, 2)]
-    theirs = [sample("them", n, "b", seed) for seed in (2, 1) for n in range(3)]
+def test_samples_pair_by_prompt_the_first_with_the_first() -> None:
+    ours = [sample("us", n, f"a{k}") for n in range(3) for k in (1, 2)]
+    theirs = [sample("them", n, f"b{k}") for k in (1, 2) for n in range(3)]
     pairs = arena.pair_up(ours, theirs)
-    assert [(a.id, a.seed) for a, _ in pairs] == [(b.id, b.seed) for _, b in pairs]
-    assert len(pairs) == 6
+    assert [a for a, _ in pairs] == ours
+    assert [(a.id, a.continuation[1:]) for a, _ in pairs] == [
+        (b.id, b.continuation[1:]) for _, b in pairs
+    ]
     with pytest.raises(DataError, match="0 of our 6 samples and 1 of their 7 have no counterpart"):
         arena.pair_up(ours, [*theirs, sample("them", 9, "b")])
-    other = Sample(system="them", id="p0", prompt="Another.", continuation="b", seed=1)
+    other = Sample(system="them", id="p0", prompt="Another.", continuation="b")
     with pytest.raises(DataError, match="'p0' is not the same text for us and them"):
         arena.pair_up(ours[:1], [other])
 
@@ -212,7 +212,7 @@ def test_what_is_in_the_journal_is_not_asked_again(tmp_path: Path) -> None:
 
 
 def test_the_same_question_is_asked_once() -> None:
-    pairs = [(sample("us", 1, "a", s), sample("them", 1, "b", s)) for s in range(3)]
+    pairs = [(sample("us", 1, "a"), sample("them", 1, "b")) for _ in range(3)]
     judge = ScriptedJudge(lambda _: "[[A]]")
     match = arena.play(pairs, judge)
     assert len(judge.asked) == 2

@@ -12,7 +12,7 @@ import json
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import chain
@@ -114,6 +114,11 @@ class Reader:
             raise ConfigError(f"split is {self.split!r}; use one of {get_args(Split)}.")
         if self.max_document_bytes < 1:
             raise ConfigError(f"max_document_bytes is {self.max_document_bytes}; it must be >= 1.")
+
+    def read(self, sources: Iterable[str | Path], tally: Tally) -> Iterator[str]:
+        """The texts of all sources, one after the other."""
+        for source in [source for given in sources for source in find_sources(given)]:
+            yield from self.documents(source, tally)
 
     def documents(self, source: Source, tally: Tally) -> Iterator[str]:
         """The texts of one source, with everything that is left out counted in `tally`."""

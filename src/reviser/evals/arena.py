@@ -83,20 +83,30 @@ class Match:
 
 
 def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Pair]:
-    """The samples of two systems for the same prompt and seed."""
-    found = [{(sample.id, sample.seed): sample for sample in side} for side in (ours, theirs)]
+    """The samples of two systems for the same prompt: the first with the first, and so on."""
+    found = [_numbered(ours), _numbered(theirs)]
     alone = [len(found[0].keys() - found[1].keys()), len(found[1].keys() - found[0].keys())]
     if any(alone) or not found[0]:
         raise DataError(
             f"{alone[0]} of our {len(found[0])} samples and {alone[1]} of their {len(found[1])}"
-            " have no counterpart with the same prompt id and seed. Give both sides the same"
-            " prompts, and a seed for each file where their own differ."
+            " have no counterpart with the same prompt id. Give both sides the same prompts, as"
+            " often."
         )
     pairs = [(sample, found[1][key]) for key, sample in found[0].items()]
     for a, b in pairs:
         if a.prompt != b.prompt:
             raise DataError(f"Prompt {a.id!r} is not the same text for {a.system} and {b.system}.")
     return pairs
+
+
+def _numbered(samples: Iterable[Sample]) -> dict[tuple[str, int], Sample]:
+    """Each sample by its prompt and how many of that prompt came before."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for sample in samples:
+        found[sample.id, counts[sample.id]] = sample
+        counts[sample.id] += 1
+    return found
 
 
 def read_verdict(reply: str) -> Verdict:
@@ -121,9 +131,9 @@ def questions_of(
     asked = []
     for ours, theirs in pairs:
         swaps = [False, True]
-        if order == "random":
-            swaps = [int(_digest([seed, ours.id, ours.seed]), 16) % 2 == 1]
         texts = (ours.continuation, theirs.continuation)
+        if order == "random":
+            swaps = [int(_digest([seed, ours.id, *texts]), 16) % 2 == 1]
         asked.append(
             [
                 (Question(prompt=ours.prompt, a=texts[swap], b=texts[not swap]), swap)

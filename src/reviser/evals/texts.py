@@ -10,14 +10,13 @@ import hashlib
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from reviser.core.codec import Codec
 from reviser.data.files import write_whole
-from reviser.data.readers import Reader, Tally, find_sources
 from reviser.errors import ConfigError, DataError, TrajectoryError
 from reviser.generate import Rollout
 
@@ -45,7 +44,6 @@ class Sample:
     prompt: str
     continuation: str
     """What follows the prompt, with the space between them if there is one."""
-    seed: int = 0
     reference: str | None = None
     rollout: Rollout | None = None
 
@@ -84,46 +82,40 @@ class Protocol:
 
 
 def choose_prompts(
-    sources: Sequence[str | Path],
-    codec: Codec,
-    protocol: Protocol | None = None,
-    *,
-    reader: Reader | None = None,
+    documents: Iterable[str], codec: Codec, protocol: Protocol | None = None
 ) -> tuple[dict[int, list[Prompt]], Counter[str]]:
     """For each seed the prompts it draws, and how many documents were left out for what reason.
 
-    A document's place in the draw is a hash of seed and text, so neither the order of the files
-    nor a document elsewhere changes who is drawn. Repeated documents count once.
+    A document's place in the draw is a hash of seed and text, so neither their order nor another
+    document changes who is drawn. Repeated documents count once.
     """
-    protocol, reader, tally = protocol or Protocol(), reader or Reader(), Tally()
+    protocol, left_out = protocol or Protocol(), Counter[str]()
     seen: set[str] = set()
     drawn: dict[int, list[tuple[int, str, Prompt]]] = {seed: [] for seed in protocol.seeds}
-    for given in sources:
-        for source in find_sources(given):
-            for document in reader.documents(source, tally):
-                prompt = _cut(document, codec, protocol)
-                if isinstance(prompt, str):
-                    tally.skipped[prompt] += 1
-                elif prompt.id in seen:
-                    tally.skipped["repeated"] += 1
+    for document in documents:
+        prompt = _cut(document, codec, protocol)
+        if isinstance(prompt, str):
+            left_out[prompt] += 1
+        elif prompt.id in seen:
+            left_out["repeated"] += 1
+        else:
+            seen.add(prompt.id)
+            for seed, heap in drawn.items():
+                place = int.from_bytes(_hash(f"{seed} {prompt.id}").digest())
+                entry = (-place, prompt.id, prompt)  # a heap gives its least first
+                if len(heap) < protocol.prompts:
+                    heapq.heappush(heap, entry)
                 else:
-                    seen.add(prompt.id)
-                    for seed, heap in drawn.items():
-                        place = int.from_bytes(_hash(f"{seed} {prompt.id}").digest())
-                        entry = (-place, prompt.id, prompt)  # a heap gives its least first
-                        if len(heap) < protocol.prompts:
-                            heapq.heappush(heap, entry)
-                        else:
-                            heapq.heappushpop(heap, entry)
+                    heapq.heappushpop(heap, entry)
     if len(seen) < protocol.prompts:
-        counts = ", ".join(f"{reason}: {count}" for reason, count in tally.skipped.items())
+        counts = ", ".join(f"{reason}: {count}" for reason, count in left_out.items())
         raise DataError(
             f"Only {len(seen)} documents can be used, of the {protocol.prompts} that each seed"
             f" draws (left out: {counts or 'nothing'}). Give more text, or ask for fewer prompts."
         )
     return {
         seed: [prompt for *_, prompt in sorted(heap, reverse=True)] for seed, heap in drawn.items()
-    }, tally.skipped
+    }, left_out
 
 
 def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
@@ -159,48 +151,29 @@ def read_prompts(path: Path) -> list[Prompt]:
             prompt=_text(fields, "prompt", place),
             reference=_text(fields, "reference", place),
         )
-        if prompts.setdefault(prompt.id, prompt) is not prompt:
-            raise DataError(f"{place} has the id {prompt.id!r} of an earlier line.")
+        if prompts.setdefault(prompt.id, prompt) != prompt:
+            raise DataError(f"{place} has the id {prompt.id!r} of another prompt.")
     return list(prompts.values())
 
 
-def write_samples(path: Path, samples: Iterable[Sample]) -> None:
-    """JSON lines that `read_samples` reads, rollouts included."""
-    lines = []
-    for sample in samples:
-        fields = {name: value for name, value in vars(sample).items() if value is not None}
-        if sample.rollout is not None:
-            fields["rollout"] = sample.rollout.to_dict()
-        lines.append(_line(fields))
-    write_whole(path, "".join(lines))
-
-
 def read_samples(
-    path: Path,
-    *,
-    system: str | None = None,
-    seed: int | None = None,
-    prompts: Iterable[Prompt] = (),
+    path: Path, *, system: str | None = None, prompts: Iterable[Prompt] = ()
 ) -> list[Sample]:
     """The samples of a file of rollouts, or of JSON lines that any other system wrote.
 
     Such a line has a `prompt` and either the `text`, which begins with it, or the `continuation`
-    alone; an `id` of the prompt (otherwise the number of the line), a `seed` and a `reference` if
-    wanted. `system` and `seed` go before those of the lines, and `prompts` adds references by id.
+    alone; an `id` of the prompt (otherwise the number of the line) and a `reference` if wanted.
+    Lines with one id are several samples of one prompt. `system` goes before that of the lines,
+    and `prompts` adds references by id.
     """
     references = {prompt.id: prompt for prompt in prompts}
-    samples: dict[tuple[str, str, int], Sample] = {}
-    for place, fields in _objects(path):
-        sample = _sample(fields, place, system or path.stem, system, seed, references)
-        key = (sample.system, sample.id, sample.seed)
-        if samples.setdefault(key, sample) is not sample:
-            raise DataError(
-                f"{place} is a second sample of {sample.system!r} for prompt {sample.id!r} and seed"
-                f" {sample.seed}. Give each its own 'id' or 'seed'."
-            )
+    named = system or path.stem
+    samples = [
+        _sample(fields, place, named, system, references) for place, fields in _objects(path)
+    ]
     if not samples:
         raise DataError(f"There are no samples in {str(path)!r}.")
-    return list(samples.values())
+    return samples
 
 
 def _sample(
@@ -208,7 +181,6 @@ def _sample(
     place: str,
     fallback: str,
     system: str | None,
-    seed: int | None,
     references: Mapping[str, Prompt],
 ) -> Sample:
     if "error" in fields:
@@ -225,14 +197,9 @@ def _sample(
         reference = references[identity].reference
     elif references:
         raise DataError(f"{place} continues prompt {identity!r}, which is not among the prompts.")
-    if seed is None:
-        seed = fields.get("seed", rollout.config.seed if rollout else 0)
     named = system or fields.get("system", fallback)
-    for name, value, kind in [("seed", seed, int), ("system", named, str)]:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(
-                f"{place} has the {name} {value!r}; it must be of type {kind.__name__}."
-            )
+    if not isinstance(named, str):
+        raise DataError(f"{place} has the system {named!r}; it must be a text.")
     if not isinstance(reference, str | None):
         raise DataError(f"{place} has a 'reference' that is no text.")
     return Sample(
@@ -240,7 +207,6 @@ def _sample(
         id=identity,
         prompt=prompt,
         continuation=_continuation(fields, prompt, place),
-        seed=seed,
         reference=reference,
         rollout=rollout,
     )
