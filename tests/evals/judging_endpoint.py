@@ -57,7 +57,12 @@ def serving() -> Iterator[Endpoint]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            size = int(self.headers.get("content-length", -1))
+            data = self.rfile.read(max(0, size))
+            if len(data) != size:  # the client was killed while it spoke
+                self.close_connection = True
+                return
+            body = json.loads(data)
             endpoint.headers.append(dict(self.headers))
             assert self.path == "/v1/chat/completions"
             status, headers, text = endpoint.answer(body)
