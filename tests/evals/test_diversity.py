@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.errors import DataError
-from reviser.evals import diversity
+from reviser.evals import diversity, intervals
 from reviser.evals.texts import Sample
 
 word = st.sampled_from("abcd")
@@ -82,7 +82,7 @@ def test_the_jackknife_leaves_one_prompt_out_at_a_time() -> None:
     for owner in sorted(set(owners)):
         rest = [t for t, name in zip(texts, owners, strict=True) if name != owner]
         without.append(diversity.distinct(rest, 2).value)
-    assert estimate == diversity.jackknife(estimate.value, without)
+    assert estimate == intervals.jackknife(estimate.value, without)
     assert estimate.n == 6
     spread = math.sqrt(5 / 6 * sum((x - sum(without) / 6) ** 2 for x in without))
     assert estimate.high - estimate.value == pytest.approx(2.571 * spread, rel=1e-3)

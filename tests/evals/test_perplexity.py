@@ -13,7 +13,7 @@ import pytest
 
 import small_tokenizers
 from reviser.core.codec import Codec
-from reviser.errors import ConfigError, DataError
+from reviser.errors import DataError
 from reviser.evals.texts import Sample
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no scorers.")
@@ -21,6 +21,7 @@ pytest.importorskip("torch", reason="torch is not installed, so there are no sco
 import torch
 from transformers import AutoModelForCausalLM
 
+from reviser import models
 from reviser.evals import perplexity
 from reviser.evals.perplexity import Scorer
 
@@ -140,7 +141,7 @@ def test_the_report_names_its_scorer(causal_lm: Path, scorer: Scorer, tmp_path: 
     assert about["model"] == str(causal_lm)
     assert about["weights"] == perplexity.fingerprint(causal_lm)
     assert len(about["tokenizer"]) == 64
-    assert (about["begin"], about["context"], about["dtype"]) == (BEGIN, CONTEXT, "float32")
+    assert (about["begin"], about["context"], about["dtype"]) == ([BEGIN], CONTEXT, "float32")
     for path in causal_lm.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert perplexity.fingerprint(tmp_path) == about["weights"]
@@ -186,21 +187,27 @@ def test_long_texts_are_read_in_windows(causal_lm: Path, scorer: Scorer, prompt:
 
 
 def test_without_a_begin_token_a_prompt_is_needed(causal_lm: Path) -> None:
-    scorer = Scorer.load(causal_lm, begin=None)
+    scorer = Scorer.load(causal_lm, begin=())
     with pytest.raises(DataError, match="prompt 'x' has nothing before it"):
         scorer.score([sample("", "The")])
     (score,) = scorer.score([sample("The", " cat")])
     assert score.nll == pytest.approx(by_hand(causal_lm, sample("The", " cat"), begin=False)[0])
-    assert scorer.about["begin"] is None
+    assert scorer.about["begin"] == []
 
 
-def test_the_begin_token_is_an_id(causal_lm: Path) -> None:
-    with pytest.raises(ConfigError, match="a token id, None or 'model'"):
-        Scorer.load(causal_lm, begin="<s>")
-    other = Scorer.load(causal_lm, begin=7)
-    assert other.about["begin"] == 7
+def test_texts_may_begin_with_other_tokens(causal_lm: Path) -> None:
+    other = Scorer.load(causal_lm, begin=[7, 8])
+    assert other.about["begin"] == [7, 8]
     given = [sample("", "The cat")]
     assert other.score(given)[0].nll != Scorer.load(causal_lm).score(given)[0].nll
+
+
+def test_a_model_of_ours_reads_texts_behind_an_empty_prefix(causal_lm: Path) -> None:
+    model, tokenizer = models.load_base(causal_lm)
+    vocab = models.adapt(model, tokenizer, max_move=4)
+    folder = causal_lm.parent / "adapted"
+    models.save(model, tokenizer, vocab, folder)
+    assert Scorer.load(folder).about["begin"] == vocab.prefix_actions(())
 
 
 def test_nothing_but_empty_continuations_is_refused(scorer: Scorer) -> None:
@@ -211,7 +218,7 @@ def test_nothing_but_empty_continuations_is_refused(scorer: Scorer) -> None:
 @pytest.mark.parametrize("family", ["byte_fallback", "metaspace", "unigram"])
 def test_boundaries_hold_for_every_tokenizer(causal_lm: Path, family: str) -> None:
     tokenizer = getattr(small_tokenizers, family)()
-    scorer = Scorer(opened(causal_lm), tokenizer, begin=0)
+    scorer = Scorer(opened(causal_lm), tokenizer, begin=[0])
     whole = "The cat sat on the mat."
     (everything,) = scorer.score([sample("", whole)])
     assert everything.tokens == len(tokenizer.encode(whole, add_special_tokens=False).ids)

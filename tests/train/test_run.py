@@ -38,7 +38,7 @@ from reviser.train.parts import make_missing, open_parts  # noqa: E402
 from reviser.train.reading import to_plain  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
 from reviser.train.resume import check_meeting, meet  # noqa: E402
-from reviser.train.run import _commit, train  # noqa: E402
+from reviser.train.run import train  # noqa: E402
 
 from .conftest import RECIPES, TINY, assert_same_weights, weights  # noqa: E402
 
@@ -412,11 +412,6 @@ def test_a_process_with_another_disk_before_it_is_refused(tmp_path: Path) -> Non
     for folder in (there, tmp_path):
         with pytest.raises(ConfigError, match="on a disk that all machines share"):
             check_meeting(folder, word)
-
-
-def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert _commit() is None
 
 
 def test_a_base_in_the_place_of_a_trunk_is_another_recipe(finished: Path, workshop: Path) -> None:

@@ -80,7 +80,7 @@ def distinct(texts: Sequence[Words], n: int, clusters: Clusters | None = None) -
         rest = total - group.total()
         if rest:
             without.append((len(holders) - alone) / rest)
-    return jackknife(len(holders) / total, without)
+    return intervals.jackknife(len(holders) / total, without)
 
 
 def repetition(text: Words, n: int = LONGEST) -> float:
@@ -163,17 +163,6 @@ class _Lengths:
         down = (x for x in reversed(self._sorted[:place]) if self._owners[x] != {owner})
         near = [x for side in (down, up) for x in islice(side, 1)]
         return min(near, key=lambda x: (abs(x - length), x))
-
-
-def jackknife(value: float, without: Sequence[float]) -> Estimate:
-    """An interval from the values without each cluster in turn."""
-    n = len(without)
-    if n < 2:
-        return Estimate(value=value, low=-math.inf, high=math.inf, n=n, method="one value")
-    centre = sum(without) / n
-    error = math.sqrt((n - 1) / n * sum((x - centre) ** 2 for x in without))
-    half = intervals.student(n - 1) * error
-    return Estimate(value=value, low=value - half, high=value + half, n=n, method="jackknife")
 
 
 def _ngrams(text: Words, n: int) -> Iterator[tuple[str, ...]]:

@@ -7,9 +7,11 @@ Sections are named by the paper's LaTeX labels.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reviser.errors import DataError
 from reviser.evals.intervals import Clusters, Estimate, ratio_of_means
@@ -35,12 +37,34 @@ class Sizes:
     gated: bool = False
     """Whether the MLP has three linear maps, as in LLaMA and Qwen, or two."""
 
+    @classmethod
+    def of(cls, folder: Path) -> Sizes | None:
+        """Those of a model folder, if its attention is of the kind that the formulas know."""
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+        if any(not isinstance(config.get(name), int) for name in names):
+            return None
+        L, d, h, V = (config[name] for name in names)
+        if config.get("head_dim") not in (None, d // h):
+            return None
+        return cls(
+            L=L,
+            d=d,
+            d_ff=config.get("intermediate_size") or 4 * d,
+            V=V,
+            h=h,
+            h_kv=config.get("num_key_value_heads") or h,
+            gated=config.get("model_type") not in PLAIN,
+        )
+
     @property
     def d_kv(self) -> float:
         """Width of keys and values."""
         return self.d * self.h_kv / self.h
 
 
+PLAIN = ("gpt_neox", "gpt_neo", "gpt2", "opt", "bloom", "phi", "falcon")
+"""Architectures whose MLP has two maps; newer ones mostly have three."""
 SHARED = Sizes(L=12, d=768, d_ff=4 * 768, V=50_000)
 """One trunk for all methods, so that ratios mean something."""
 REVISER_100M = Sizes(L=24, d=512, d_ff=2048, V=50_291, h=8, h_kv=8)

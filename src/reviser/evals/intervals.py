@@ -181,6 +181,17 @@ def bootstrap(
     return Estimate(value=value, low=float(low), high=float(high), n=n, method="BCa bootstrap")
 
 
+def jackknife(value: float, without: Sequence[float]) -> Estimate:
+    """An interval from the values without each cluster in turn."""
+    n = len(without)
+    if n < 2:
+        return Estimate(value=value, low=-math.inf, high=math.inf, n=n, method="one value")
+    centre = sum(without) / n
+    error = math.sqrt((n - 1) / n * sum((x - centre) ** 2 for x in without))
+    half = student(n - 1) * error
+    return Estimate(value=value, low=value - half, high=value + half, n=n, method="jackknife")
+
+
 @lru_cache(maxsize=256)
 def student(freedom: int) -> float:
     """The 97.5 % quantile of Student's t, from its density.

@@ -23,8 +23,7 @@ from transformers import (
 
 from reviser import models
 from reviser.errors import CheckpointError, DataError, MissingExtra
-from reviser.evals.diversity import jackknife
-from reviser.evals.intervals import Estimate
+from reviser.evals.intervals import Estimate, jackknife
 from reviser.evals.perplexity import fingerprint
 from reviser.evals.texts import Sample
 
@@ -41,6 +40,8 @@ VARIANCE = 0.9
 """Of the features, kept by the principal components that are clustered."""
 
 Features = npt.NDArray[np.float64]
+Extract = Callable[[Sequence[str]], tuple[Features, dict[str, Any]]]
+"""Texts in; a row of features for each, and what a report has to say of them, out."""
 Pool = Literal["last", "mean"]
 
 
@@ -56,7 +57,7 @@ class Report:
 
 def evaluate(
     samples: Sequence[Sample],
-    features: Callable[[Sequence[str]], tuple[Features, dict[str, Any]]],
+    features: Extract,
     *,
     clusters: int | None = None,
     seed: int = 0,
@@ -170,6 +171,22 @@ def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
         rows
     )
     return labels
+
+
+def remembered(features: Extract) -> Extract:
+    """The same features, each text read once however often it is asked for."""
+    known: dict[str, npt.NDArray[np.float64]] = {}
+    about: dict[str, Any] = {}
+
+    def extract(texts: Sequence[str]) -> tuple[Features, dict[str, Any]]:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            rows, told = features(new)
+            known.update(zip(new, rows, strict=True))
+            about.update(told)
+        return np.array([known[text] for text in texts]), about
+
+    return extract
 
 
 # -- features -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from reviser import models
+from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
 from reviser.evals import intervals
@@ -69,7 +70,7 @@ class Scorer:
         model: PreTrainedModel,
         tokenizer: Tokenizer,
         *,
-        begin: int | None,
+        begin: Sequence[int] = (),
         about: dict[str, Any] | None = None,
     ) -> None:
         self._model = model.train(False)
@@ -78,12 +79,12 @@ class Scorer:
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # a text that spells one gets its letters
         tokenizer.post_processor = None  # it may trim the spaces from the offsets
-        self._begin = [] if begin is None else [begin]
+        self._begin = list(begin)
         self._context: int | None = getattr(model.config, "max_position_embeddings", None)
         self.about = {
             **(about or {}),
             "dtype": str(model.dtype).removeprefix("torch."),
-            "begin": begin,
+            "begin": self._begin,
             "context": self._context,
             "tokenization": TOKENIZATION,
         }
@@ -94,21 +95,23 @@ class Scorer:
         cls,
         name: str | Path,
         *,
-        begin: int | str | None = "model",
+        begin: Sequence[int] | None = None,
         device: str = "cpu",
         **options: Any,
     ) -> Scorer:
         """Open a model folder, or a model of that name from the hub.
 
-        `begin` is the id of the token put before every text: by default the one that the model's
-        config calls bos, None for none. Options go to `from_pretrained`.
+        `begin` are the ids put before every text: by default the one that the model's config calls
+        bos, if any. A model of ours that only appends is a scorer too; its texts begin as an empty
+        prefix does. Options go to `from_pretrained`.
         """
         folder = models.find(name)
         model, tokenizer = models.load_base(folder, **options)
-        if begin == "model":
-            begin = model.config.bos_token_id
-        if not isinstance(begin, int | None):
-            raise ConfigError(f"begin is {begin!r}; it must be a token id, None or 'model'.")
+        if begin is None and (folder / FILE_NAME).is_file():
+            begin = ActionVocab.load(folder).prefix_actions(())
+        elif begin is None:
+            first = model.config.bos_token_id
+            begin = [] if first is None else [first]
         about = {
             "model": str(name),
             "weights": fingerprint(folder),

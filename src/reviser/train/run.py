@@ -6,12 +6,8 @@ the weights. The loop is the Trainer's.
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +20,7 @@ from transformers.integrations import TensorBoardCallback
 from reviser import models
 from reviser.data.files import write_json
 from reviser.errors import CheckpointError, ReviserError
+from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
 from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
 from reviser.train.reading import to_plain
@@ -161,7 +158,6 @@ def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[s
     scored = next(iter(trainer.held_out.values()))
     windows = [trainer.windows, scored.stream.windows]
     parallel = "fsdp" if is_sharded(trainer.model) else "ddp"
-    packages = ("reviser-lm", "torch", "transformers", "accelerate", "datatrove", "numpy")
     return {
         "recipe": to_plain(recipe),
         "data": parts.shards.fingerprint,
@@ -173,28 +169,7 @@ def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[s
         "parallel": parallel if trainer.args.world_size > 1 else None,
         "seen": trainer.seen,
         "flops": trainer.state.total_flos,
-        "versions": {name: version(name) for name in packages},
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        **made_with("torch", "transformers", "accelerate", "datatrove", "numpy"),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "commit": _commit(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _commit() -> str | None:
-    """The commit of this code, if it runs from a checkout of its own."""
-    package = Path(__file__).parents[1]
-
-    def git(*words: str) -> str:
-        asked = subprocess.run(
-            ["git", *words], cwd=package, capture_output=True, text=True, check=True
-        )
-        return asked.stdout.strip()
-
-    try:
-        if Path(git("rev-parse", "--show-toplevel")) / "src" / "reviser" != package:
-            return None
-        return git("describe", "--always", "--dirty", "--abbrev=40")
-    except (OSError, subprocess.CalledProcessError):
-        return None

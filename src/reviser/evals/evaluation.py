@@ -1,0 +1,358 @@
+"""Systems in, one record out: every measure that applies, and each system against the first.
+
+Knows which measures there are, not how they work. What was measured is kept in a folder at once,
+under a hash of all that it depends on, so a restart measures only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reviser import hub, info, models
+from reviser.core.actions import FILE_NAME, ActionVocab
+from reviser.core.canvas import Canvas
+from reviser.core.codec import Codec
+from reviser.data.files import write_json
+from reviser.errors import CheckpointError, ConfigError, DataError
+from reviser.evals import arena, flops, intervals, mauve, perplexity, trajectories
+from reviser.evals.diversity import diversity
+from reviser.evals.flops import Sizes
+from reviser.evals.intervals import Estimate
+from reviser.evals.texts import Sample
+from reviser.evals.trajectories import Walk
+from reviser.provenance import made_with
+
+FORMAT = 1
+"""Of the record; a report refuses another."""
+REFERENCE = "reference"
+"""What the documents themselves are called among the systems."""
+EXAMPLES = 3
+"""Texts of each system that a record shows."""
+
+Tell = Callable[[str, int, int], None]
+"""Told what is being measured, how much of it is done, and of how much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """What one system wrote."""
+
+    name: str
+    samples: tuple[Sample, ...]
+    folder: Path | None = None
+    """Of its model, if it writes by editing; otherwise the one that its rollouts name."""
+
+    def __post_init__(self) -> None:
+        if not self.samples:
+            raise DataError(f"System {self.name!r} has no samples.")
+
+    @property
+    def clusters(self) -> list[str]:
+        """The prompt of each sample."""
+        return [sample.id for sample in self.samples]
+
+    @property
+    def digest(self) -> str:
+        """Tells these texts from others."""
+        rows = [[s.id, s.prompt, s.continuation, s.reference] for s in self.samples]
+        return _digest(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What is measured with the help of models; the rest always is."""
+
+    scorers: tuple[str, ...] = ()
+    """Causal LMs, by folder or hub name, that evalPPL is taken under."""
+    mauve: tuple[str, ...] = ()
+    """Features, as `pll:NAME` for a masked LM, `last:NAME` or `mean:NAME` for hidden states."""
+    judge: arena.Judge | None = None
+    order: arena.Order = "both"
+    device: str = "cpu"
+
+
+def evaluate(
+    systems: Sequence[System],
+    measures: Measures | None = None,
+    *,
+    kept: Path | None = None,
+    tell: Tell = lambda *_: None,
+) -> dict[str, Any]:
+    """Measure everything; the first system is compared with each of the others.
+
+    `kept` is a folder for what is measured so far.
+    """
+    measures = measures or Measures()
+    names = [system.name for system in systems]
+    if not systems or len({*names, REFERENCE}) <= len(names):
+        raise ConfigError(f"Systems need names of their own, and not {REFERENCE!r}; got {names}.")
+    pairs = [(systems[0], other, _pairs(systems[0], other)) for other in systems[1:]]
+    given = [*systems, *_reference(systems)]
+    records = [_without_models(system) for system in given]
+    store = _Store(kept)
+    scores: dict[tuple[str, str], dict[str, Any]] = {}
+    for scorer in measures.scorers:
+        for system, found in _perplexities(scorer, given, measures.device, store, tell):
+            scores[scorer, system.name] = found
+            shown = {k: v for k, v in found.items() if k not in ("nll", "tokens")}
+            records[given.index(system)]["perplexity"].append(shown)
+    for features in measures.mauve:
+        for system, found in _mauves(features, systems, measures.device, store, tell):
+            records[given.index(system)]["mauve"].append(found)
+    comparisons = []
+    for ours, theirs, matched in pairs:
+        ratios = [
+            {"scorer": scorer, "ratio": _ratio(ours, theirs, scores, scorer).to_dict()}
+            for scorer in measures.scorers
+        ]
+        match = _arena(matched, measures, kept, tell) if measures.judge else None
+        comparisons.append(
+            {"systems": [ours.name, theirs.name], "perplexity_ratio": ratios, "arena": match}
+        )
+    return {
+        "format": FORMAT,
+        "systems": records,
+        "comparisons": comparisons,
+        "made_with": made_with("torch", "transformers", "scikit-learn", "numpy"),
+    }
+
+
+def _pairs(ours: System, theirs: System) -> list[arena.Pair]:
+    """Refuses systems that did not continue the same prompts."""
+    try:
+        return arena.pair_up(ours.samples, theirs.samples)
+    except DataError as error:
+        raise DataError(f"{ours.name!r} and {theirs.name!r} do not compare: {error}") from error
+
+
+def _reference(systems: Sequence[System]) -> Iterator[System]:
+    """The documents as a system, each once, if every prompt has its own."""
+    unique = {sample.id: sample for sample in systems[0].samples}
+    if all(sample.reference is not None for sample in unique.values()):
+        yield System(
+            name=REFERENCE,
+            samples=tuple(
+                Sample(
+                    system=REFERENCE,
+                    id=sample.id,
+                    prompt=sample.prompt,
+                    continuation=sample.reference or "",
+                )
+                for sample in unique.values()
+            ),
+        )
+
+
+# -- what needs no model but the system's own folder ----------------------------------------------
+
+
+def _without_models(system: System) -> dict[str, Any]:
+    rollouts = [sample.rollout for sample in system.samples if sample.rollout is not None]
+    if rollouts and len(rollouts) < len(system.samples):
+        raise DataError(f"Only some samples of {system.name!r} are rollouts: give all, or none.")
+    record: dict[str, Any] = {
+        "name": system.name,
+        "samples": len(system.samples),
+        "prompts": len({*system.clusters}),
+        "empty": sum(not sample.continuation.strip() for sample in system.samples),
+        "texts": system.digest,
+        "model": None,
+        "engine": None,
+        "decoding": None,
+        "stopped": None,
+        "perplexity": [],
+        "mauve": [],
+        "diversity": {k: v.to_dict() for k, v in diversity(system.samples).items()},
+        "trajectories": None,
+        "order_map": None,
+        "cost": None,
+        "examples": [
+            {"prompt": sample.prompt, "continuation": sample.continuation}
+            for sample in system.samples[:EXAMPLES]
+        ],
+    }
+    if not rollouts:
+        return record
+    configs = {json.dumps(asdict(r.config) | {"seed": None}): r.config for r in rollouts}
+    if len(configs) == 1:
+        config = asdict(next(iter(configs.values())))
+        record["decoding"] = {k: v for k, v in config.items() if k != "seed"}
+    record["engine"] = rollouts[0].provenance.get("engine")
+    record["stopped"] = dict(Counter(r.stop_reason for r in rollouts).most_common())
+    folder = _folder(system, str(rollouts[0].provenance.get("model")))
+    vocab, codec = ActionVocab.load(folder), Codec.load(folder)
+    walks = []
+    for n, rollout in enumerate(rollouts, start=1):
+        history = rollout.trajectory.history(vocab)
+        if codec.decode(Canvas.replay(vocab, history).tokens()) != rollout.text:
+            raise DataError(
+                f"Rollout {n} of {system.name!r} does not replay to its text with the vocabulary"
+                f" of {str(folder)!r}: name the folder of the model that wrote it."
+            )
+        walks.append(Walk.of(rollout.trajectory, vocab))
+    record["model"] = info.describe(folder)
+    record["trajectories"] = trajectories.statistics(walks, system.clusters).to_dict()
+    record["order_map"] = trajectories.order_map(walks).round(6).tolist()
+    sizes = Sizes.of(folder)
+    if sizes is not None and min(walk.tokens for walk in walks) >= 0 < sum(w.tokens for w in walks):
+        cost = flops.multiplier(sizes, walks, system.clusters)
+        record["cost"] = {
+            "sizes": asdict(sizes),
+            "measured": cost.measured.to_dict(),
+            "without_given": cost.without_given.to_dict(),
+            "analytic": cost.analytic,
+        }
+    return record
+
+
+def _folder(system: System, named: str) -> Path:
+    """The folder of the model that wrote the rollouts."""
+    folder = system.folder or Path(named)
+    try:
+        found = folder if folder.is_dir() else hub.find(named)
+    except CheckpointError as error:
+        raise DataError(
+            f"The rollouts of {system.name!r} were written by {named!r}, which is not here. Name"
+            " the folder of that model."
+        ) from error
+    if not (found / FILE_NAME).is_file():
+        raise DataError(f"{str(found)!r} is no model that writes by editing: no {FILE_NAME}.")
+    return found
+
+
+# -- what needs a model ---------------------------------------------------------------------------
+
+
+def _perplexities(
+    name: str, systems: Sequence[System], device: str, store: _Store, tell: Tell
+) -> Iterator[tuple[System, dict[str, Any]]]:
+    """Of each system, under one scorer, which is opened only if something is to be measured."""
+    weights = perplexity.fingerprint(models.find(name))
+    opened: list[perplexity.Scorer] = []
+    for system in systems:
+
+        def measure(system: System = system) -> dict[str, Any]:
+            if not opened:
+                opened.append(perplexity.Scorer.load(name, device=device))
+            what = f"evalPPL of {system.name} under {name}"
+            found = perplexity.evaluate(opened[0], system.samples, progress=partial(tell, what))
+            return {
+                "scorer": found.scorer,
+                "perplexity": found.perplexity.to_dict(),
+                "bits_per_character": found.bits_per_character.to_dict(),
+                "empty": found.empty,
+                "joined": found.joined,
+                "longer": found.longer,
+                "nll": [score.nll for score in found.scores],
+                "tokens": [score.tokens for score in found.scores],
+            }
+
+        depends = ["perplexity", name, weights, device, system.digest]
+        yield system, store.get(depends, measure)
+
+
+def _mauves(
+    given: str, systems: Sequence[System], device: str, store: _Store, tell: Tell
+) -> Iterator[tuple[System, dict[str, Any]]]:
+    """Of each system against the documents, by one kind of features."""
+    kind, _, name = given.partition(":")
+    if kind not in ("pll", "last", "mean") or not name:
+        raise ConfigError(
+            f"MAUVE's features are {given!r}; give pll:NAME of a masked LM, last:NAME or mean:NAME."
+        )
+    weights = perplexity.fingerprint(models.find(name))
+    extract = (
+        partial(mauve.pseudo_log_likelihoods, name, device=device)
+        if kind == "pll"
+        else partial(mauve.hidden_states, name, pool=kind, device=device)  # type: ignore[arg-type]
+    )
+    remember = mauve.remembered(extract)
+    for n, system in enumerate(systems):
+
+        def measure(system: System = system) -> dict[str, Any]:
+            found = mauve.evaluate(system.samples, remember)
+            return {
+                "features": found.features,
+                "clusters": found.clusters,
+                "mauve": found.mauve.to_dict(),
+            }
+
+        tell(f"MAUVE of {system.name} by {given}", n, len(systems))
+        yield system, store.get(["mauve", given, weights, device, system.digest], measure)
+
+
+def _ratio(
+    ours: System, theirs: System, scores: dict[tuple[str, str], dict[str, Any]], scorer: str
+) -> Estimate:
+    """Perplexity over perplexity; what continues one prompt is drawn together."""
+    sides = [(system, scores[scorer, system.name]) for system in (ours, theirs)]
+    names = sorted({*ours.clusters})
+    sums = [
+        [
+            np.bincount(np.searchsorted(names, system.clusters), found[column])
+            for column in ("nll", "tokens")
+        ]
+        for system, found in sides
+    ]
+    (a_nll, a_tokens), (b_nll, b_tokens) = sums
+
+    def ratio(a: Any, a_n: Any, b: Any, b_n: Any) -> float:
+        return math.exp(a.sum() / max(1, a_n.sum()) - b.sum() / max(1, b_n.sum()))
+
+    return intervals.bootstrap(ratio, a_nll, a_tokens, b_nll, b_tokens)
+
+
+def _arena(
+    pairs: list[arena.Pair], measures: Measures, kept: Path | None, tell: Tell
+) -> dict[str, Any]:
+    assert measures.judge is not None
+    names = [sample.system for sample in pairs[0]]
+    match = arena.play(
+        pairs,
+        measures.judge,
+        order=measures.order,
+        journal=None if kept is None else kept / "verdicts.jsonl",
+        progress=partial(tell, f"arena: {names[0]} against {names[1]}"),
+    )
+    estimates = {
+        name: found and found.to_dict()
+        for name, found in (
+            ("win_rate", match.win_rate),
+            ("shown_first", match.shown_first),
+            ("consistent", match.consistent),
+        )
+    }
+    counts = {name: getattr(match, name) for name in ("wins", "losses", "ties", "invalid")}
+    rest = {"is_biased": match.is_biased, "judge": match.judge, "order": match.order}
+    return estimates | counts | rest
+
+
+class _Store:
+    """What was measured, each result in a file named by a hash of what it depends on."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, depends: list[Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The result from the folder, or else measured now and put there."""
+        if self._folder is None:
+            return measure()
+        path = self._folder / f"{_digest(depends)[:32]}.json"
+        if not path.is_file():
+            write_json(path, {"depends": depends, "result": measure()})
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))["result"]
+        return result
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,48 @@
+"""What a result was made with: versions, the commit of this code, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+
+def made_with(*packages: str) -> dict[str, Any]:
+    """Versions of this package, and of those named that are installed; Python, machine, commit."""
+    return {
+        "versions": dict(_versions("reviser-lm", *packages)),
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of this code, if it runs from a checkout of its own."""
+    package = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        asked = subprocess.run(
+            ["git", *words], cwd=package, capture_output=True, text=True, check=True
+        )
+        return asked.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) / "src" / "reviser" != package:
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=40")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _versions(*packages: str) -> list[tuple[str, str]]:
+    found = []
+    for name in packages:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found
