@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,13 +22,14 @@ from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.data.files import write_json
-from reviser.errors import CheckpointError, ConfigError, DataError
+from reviser.errors import CheckpointError, ConfigError, DataError, ReviserError
 from reviser.evals import arena, flops, intervals, mauve, perplexity, trajectories
 from reviser.evals.diversity import diversity
 from reviser.evals.flops import Sizes
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
 from reviser.evals.trajectories import Walk
+from reviser.generate import Rollout
 from reviser.provenance import made_with
 
 FORMAT = 1
@@ -193,8 +193,7 @@ def _without_models(system: System) -> dict[str, Any]:
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)
     walks = []
     for n, rollout in enumerate(rollouts, start=1):
-        history = rollout.trajectory.history(vocab)
-        if codec.decode(Canvas.replay(vocab, history).tokens()) != rollout.text:
+        if _replayed(rollout, vocab, codec) != rollout.text:
             raise DataError(
                 f"Rollout {n} of {system.name!r} does not replay to its text with the vocabulary"
                 f" of {str(folder)!r}: name the folder of the model that wrote it."
@@ -213,6 +212,14 @@ def _without_models(system: System) -> dict[str, Any]:
             "analytic": cost.analytic,
         }
     return record
+
+
+def _replayed(rollout: Rollout, vocab: ActionVocab, codec: Codec) -> str | None:
+    """The text that a rollout's actions give, if they can be replayed."""
+    try:
+        return codec.decode(Canvas.replay(vocab, rollout.trajectory.history(vocab)).tokens())
+    except ReviserError:
+        return None
 
 
 def _folder(system: System, named: str) -> Path:
@@ -295,21 +302,21 @@ def _ratio(
     ours: System, theirs: System, scores: dict[tuple[str, str], dict[str, Any]], scorer: str
 ) -> Estimate:
     """Perplexity over perplexity; what continues one prompt is drawn together."""
-    sides = [(system, scores[scorer, system.name]) for system in (ours, theirs)]
-    names = sorted({*ours.clusters})
+    prompts = sorted({*ours.clusters})
     sums = [
-        [
-            np.bincount(np.searchsorted(names, system.clusters), found[column])
-            for column in ("nll", "tokens")
-        ]
-        for system, found in sides
+        np.bincount(np.searchsorted(prompts, system.clusters), scores[scorer, system.name][column])
+        for system in (ours, theirs)
+        for column in ("nll", "tokens")
     ]
-    (a_nll, a_tokens), (b_nll, b_tokens) = sums
+    return intervals.bootstrap(_perplexity_ratio, *sums, batched=True)
 
-    def ratio(a: Any, a_n: Any, b: Any, b_n: Any) -> float:
-        return math.exp(a.sum() / max(1, a_n.sum()) - b.sum() / max(1, b_n.sum()))
 
-    return intervals.bootstrap(ratio, a_nll, a_tokens, b_nll, b_tokens)
+def _perplexity_ratio(nll: Any, tokens: Any, their_nll: Any, their_tokens: Any) -> Any:
+    logs = [
+        cost.sum(-1) / np.maximum(1, count.sum(-1))
+        for cost, count in ((nll, tokens), (their_nll, their_tokens))
+    ]
+    return np.exp(logs[0] - logs[1])
 
 
 def _arena(
