@@ -39,7 +39,8 @@ def folder(causal_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ours(folder: Path) -> System:
     """Every prompt twice, as with two seeds."""
     with load(folder) as model:
-        written = list(model.generate_many(PROMPTS * 2, max_actions=24, seed=3, stop_bias=-3))
+        settings = {"max_actions": 24, "seed": 3, "temperature": 9.0, "top_k": 0}
+        written = list(model.generate_many(PROMPTS * 2, **settings))
     samples = [
         Sample(
             system="ours",
@@ -102,6 +103,7 @@ def test_rollouts_are_counted_and_costed_by_the_folder_that_they_name(
     actions = sum(r.statistics.actions for r in rollouts if r)
     tokens = sum(r.statistics.tokens_after - r.statistics.tokens_before for r in rollouts if r)
     assert told["trajectories"]["actions_per_token"]["value"] == pytest.approx(actions / tokens)
+    assert told["trajectories"]["move_fraction"]["value"] > 0
     assert sum(told["stopped"].values()) == 16
     assert told["decoding"]["max_actions"] == 24
     assert "seed" not in told["decoding"]
