@@ -22,13 +22,13 @@ from reviser.data.dataset import held_out_documents
 from reviser.data.files import write_json, write_whole
 from reviser.data.readers import Reader, Tally
 from reviser.data.shards import TokenShards
-from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, report, texts
 from reviser.evals.evaluation import REFERENCE, Measures, System, Tell
 from reviser.evals.judges import JudgeConfig, open_judge
 from reviser.evals.perplexity import fingerprint
 from reviser.evals.texts import Protocol
+from reviser.generate import decode_config
 from reviser.train.reading import read
 from reviser.train.recipe import COMPARISON, Recipe, load_recipe, read_yaml
 from reviser.train.run import train
@@ -95,7 +95,7 @@ def reproduce(
     if any(name.rpartition(":")[2] == OWN for name in (*comparison.scorers, *comparison.mauve)):
         arms[OWN] = load_recipe(recipe, [*changes, *comparison.own_scorer])
     settings = {"max_length": comparison.prompts.total_tokens, **comparison.decoding}
-    DecodeConfig(**settings)  # refuses what cannot be before anything is trained
+    decode_config(settings)  # refuses what cannot be before anything is trained
     judge = None if comparison.judge is None else open_judge(comparison.judge, device=device)
     for name, arm in arms.items():
         model = output / "models" / name
@@ -120,6 +120,7 @@ def reproduce(
         mauve=tuple(_named(name, own) for name in comparison.mauve),
         judge=judge,
         device=device,
+        names={own: "an append model trained for it"},
     )
     record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
     record["protocol"] = asdict(comparison.prompts)

@@ -18,7 +18,7 @@ from reviser.evals.texts import Sample
 pytest.importorskip("torch", reason="torch is not installed, so there are no models.")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
 
-from reviser import models
+from reviser import info, models
 from reviser.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.evals.evaluation import Measures, System, evaluate
 from reviser.generate import load
@@ -107,7 +107,7 @@ def test_rollouts_are_counted_and_costed_by_the_folder_that_they_name(
     assert sum(told["stopped"].values()) == 16
     assert told["decoding"]["max_actions"] == 24
     assert "seed" not in told["decoding"]
-    assert told["model"]["folder"] == str(folder)
+    assert told["model"]["parameters"] == info.describe(folder)["parameters"]
     assert told["cost"]["sizes"] == vars(flops.Sizes.of(folder))
     assert np.sum(told["order_map"]) == pytest.approx(1, abs=1e-3)
     for name in ("model", "engine", "decoding", "stopped", "trajectories", "order_map", "cost"):
