@@ -10,8 +10,11 @@ import inspect
 import sys
 import textwrap
 
+from reviser import reproduce
 from reviser.core import policy
 from reviser.data.dataset import WindowConfig
+from reviser.evals.judges import JudgeConfig
+from reviser.evals.texts import Protocol
 from reviser.models import TrunkConfig
 from reviser.train import recipe
 
@@ -51,6 +54,13 @@ SECTIONS = [
     ),
     ("training.lora", recipe.LoraConfig, "Needs the package peft."),
     ("evaluation", recipe.EvaluationConfig, "What is scored and written on the way."),
+    (
+        "comparison",
+        reproduce.Comparison,
+        "For `reviser reproduce`; training does not look at it. See [evaluate.md](evaluate.md).",
+    ),
+    ("comparison.prompts", Protocol, "The paper's continuation protocol."),
+    ("comparison.judge", JudgeConfig, "Give `model`, with `url` for an endpoint, or `verdicts`."),
     ("policy, kind: obfuscation", policy.Obfuscation, "The paper's, and its variations."),
     (
         "policy, kind: obfuscation, noise",

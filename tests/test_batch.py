@@ -161,6 +161,7 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
                 os.killpg(process.pid, signal.SIGKILL)
                 kills += 1
                 break
+            time.sleep(0.001)
         process.wait()
         for part in filter(Path.is_file, parts):  # a kill may cut a line in two
             with part.open("r+b") as file:

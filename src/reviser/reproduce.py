@@ -119,6 +119,7 @@ def reproduce(
         scorers=tuple(_named(name, own) for name in comparison.scorers),
         mauve=tuple(_named(name, own) for name in comparison.mauve),
         judge=judge,
+        order="both" if comparison.judge is None else comparison.judge.order,
         device=device,
         names={own: "an append model trained for it"},
     )

@@ -59,6 +59,19 @@ def test_the_area_is_that_of_the_published_curve(size: int) -> None:
     assert 0 < disjoint < 0.01
 
 
+@pytest.mark.parametrize(
+    ("p", "q", "value"),
+    [
+        ([5, 3, 2], [1, 4, 5], 0.6397171785953268),
+        ([9, 1, 0, 4], [2, 2, 8, 1], 0.10679690321607234),
+        ([3, 0, 0], [0, 2, 5], 0.004072096261961256),
+    ],
+)
+def test_the_area_is_what_mauve_text_computes(p: list[int], q: list[int], value: float) -> None:
+    """By its release 0.4.0."""
+    assert mauve.area(np.array(p, float), np.array(q, float)) == pytest.approx(value, abs=1e-14)
+
+
 def test_equal_sets_are_near_one_and_apart_ones_near_zero() -> None:
     a, b = RNG.normal(size=(300, 8)), RNG.normal(size=(300, 8))
     far = RNG.normal(size=(300, 8)) + np.array([40, *[0] * 7])

@@ -71,6 +71,8 @@ class JudgeConfig:
     """A file that someone judged by; in place of the others."""
     template: str | None = None
     """A file with the question's words around {prompt}, {a} and {b}."""
+    order: Order = "both"
+    """Show each pair in both orders, or in one drawn at `random`, as the paper does."""
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.verdicts is None):
