@@ -1,0 +1,130 @@
+"""Numbers as a page shows them: an estimate never without its interval, and as exact as that is.
+
+Knows estimates as a record holds them, dicts with value, low, high, n and method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from reviser.evals.page import Span, Words, words
+
+NOTHING = "\u2013"
+"""In a cell without a number."""
+UNBOUNDED = "unbounded"
+
+Found = dict[str, Any]
+"""An estimate as a record holds it."""
+
+
+def estimate(
+    found: Found | None, *, percent: bool = False, apart_from: float | None = None
+) -> Words:
+    """A value with its interval; method and n for who asks. `apart_from` as in `interval`."""
+    if found is None:
+        return words(NOTHING)
+    text = interval(found, percent=percent, apart_from=apart_from)
+    return (Span(text, title=told(found)),)
+
+
+def told(found: Found) -> str:
+    """How an interval was made."""
+    return f"{found['method']}, n = {whole(found['n'])}"
+
+
+def interval(found: Found, *, percent: bool = False, apart_from: float | None = None) -> str:
+    """Value, low and high, with two digits of the interval's width.
+
+    An end that differs from `apart_from` is shown so exactly that one sees it.
+
+    >>> interval({"value": 1.2341, "low": 1.1, "high": 1.38})
+    '1.23 [1.10, 1.38]'
+    >>> interval({"value": 1.2341, "low": 1.0012, "high": 1.38}, apart_from=1)
+    '1.234 [1.001, 1.380]'
+    >>> interval({"value": 0.5, "low": 0.25, "high": None}, percent=True)
+    '50.0 [25.0, unbounded] %'
+    """
+    factor = 100 if percent else 1
+    value, low, high = (
+        found[name] if found[name] is None else found[name] * factor
+        for name in ("value", "low", "high")
+    )
+    digits = _digits(value, low, high)
+    if apart_from is not None:
+        ends = [e for e in (low, high) if e is not None and e != apart_from * factor]
+        while digits < 6 and any(round(e - apart_from * factor, digits) == 0 for e in ends):
+            digits += 1
+    shown = [_fixed(x, digits) for x in (value, low, high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]" + (" %" if percent else "")
+
+
+def _digits(value: float, low: float | None, high: float | None) -> int:
+    """How many behind the point."""
+    known = [x for x in (value, low, high) if x is not None and math.isfinite(x)]
+    spread = max(known) - min(known) if low is not None and high is not None and known else 0.0
+    if spread > 0:
+        digits = 1 - math.floor(math.log10(spread))
+        least = min((abs(x) for x in known if x), default=1.0)
+        digits = min(max(digits, -math.floor(math.log10(least))), digits + 1)
+    else:
+        digits = 2 - math.floor(math.log10(abs(value))) if value and known else 2
+    return max(0, min(digits, 6))
+
+
+def _fixed(x: float | None, digits: int) -> str:
+    if x is None or not math.isfinite(x):
+        return UNBOUNDED
+    return f"{x:,.{digits}f}"
+
+
+def number(value: float) -> str:
+    """A value of which no interval is known, to four digits or as it was printed.
+
+    >>> [number(x) for x in (30.6355, 1.0200482, 2067.2497, 15.77)]
+    ['30.64', '1.020', '2,067', '15.77']
+    """
+    return _fixed(value, max(0, min(3 - math.floor(math.log10(abs(value))), 6)) if value else 0)
+
+
+def printed(value: float, *, percent: bool = False) -> str:
+    """A number of the paper with all its digits.
+
+    >>> printed(158.7165), printed(0.405, percent=True)
+    ('158.7165', '40.5 %')
+    """
+    return f"{round(100 * value, 6):g} %" if percent else f"{value}"
+
+
+def whole(n: int) -> str:
+    """A count.
+
+    >>> whole(127592)
+    '127,592'
+    """
+    return f"{n:,}"
+
+
+def large(n: float) -> str:
+    """A count of parameters or tokens, short.
+
+    >>> large(659_072), large(101.36e6), large(30e9)
+    ('0.66M', '101.4M', '30.0B')
+    """
+    if n < 1e6:
+        return f"{n / 1e6:.2g}M" if n >= 1e5 else whole(int(n))
+    return f"{n / 1e6:.1f}M" if n < 1e9 else f"{n / 1e9:.1f}B"
+
+
+def estimates(content: Any) -> Iterator[Found]:
+    """Every estimate within a record, in order."""
+    if isinstance(content, dict):
+        if content.keys() == {"value", "low", "high", "n", "method"}:
+            yield content
+        else:
+            for part in content.values():
+                yield from estimates(part)
+    elif isinstance(content, list):
+        for part in content:
+            yield from estimates(part)
