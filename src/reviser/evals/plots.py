@@ -22,7 +22,7 @@ Ends = tuple[float | None, float | None]
 WIDTH = 640
 SIZE = 12
 """Of all text, in units of the figure."""
-LONGEST_LABEL = 30
+LONGEST_LABEL = 40
 
 _SERIES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8c6d00", "#555555")
 """Okabe and Ito's, which colour-blind readers tell apart; the last two darker, for white paper."""

@@ -22,7 +22,7 @@ class Span:
     title: str = ""
     """What a reader who asks is told: of an estimate, its method and n."""
     kind: str = ""
-    """`code`, `strong`, or plain."""
+    """`code`, `strong`, `number` of ours, or plain."""
 
 
 Words = tuple[Span, ...]
@@ -205,7 +205,7 @@ p { max-width: 44rem; margin: 0 0 1rem; }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1rem; list-style: none; padding: 0;
   margin: 0 0 1.5rem; font-size: .9rem; }
 a { color: var(--series-0); }
-code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .9em; }
+code { white-space: nowrap; font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .9em; }
 .box { overflow-x: auto; margin: 0 0 .5rem; }
 .box:focus-visible { outline: 2px solid var(--series-0); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums;
@@ -242,8 +242,8 @@ blockquote { margin: 0; padding: .6rem .8rem; background: var(--shade); border-r
 _MARKS = re.compile(r"[\\`*_\[\]~$#!^&<>|]|://|(?<=www)\.", re.IGNORECASE)
 """What Markdown reads as more than itself; an address would become a link."""
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
-_OPENS = re.compile(r"(?:[-+=:]|\d+[.)])")
-"""At the start of a line it would open a list, or underline a heading."""
+_OPENS = re.compile(r"[-+]|\d+[.)](?=\s)")
+"""At the start of a paragraph it would open a list, or be a rule."""
 
 
 def to_markdown(page: Page) -> str:
@@ -257,7 +257,7 @@ def _markdown(block: Block) -> str:
         case Heading(text, level):
             return f"{'#' * level} {_escaped(text)}"
         case Paragraph(content):
-            return _markdown_words(content)
+            return _markdown_paragraph(content)
         case Table():
             return _markdown_table(block)
         case Figure(caption=caption, numbers=numbers):
@@ -268,17 +268,22 @@ def _markdown(block: Block) -> str:
             return "\n\n".join(f"**{_escaped(name)}**\n\n{_fenced(text)}" for name, text in parts)
 
 
+def _markdown_paragraph(content: Words) -> str:
+    text = _markdown_words(content).lstrip()
+    if opening := _OPENS.match(text):
+        at = opening.end() - 1
+        return f"{text[:at]}\\{text[at:]}"
+    return text
+
+
 def _markdown_words(content: Words) -> str:
-    text = "".join(map(_markdown_span, content))
-    opening = _OPENS.match(text)
-    if opening is None:
-        return text
-    at = opening.end() - 1
-    return f"{text[:at]}\\{text[at:]}"
+    return "".join(map(_markdown_span, content))
 
 
 def _markdown_span(span: Span) -> str:
     text = _escaped(span.text)
+    if span.kind == "number":
+        return text.replace("\\", "")  # brackets of an interval open no link
     if span.kind == "code":
         return f"`{span.text}`" if not re.search(r"[`|\n]", span.text) else text
     return f"**{text}**" if span.kind == "strong" else text
@@ -293,7 +298,7 @@ def _markdown_table(table: Table) -> str:
         *(_row(map(_markdown_words, row)) for row in table.rows),
     ]
     if table.note:
-        lines += ["", _markdown_words(table.note)]
+        lines += ["", _markdown_paragraph(table.note)]
     return "\n".join(lines)
 
 

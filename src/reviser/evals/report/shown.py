@@ -6,17 +6,24 @@ Knows estimates as a record holds them, dicts with value, low, high, n and metho
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reviser.evals.page import Span, Words, words
+from reviser.evals.plots import Dot, Ends
+from reviser.evals.report.page import Paragraph, Span, Table, Words, titles, words
 
 NOTHING = "\u2013"
 """In a cell without a number."""
 UNBOUNDED = "unbounded"
 
+UNKNOWN = "not known"
+REFERENCE = "reference"
+"""What a record calls the documents themselves."""
+
 Found = dict[str, Any]
 """An estimate as a record holds it."""
+Record = dict[str, Any]
+Systems = Sequence[Record]
 
 
 def estimate(
@@ -26,7 +33,7 @@ def estimate(
     if found is None:
         return words(NOTHING)
     text = interval(found, percent=percent, apart_from=apart_from)
-    return (Span(text, title=told(found)),)
+    return (Span(text, title=told(found), kind="number"),)
 
 
 def told(found: Found) -> str:
@@ -69,7 +76,7 @@ def _digits(value: float, low: float | None, high: float | None) -> int:
         least = min((abs(x) for x in known if x), default=1.0)
         digits = min(max(digits, -math.floor(math.log10(least))), digits + 1)
     else:
-        digits = 2 - math.floor(math.log10(abs(value))) if value and known else 2
+        digits = 2 - math.floor(math.log10(abs(value))) if value and known else 0
     return max(0, min(digits, 6))
 
 
@@ -88,13 +95,13 @@ def number(value: float) -> str:
     return _fixed(value, max(0, min(3 - math.floor(math.log10(abs(value))), 6)) if value else 0)
 
 
-def printed(value: float, *, percent: bool = False) -> str:
+def printed(value: float, *, percent: bool = False, digits: int = 4) -> str:
     """A number of the paper with all its digits.
 
-    >>> printed(158.7165), printed(0.405, percent=True)
-    ('158.7165', '40.5 %')
+    >>> printed(13.521), printed(1.4, digits=2), printed(0.405, percent=True)
+    ('13.5210', '1.40', '40.5 %')
     """
-    return f"{round(100 * value, 6):g} %" if percent else f"{value}"
+    return f"{round(100 * value, 6):g} %" if percent else f"{value:.{digits}f}"
 
 
 def whole(n: int) -> str:
@@ -128,3 +135,85 @@ def estimates(content: Any) -> Iterator[Found]:
     elif isinstance(content, list):
         for part in content:
             yield from estimates(part)
+
+
+# -- names and blocks ------------------------------------------------------------------------------
+
+
+def systems_of(record: Record) -> Systems:
+    """The systems that were compared, without the documents."""
+    return [system for system in record["systems"] if system["name"] != REFERENCE]
+
+
+def make_table(
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[Words]], **more: Any
+) -> Table:
+    """A table whose note also says how its intervals were made."""
+    made = titles(rows)
+    note = (*more.pop("note", ()), *([Span(f"Intervals: {'; '.join(made)}.")] if made else []))
+    return Table(
+        caption=caption,
+        header=tuple(header),
+        rows=tuple(tuple(row) for row in rows),
+        note=note,
+        **more,
+    )
+
+
+def say(*parts: str | Span) -> Paragraph:
+    """A paragraph."""
+    return Paragraph(words(*parts))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def system_name(system: Record) -> str:
+    """What a page calls a system."""
+    return "the documents" if system["name"] == REFERENCE else str(system["name"])
+
+
+def ends_of(found: Found) -> Ends:
+    """The interval, to be drawn."""
+    return found["low"], found["high"]
+
+
+def dot_of(label: str, found: Found, *, series: int = 0, **how: Any) -> Dot:
+    """An estimate as a row of a plot; the rest as in `interval`."""
+    text = interval(found, **how)
+    return Dot(label=label, value=found["value"], ends=ends_of(found), text=text, series=series)
+
+
+def includes(found: Found, value: float) -> bool:
+    """Whether an interval includes a value."""
+    low, high = found["low"], found["high"]
+    return (low is None or low <= value) and (high is None or value <= high)
+
+
+def flat(content: Any) -> str:
+    """A setting of any kind on one line."""
+    if isinstance(content, dict):
+        return ", ".join(f"{name} {flat(part)}" for name, part in content.items())
+    return ", ".join(map(flat, content)) if isinstance(content, list) else str(content)
+
+
+def policy_name(policy: Any) -> str:
+    """An obfuscation policy in short."""
+    return flat(policy).removeprefix("kind ")
+
+
+def features_name(about: Record) -> str:
+    """What MAUVE looked at."""
+    return f"{about['model']}, {about['features']}, {about['max_tokens']} tokens"
+
+
+def judge_name(about: Record) -> str:
+    """Who judged."""
+    return str(about.get("model") or about.get("path") or about["judge"])
+
+
+def sides_name(match: Record) -> str:
+    """In which order pairs were shown."""
+    return "both sides" if match["order"] == "both" else "sides at random"
