@@ -142,6 +142,9 @@ def _decoding(config: Record | None) -> str:
 # -- training --------------------------------------------------------------------------------------
 
 
+OF_A_RUN = "1.96 standard errors, as the run reports"
+
+
 def training(record: Record) -> Iterator[Block]:
     """What each model was trained on, and how well it came to predict."""
     yield Heading("Training")

@@ -205,7 +205,8 @@ p { max-width: 44rem; margin: 0 0 1rem; }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1rem; list-style: none; padding: 0;
   margin: 0 0 1.5rem; font-size: .9rem; }
 a { color: var(--series-0); }
-code { white-space: nowrap; font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .9em; }
+code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .9em;
+  white-space: nowrap; }
 .box { overflow-x: auto; margin: 0 0 .5rem; }
 .box:focus-visible { outline: 2px solid var(--series-0); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums;

@@ -116,8 +116,8 @@ def _ratios(record: Record) -> Iterator[Block]:
         for size in paper.SIZES:
             ours, theirs = paper.REVISER[size], paper.BASELINE[size]
             value = by_model[ours] / by_model[theirs]
-            pair = words(f"paper: {ours} / {theirs}")
-            rows.append([pair, words(scorer), words(number(value)), words(NOTHING)])
+            pair = f"paper: {ours} / {theirs}"
+            rows.append([words(pair), words(scorer), words(number(value)), words(NOTHING)])
             label = f"paper, {size}, {scorer}"
             dots.append(Dot(label=label, value=value, text=number(value), of_paper=True))
     yield make_table(
