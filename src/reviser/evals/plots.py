@@ -257,9 +257,12 @@ def _legend(series: Sequence[Bars]) -> tuple[list[str], float]:
 
 
 def _axis(
-    known: Sequence[float], start: float, end: float, *, log: bool, apart: float = 58
+    known: Sequence[float], start: float, end: float, *, log: bool, apart: float | None = None
 ) -> tuple[Callable[[float], float], list[float]]:
-    """Where a value lies between start and end, and the values to mark, so far apart or more."""
+    """Where a value lies between start and end, and the values to mark, so far apart or more.
+
+    If that is not given, so far that their texts do not touch.
+    """
     least, most = (min(known), max(known)) if known else (1.0, 10.0)
     to: Callable[[float], float] = math.log10 if log else float
     low, high = to(least), to(most)
@@ -274,7 +277,8 @@ def _axis(
 
     for ticks in _log_ticks(low, high) if log else _ticks(low, high):
         places = [scale(tick) for tick in ticks]
-        if all(abs(b - a) >= apart for a, b in pairwise(places)):
+        room = apart or 14 + max((_width(tick_text(tick)) for tick in ticks), default=0)
+        if all(abs(b - a) >= room for a, b in pairwise(places)):
             return scale, ticks
     return scale, [least]
 

@@ -102,6 +102,7 @@ def _summary(record: Record) -> Iterator[Block]:
                 value = estimate(found["perplexity"])
                 parts += [f" Under {found['scorer']['model']}, evalPPL is ", *value, "."]
     for system in ours:
+        parts += _alike(system)
         parts += _spent(system)
     yield Paragraph(words(*parts))
 
@@ -139,6 +140,13 @@ def _compared(record: Record, comparison: Record) -> Iterator[str | Span]:
 def _under(system: Record, scorer: str) -> Found | None:
     found = [each for each in system["perplexity"] if each["scorer"]["model"] == scorer]
     return found[0]["perplexity"] if found else None
+
+
+def _alike(system: Record) -> Iterator[str | Span]:
+    for each in system["mauve"]:
+        yield f" MAUVE of {system['name']} against the documents is "
+        yield from estimate(each["mauve"])
+        yield f", by {each['features']['model']}."
 
 
 def _spent(system: Record) -> Iterator[str | Span]:

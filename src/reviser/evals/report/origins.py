@@ -90,6 +90,11 @@ def _setting(record: Record, system: Record) -> dict[str, str]:
         found["documents"] = bounds if known == UNKNOWN else f"{known}, {bounds}"
         prefix, total = protocol["prefix_tokens"], protocol["total_tokens"]
         found["lengths"] = f"prefix of {prefix} tokens, {total} tokens in all"
+        seeds = ", ".join(map(str, protocol["seeds"]))
+        found["texts"] = (
+            f"{whole(system['samples'])}: {whole(protocol['prompts'])} prompts for each of"
+            f" {len(protocol['seeds'])} seeds ({seeds}), {whole(system['prompts'])} different ones"
+        )
     if model:
         found["trunk"] = _trunk(model, recipe)
     if recipe:
@@ -161,7 +166,7 @@ def training(record: Record) -> Iterator[Block]:
             [words(name), *(column.get(name, words(NOTHING)) for column in columns)]
             for name in names
         ],
-        note=words("Held-out values are in nats per text token. "),
+        note=words("NLL is in nats per text token. "),
         prose=True,
     )
 
@@ -229,7 +234,7 @@ def provenance(record: Record) -> Iterator[Block]:
     rows += [("Commit", str(made["commit"] or UNKNOWN))]
     yield _facts("Made with", rows)
     for system in record["systems"]:
-        yield _facts(f"System {system_name(system)}", _origin(system))
+        yield _facts(f"System: {system_name(system)}", _origin(system))
     for title, about in _models(record):
         yield _facts(title, [(name, _setting_text(name, value)) for name, value in about.items()])
     counts = Counter(found["method"] for found in estimates(record))
@@ -270,11 +275,11 @@ def _models(record: Record) -> Iterator[tuple[str, Record]]:
     """Each scorer, kind of features and judge once, with what there is to say of it."""
     seen: list[tuple[str, Record]] = []
     for system in record["systems"]:
-        seen += [(f"Scorer {e['scorer']['model']}", e["scorer"]) for e in system["perplexity"]]
-        seen += [(f"Features of {e['features']['model']}", e["features"]) for e in system["mauve"]]
+        seen += [(f"Scorer: {e['scorer']['model']}", e["scorer"]) for e in system["perplexity"]]
+        seen += [(f"Features: {e['features']['model']}", e["features"]) for e in system["mauve"]]
     for comparison in record["comparisons"]:
         if match := comparison["arena"]:
-            seen.append((f"Judge {judge_name(match['judge'])}", match["judge"]))
+            seen.append((f"Judge: {judge_name(match['judge'])}", match["judge"]))
     for n, each in enumerate(seen):
         if each not in seen[:n]:
             yield each

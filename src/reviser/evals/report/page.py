@@ -125,7 +125,7 @@ def _html(block: Block) -> str:
             return _html_table(block)
         case Figure(svg=svg, caption=caption, numbers=numbers):
             drawn = f'<div class="box" tabindex="0">{svg}</div>'
-            told = f"<figcaption>{escaped(caption)}</figcaption>"
+            told = f"<figcaption>{escaped(_line(caption))}</figcaption>"
             if numbers:
                 table = _html_table(numbers)
                 told += f"<details><summary>Its numbers</summary>{table}</details>"
@@ -166,8 +166,9 @@ def _html_table(table: Table) -> str:
     )
     note = f'<p class="note">{_html_words(table.note)}</p>' if table.note else ""
     kind = ' class="prose"' if table.prose else ""
+    caption = f"<span>{escaped(_line(table.caption))}</span>"
     return (
-        f'<div class="box" tabindex="0"><table{kind}>\n<caption>{escaped(table.caption)}</caption>'
+        f'<div class="box" tabindex="0"><table{kind}>\n<caption>{caption}</caption>'
         f"\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>{note}"
     )
 
@@ -212,6 +213,8 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-si
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums;
   overflow-wrap: normal; }
 caption { text-align: left; font-weight: 600; padding: .5rem 0; }
+caption span { display: block; position: sticky; left: 0; width: max-content;
+  max-width: calc(100vw - 2rem); }
 th, td { text-align: left; vertical-align: top; padding: .35rem 1.25rem .35rem 0;
   border-bottom: 1px solid var(--line); white-space: nowrap; }
 thead th { color: var(--faint); font-weight: 600; border-bottom: 2px solid var(--line);
@@ -224,7 +227,7 @@ td span[title], p span[title] { text-decoration: underline dotted var(--line);
   text-underline-offset: .2em; cursor: help; white-space: nowrap; }
 .note { color: var(--faint); font-size: .85rem; margin: 0 0 1.5rem; }
 .plot { margin: 1rem 0 1.5rem; }
-.plot svg { display: block; width: 100%; min-width: 480px; max-width: 760px; height: auto; }
+.plot svg { display: block; width: 100%; min-width: 560px; max-width: 760px; height: auto; }
 figcaption { color: var(--faint); font-size: .85rem; max-width: 44rem; margin: .25rem 0; }
 details { margin: .25rem 0; }
 summary { cursor: pointer; font-size: .85rem; color: var(--series-0); }
@@ -234,6 +237,9 @@ summary { cursor: pointer; font-size: .85rem; color: var(--series-0); }
 blockquote { margin: 0; padding: .6rem .8rem; background: var(--shade); border-radius: 4px;
   white-space: pre-wrap; unicode-bidi: isolate; font-size: .95rem; }
 .prompt blockquote { border-left: 3px solid var(--series-0); border-radius: 0 4px 4px 0; }
+@media (max-width: 600px) {
+  tbody th { white-space: normal; min-width: 7.5rem; }
+}
 @media print { .box { overflow: visible; } }
 """
 

@@ -38,11 +38,11 @@ def estimate(
 
 def told(found: Found) -> str:
     """How an interval was made."""
-    return f"{found['method']}, n = {whole(found['n'])}"
+    return f"{found['method']}, n\u00a0=\u00a0{whole(found['n'])}"
 
 
 def interval(found: Found, *, percent: bool = False, apart_from: float | None = None) -> str:
-    """Value, low and high, with two digits of the interval's width.
+    """Value, low and high, with two digits of the interval's width, and five in all at most.
 
     An end that differs from `apart_from` is shown so exactly that one sees it.
 
@@ -77,7 +77,8 @@ def _digits(value: float, low: float | None, high: float | None) -> int:
         digits = min(max(digits, -math.floor(math.log10(least))), digits + 1)
     else:
         digits = 2 - math.floor(math.log10(abs(value))) if value and known else 0
-    return max(0, min(digits, 6))
+    most = 4 - math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 6
+    return max(0, min(digits, most, 6))
 
 
 def _fixed(x: float | None, digits: int) -> str:
