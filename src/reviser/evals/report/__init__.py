@@ -88,8 +88,7 @@ def _summary(record: Record) -> Iterator[Block]:
     ours = systems_of(record)
     first = ours[0]
     same = "continued" if len(ours) == 1 else "continued the same"
-    texts = {system["samples"] for system in ours}
-    each = f"{whole(texts.pop())} texts" + (" each" if len(ours) > 1 else "")
+    each = f"{whole(first['samples'])} texts" + (" each" if len(ours) > 1 else "")
     parts: list[str | Span] = [
         f"{listed([system['name'] for system in ours])} {same} {whole(first['prompts'])} prompts,"
         f" {each}. Brackets hold 95\u00a0% intervals."

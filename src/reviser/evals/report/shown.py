@@ -70,15 +70,18 @@ def interval(found: Found, *, percent: bool = False, apart_from: float | None = 
 def _digits(value: float, low: float | None, high: float | None) -> int:
     """How many behind the point."""
     known = [x for x in (value, low, high) if x is not None and math.isfinite(x)]
-    spread = max(known) - min(known) if low is not None and high is not None and known else 0.0
-    if spread > 0:
-        digits = 1 - math.floor(math.log10(spread))
-        least = min((abs(x) for x in known if x), default=1.0)
-        digits = min(max(digits, -math.floor(math.log10(least))), digits + 1)
-    else:
-        digits = 2 - math.floor(math.log10(abs(value))) if value and known else 0
-    most = 4 - math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 6
-    return max(0, min(digits, most, 6))
+    leading = _power(value if math.isfinite(value) else max(known, default=0.0))
+    spread = max(known) - min(known) if len(known) == 3 else 0.0
+    if not spread > 0:
+        return max(0, min(2 - leading, 6)) if any(known) else 0
+    digits = 1 - _power(spread)
+    least = min(_power(x) for x in known if x)
+    return max(0, min(max(digits, -least), digits + 1, 4 - leading, 6))
+
+
+def _power(x: float) -> int:
+    """Of ten, of the first digit."""
+    return math.floor(math.log10(abs(x))) if x else 0
 
 
 def _fixed(x: float | None, digits: int) -> str:
@@ -93,7 +96,7 @@ def number(value: float) -> str:
     >>> [number(x) for x in (30.6355, 1.0200482, 2067.2497, 15.77)]
     ['30.64', '1.020', '2,067', '15.77']
     """
-    return _fixed(value, max(0, min(3 - math.floor(math.log10(abs(value))), 6)) if value else 0)
+    return _fixed(value, max(0, min(3 - _power(value), 6)) if value else 0)
 
 
 def printed(value: float, *, percent: bool = False, digits: int = 4) -> str:
