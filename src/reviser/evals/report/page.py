@@ -248,7 +248,7 @@ blockquote { margin: 0; padding: .6rem .8rem; background: var(--shade); border-r
 
 _MARKS = re.compile(r"[\\`*_\[\]~$#!^&<>|]|://|(?<=www)\.", re.IGNORECASE)
 """What Markdown reads as more than itself; an address would become a link."""
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _OPENS = re.compile(r"[-+]|\d+[.)](?=\s)")
 """At the start of a paragraph it would open a list, or be a rule."""
 
