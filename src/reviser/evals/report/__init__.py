@@ -95,6 +95,9 @@ def _summary(record: Record) -> Iterator[Block]:
     ]
     for comparison in record["comparisons"]:
         parts += _compared(record, comparison)
+        if len(record["comparisons"]) > 1:  # too much for one paragraph
+            yield Paragraph(words(*parts))
+            parts = []
     if not record["comparisons"]:
         for system in ours:
             for found in system["perplexity"]:
@@ -129,11 +132,7 @@ def _compared(record: Record, comparison: Record) -> Iterator[str | Span]:
         yield from estimate(match["win_rate"], percent=True, apart_from=0.5)
         yield " of the pairs, an interval that "
         yield "includes one half" if includes(match["win_rate"], 0.5) else "leaves out one half"
-        yield (
-            "; but it prefers a side, so this is not to be relied on."
-            if match["is_biased"]
-            else "."
-        )
+        yield "; but it prefers a side, whoever wrote it." if match["is_biased"] else "."
 
 
 def _under(system: Record, scorer: str) -> Found | None:

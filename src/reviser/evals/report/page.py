@@ -220,6 +220,8 @@ th, td { text-align: left; vertical-align: top; padding: .35rem 1.25rem .35rem 0
 thead th { color: var(--faint); font-weight: 600; border-bottom: 2px solid var(--line);
   vertical-align: bottom; }
 tbody th { font-weight: 500; }
+th { white-space: normal; overflow-wrap: anywhere; min-width: 4rem; max-width: 20rem; }
+tbody th { min-width: 7.5rem; }
 .prose th, .prose td { white-space: normal; min-width: 9rem; max-width: 24rem;
   overflow-wrap: anywhere; }
 .prose tbody th { min-width: 6.5rem; }
@@ -237,9 +239,6 @@ summary { cursor: pointer; font-size: .85rem; color: var(--series-0); }
 blockquote { margin: 0; padding: .6rem .8rem; background: var(--shade); border-radius: 4px;
   white-space: pre-wrap; unicode-bidi: isolate; font-size: .95rem; }
 .prompt blockquote { border-left: 3px solid var(--series-0); border-radius: 0 4px 4px 0; }
-@media (max-width: 600px) {
-  tbody th { white-space: normal; min-width: 7.5rem; }
-}
 @media print { .box { overflow: visible; } }
 """
 
