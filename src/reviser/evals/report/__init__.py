@@ -17,6 +17,7 @@ from reviser.evals import paper
 from reviser.evals.report import origins, quality, writing
 from reviser.evals.report.page import Block, Page, Paragraph, Span, to_html, to_markdown, words
 from reviser.evals.report.shown import (
+    REFERENCE,
     Found,
     Record,
     estimate,
@@ -103,9 +104,8 @@ def _summary(record: Record) -> Iterator[Block]:
             for found in system["perplexity"]:
                 value = estimate(found["perplexity"])
                 parts += [f" Under {found['scorer']['model']}, evalPPL is ", *value, "."]
-    for system in ours:
-        parts += _alike(system)
-        parts += _spent(system)
+    for told in (_documents, _alike, _spent):
+        parts += [part for system in record["systems"] for part in told(system)]
     yield Paragraph(words(*parts))
 
 
@@ -138,6 +138,14 @@ def _compared(record: Record, comparison: Record) -> Iterator[str | Span]:
 def _under(system: Record, scorer: str) -> Found | None:
     found = [each for each in system["perplexity"] if each["scorer"]["model"] == scorer]
     return found[0]["perplexity"] if found else None
+
+
+def _documents(system: Record) -> Iterator[str | Span]:
+    if system["name"] == REFERENCE:
+        for each in system["perplexity"]:
+            yield " The documents themselves have evalPPL "
+            yield from estimate(each["perplexity"])
+            yield f" under {each['scorer']['model']}."
 
 
 def _alike(system: Record) -> Iterator[str | Span]:

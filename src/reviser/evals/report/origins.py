@@ -139,7 +139,9 @@ def _decoding(config: Record | None) -> str:
     parts.append(f"top-k {config['top_k']}" if config["top_k"] else "no top-k")
     parts.append(f"top-p {config['top_p']:g}" if config["top_p"] < 1 else "no top-p")
     parts.append(f"at most {config['max_actions']} actions")
-    usual = {"min_p": 0.0, "max_length": None, "max_edits": None, "stop_bias": 0.0}
+    if config["max_length"] is not None:
+        parts.append(f"texts of at most {config['max_length']} tokens")
+    usual = {"min_p": 0.0, "max_edits": None, "stop_bias": 0.0}
     parts += [f"{name} {config[name]}" for name, value in usual.items() if config[name] != value]
     return ", ".join(parts)
 

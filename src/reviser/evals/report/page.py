@@ -214,13 +214,13 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
   overflow-wrap: normal; }
 caption { text-align: left; font-weight: 600; padding: .5rem 0; }
 caption span { display: block; position: sticky; left: 0; width: max-content;
-  max-width: calc(100vw - 2rem); }
+  max-width: min(100vw - 2rem, 60rem); }
 th, td { text-align: left; vertical-align: top; padding: .35rem 1.25rem .35rem 0;
   border-bottom: 1px solid var(--line); white-space: nowrap; }
 thead th { color: var(--faint); font-weight: 600; border-bottom: 2px solid var(--line);
   vertical-align: bottom; }
 tbody th { font-weight: 500; }
-th { white-space: normal; overflow-wrap: anywhere; min-width: 4rem; max-width: 20rem; }
+th { white-space: normal; overflow-wrap: anywhere; min-width: 6.5rem; max-width: 20rem; }
 tbody th { min-width: 7.5rem; }
 .prose th, .prose td { white-space: normal; min-width: 9rem; max-width: 24rem;
   overflow-wrap: anywhere; }
