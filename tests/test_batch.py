@@ -141,12 +141,12 @@ def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, workers: int) -> None:
     rng = Random(workers)
-    once = job(model, tmp_path, 200)
+    once = job(model, tmp_path, 200, options={"rows": 4})  # few at a time, so there is time to kill
     batch.run(once)
     output = tmp_path / "killed.jsonl"
     command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--seed", "5"]
     command += ["--max-actions", "24", "--input", str(once.input), "--output", str(output)]
-    command += ["--workers", str(workers)]
+    command += ["--workers", str(workers), "--engine-option", "rows=4"]
     parts = [tmp_path / "killed.jsonl.parts" / f"{worker}.jsonl" for worker in range(workers)]
     kills = seen = 0
     while not output.exists():
@@ -171,14 +171,15 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
 
 def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, 30, workers=2)
+    victims: list[str] = []
 
     def kill(done: int, _: int) -> None:
-        if done:
-            (victim, *_) = subprocess.run(
+        if done and not victims:
+            victims.extend(subprocess.run(
                 ["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"],
                 capture_output=True, text=True, check=True,
-            ).stdout.split()  # fmt: skip
-            os.kill(int(victim), signal.SIGKILL)
+            ).stdout.split())  # fmt: skip
+            os.kill(int(victims[0]), signal.SIGKILL)
 
     with pytest.raises(EngineError, match=r"Worker [12] of 2 failed: its process was killed\."):
         batch.run(asked, kill)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from reviser.data.files import write_json
 from reviser.data.readers import Reader, Split
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, ReviserError
+from reviser.evals.texts import Protocol
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
@@ -376,6 +378,197 @@ def _write_file(
         raise EngineError(
             f"{failed:,} of {written:,} lines could not be written: see their 'error'."
         )
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for a file of prompts per seed.")  # fmt: skip
+@click.option("--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
+              help="Folder with the tokenizer.json that counts the tokens.")  # fmt: skip
+@click.option("--prefix-tokens", default=Protocol.prefix_tokens, show_default=True,
+              help="Tokens of a prompt.")  # fmt: skip
+@click.option("--total-tokens", default=Protocol.total_tokens, show_default=True,
+              help="Where documents are cut, prompt included.")  # fmt: skip
+@click.option("--min-tokens", default=Protocol.min_tokens, show_default=True,
+              help="Leave out shorter documents.")  # fmt: skip
+@click.option("--max-tokens", default=Protocol.max_tokens, show_default=True,
+              help="Leave out longer documents.")  # fmt: skip
+@click.option("--count", "prompts", default=Protocol.prompts, show_default=True,
+              help="Prompts for each seed.")  # fmt: skip
+@click.option("--seed", "seeds", multiple=True, default=Protocol.seeds, show_default=True,
+              type=int, help="Of a draw; may be repeated.")  # fmt: skip
+@_reading_options
+def prompts(
+    sources: tuple[str, ...], output: Path, tokenizer: Path, split: Any, text_key: str,
+    **protocol: Any,
+) -> None:  # fmt: skip
+    """Choose documents for systems to continue, as the paper does.
+
+    SOURCES are those of `reviser tokenize`. A line has the id of its document, the prompt and the
+    reference, which is how the document goes on. `reviser generate --input` reads these files.
+    """
+    from reviser.core.codec import Codec
+    from reviser.data.readers import Tally
+    from reviser.evals import texts
+
+    tally, reader = Tally(), Reader(split=split, text_key=text_key)
+    chosen, left_out = texts.choose_prompts(
+        reader.read(sources, tally), Codec.load(tokenizer), Protocol(**protocol)
+    )
+    for seed, some in chosen.items():
+        texts.write_prompts(output / f"{seed}.jsonl", some)
+        click.echo(f"{output / f'{seed}.jsonl'}: {len(some):,} prompts")
+    for reason, count in (tally.skipped + left_out).items():
+        click.echo(f"left out, {reason}: {count:,}")
+
+
+@main.command("eval")
+@click.argument("systems", nargs=-1, required=True, metavar="NAME=PATH...")
+@click.option("-o", "--output", required=True, metavar="FILE.json",
+              type=click.Path(dir_okay=False, path_type=Path),
+              help="Where the record of all measures goes.")  # fmt: skip
+@click.option("--prompts", "references", multiple=True, metavar="PATH",
+              type=click.Path(exists=True, path_type=Path),
+              help="File of `reviser prompts`, or a folder of them: the references.")  # fmt: skip
+@click.option("--model", "folders", multiple=True, metavar="NAME=FOLDER",
+              help="Where a system's model is now, if not where its rollouts say.")  # fmt: skip
+@click.option("--scorer", "scorers", multiple=True, metavar="MODEL",
+              help="Causal LM for evalPPL: folder or hub name; may be repeated.")  # fmt: skip
+@click.option("--mauve", multiple=True, metavar="KIND:MODEL",
+              help="Features for MAUVE: pll of a masked LM, as the paper's, or last or mean hidden"
+                   " state; may be repeated.")  # fmt: skip
+@click.option("--judge", metavar="MODEL", help="Who judges the arena: folder, hub name, or what"
+              " --judge-url calls it.")  # fmt: skip
+@click.option("--judge-url", metavar="URL", help="An endpoint that speaks OpenAI's protocol, up to"
+              " /v1; its key is read from REVISER_JUDGE_KEY.")  # fmt: skip
+@click.option("--judge-template", metavar="FILE",
+              help="The question's words, with {prompt}, {a} and {b}.")  # fmt: skip
+@click.option("--verdicts", metavar="FILE", help="Verdicts to judge by, in place of a judge.")
+@click.option("--questions", metavar="FILE.jsonl", type=click.Path(path_type=Path),
+              help="Write the arena's questions to this file, for someone to add a verdict to each"
+                   " line, and measure nothing.")  # fmt: skip
+@click.option("--order", default="both", show_default=True, type=click.Choice(["both", "random"]),
+              help="Show each pair in both orders, or in one drawn at random, as the paper"
+                   " does.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="Where models run.")
+def evaluate(
+    systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
+    questions: Path | None, scorers: tuple[str, ...], mauve: tuple[str, ...],
+    judge: str | None, judge_url: str | None, judge_template: str | None, verdicts: str | None,
+    order: Any, device: str,
+) -> None:  # fmt: skip
+    """Measure what systems wrote; the first is compared with each of the others.
+
+    A PATH is a file of rollouts, or of JSON lines that any other system wrote, or a folder of
+    these; give a NAME again for more of it. Such a line has an "id", a "prompt" and a
+    "continuation". The same command again goes on where a kill stopped it.
+    """
+    from reviser.evals import judges, texts
+
+    found = texts.read_systems(systems, references)
+    if questions is not None:
+        click.echo(f"{questions}: {judges.write_questions(questions, found, order):,} questions")
+        return
+    with _extra("eval"):
+        from reviser.evals.evaluation import Measures, System, evaluate
+    asked = None
+    if judge is not None or verdicts is not None:
+        config = judges.JudgeConfig(
+            model=judge, url=judge_url, template=judge_template, verdicts=verdicts
+        )
+        asked = judges.open_judge(config, device=device)
+    measures = Measures(scorers=scorers, mauve=mauve, judge=asked, order=order, device=device)
+    places = {name: Path(place) for name, place in texts.named(folders)}
+    if unknown := places.keys() - found.keys():
+        raise click.UsageError(f"--model names {min(unknown)!r}, which is no system here.")
+    given = [
+        System(name=name, samples=tuple(samples), folder=places.get(name))
+        for name, samples in found.items()
+    ]
+    with _bars() as (_, tell):
+        try:
+            record = evaluate(given, measures, kept=output.with_suffix(".measured"), tell=tell)
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from here", err=True)
+            raise SystemExit(130) from None
+    write_json(output, record)
+    click.echo(output)
+
+
+@main.command()
+@click.argument("record", metavar="RECORD.json", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, metavar="PAGE.html",
+              type=click.Path(dir_okay=False, path_type=Path),
+              help="The page; beside it goes the same as .md and .json.")  # fmt: skip
+def report(record: Path, output: Path) -> None:
+    """Make one page of what `reviser eval` measured, beside the paper's figures."""
+    from reviser.evals import report
+
+    click.echo(report.write(report.read(record), output))
+
+
+@main.command()
+@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@click.option("-o", "--output", required=True, metavar="FOLDER",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for models, rollouts and the page; or one to continue.")  # fmt: skip
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
+              help="Replace a value of the recipe, for all arms; may be repeated.")  # fmt: skip
+@click.option("--engine", default="hf", show_default=True,
+              type=click.Choice(["hf", "vllm"]), help="What runs the rollouts.")  # fmt: skip
+@click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
+              help="For the engine, as rows=16; may be repeated.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="Where the measures' models run.")
+def reproduce(
+    recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
+    engine_options: tuple[str, ...], device: str,
+) -> None:  # fmt: skip
+    """Train a recipe's model and its autoregressive twin, and compare them on one page.
+
+    What is trained, on which prompts it is compared and by which measures stands under
+    "comparison" in the recipe. The same command again goes on where it stopped. A model that was
+    trained elsewhere, into FOLDER/models/ARM, is taken as it is.
+    """
+    with _extra("train"):
+        import reviser.train.run
+    with _extra("eval"):
+        from reviser.reproduce import reproduce
+    del reviser
+    _quiet(str(output))
+    with _bars() as (say, tell):
+        try:
+            page = reproduce(
+                recipe, output, changes=changes, engine=engine,
+                options=_options(None, engine_options), device=device, say=say, tell=tell,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from here", err=True)
+            raise SystemExit(130) from None
+    click.echo(page)
+
+
+@contextmanager
+def _bars() -> Iterator[tuple[Any, Any]]:
+    """Two functions: one says what is being done, the other how much of it is done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    bars = Progress(console=console, disable=not console.is_terminal)
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, done: int, of: int) -> None:
+        if what not in tasks:
+            bars.start()  # not before: training has a bar of its own
+            tasks[what] = bars.add_task(what)
+        bars.update(tasks[what], completed=done, total=of)
+
+    try:
+        yield console.print, tell
+    finally:
+        bars.stop()
 
 
 def _standard_input() -> str:

@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from operator import index
 from pathlib import Path
@@ -336,14 +336,14 @@ class Reviser:
 
     def generate_many(self, prompts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many prompts side by side, in the order given; the n-th has the seed plus n."""
-        _config(settings)  # here, not when the first is asked for
+        decode_config(settings)  # here, not when the first is asked for
         return self.write_many(
             self.plan(prompt, **nth(settings, n)) for n, prompt in enumerate(_several(prompts))
         )
 
     def infill_many(self, texts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many texts with gaps side by side, in the order given; the n-th has the seed plus n."""
-        _config(settings)
+        decode_config(settings)
         return self.write_many(
             self.plan_infill(text, **nth(settings, n)) for n, text in enumerate(_several(texts))
         )
@@ -391,7 +391,7 @@ class Reviser:
 
     def plan(self, prompt: str = "", /, **settings: Any) -> Plan:
         """What `generate` asks of the engine."""
-        config = _config(settings)
+        config = decode_config(settings)
         _check_text(prompt)
         prefix = self.codec.encode(prompt)
         return Plan(
@@ -409,7 +409,7 @@ class Reviser:
 
         So it is in training; then the cursor goes back to the gap.
         """
-        vocab, config = self.engine.vocab, _config(settings)
+        vocab, config = self.engine.vocab, decode_config(settings)
         parts = _parts(text, spans)
         first, *rest = self.codec.encode_parts(parts)
         places = [len(first)]
@@ -464,7 +464,8 @@ def nth(settings: dict[str, Any], n: int) -> dict[str, Any]:
     return settings | {"seed": (settings.get("seed", DecodeConfig.seed) + n) % (1 << 64)}
 
 
-def _config(settings: dict[str, Any]) -> DecodeConfig:
+def decode_config(settings: Mapping[str, Any]) -> DecodeConfig:
+    """Settings by name; one that does not exist is told, with the nearest that does."""
     known = [f.name for f in fields(DecodeConfig)]
     for name in settings:
         if name not in known:

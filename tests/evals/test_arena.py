@@ -430,8 +430,8 @@ def test_a_text_that_spells_a_field_stays_as_it_is(endpoint: Endpoint) -> None:
 
 def test_someone_can_judge_by_file(tmp_path: Path) -> None:
     pairs, path = pairs_of(9, 0.6), tmp_path / "questions.jsonl"
-    asked = arena.questions_of(pairs, order="random")
-    write_questions(path, [question for each in asked for question, _ in each])
+    systems = {"us": [ours for ours, _ in pairs], "them": [theirs for _, theirs in pairs]}
+    assert write_questions(path, systems, "random") == 9
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert [sorted(line) for line in lines] == [["a", "b", "key", "prompt"]] * 9
     for line in lines:  # who judges sees texts only

@@ -82,9 +82,7 @@ class Windows:
         self.size = config.size
         self.least = config.prefix[0] + config.least_target
         lengths = shards.lengths
-        documents = np.arange(len(lengths), dtype=np.uint64)
-        share = _hash(0, HELD_OUT, documents) >> np.uint64(11)
-        chosen = (share < config.held_out * (1 << 53)) == held_out
+        chosen = held_out_documents(shards, config) == held_out
         # A last piece too short to learn from is no window.
         counts = lengths // self.size + (lengths % self.size >= self.least)
         self.too_short = int(np.count_nonzero(chosen & (counts == 0)))
@@ -108,6 +106,14 @@ class Windows:
         starts = (indices - firsts) * self.size
         stops = np.minimum(starts + self.size, self.shards.lengths[documents])
         return self.shards.read_many(documents, starts, stops)
+
+
+def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:
+    """For each document, whether it is kept for evaluation."""
+    documents = np.arange(len(shards), dtype=np.uint64)
+    share = _hash(0, HELD_OUT, documents) >> np.uint64(11)
+    chosen: npt.NDArray[np.bool_] = share < config.held_out * (1 << 53)
+    return chosen
 
 
 class Example(NamedTuple):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,14 @@ from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.data.files import write_json
-from reviser.errors import CheckpointError, ConfigError, DataError
+from reviser.errors import CheckpointError, ConfigError, DataError, ReviserError
 from reviser.evals import arena, flops, intervals, mauve, perplexity, trajectories
 from reviser.evals.diversity import diversity
 from reviser.evals.flops import Sizes
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
 from reviser.evals.trajectories import Walk
+from reviser.generate import Rollout
 from reviser.provenance import made_with
 
 FORMAT = 1
@@ -79,6 +79,8 @@ class Measures:
     judge: arena.Judge | None = None
     order: arena.Order = "both"
     device: str = "cpu"
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a model is called in the record, if not by the name it is opened with."""
 
 
 def evaluate(
@@ -102,17 +104,20 @@ def evaluate(
     store = _Store(kept)
     scores: dict[tuple[str, str], dict[str, Any]] = {}
     for scorer in measures.scorers:
-        for system, found in _perplexities(scorer, given, measures.device, store, tell):
+        for system, found in _perplexities(scorer, given, measures, store, tell):
             scores[scorer, system.name] = found
             shown = {k: v for k, v in found.items() if k not in ("nll", "tokens")}
             records[given.index(system)]["perplexity"].append(shown)
     for features in measures.mauve:
-        for system, found in _mauves(features, systems, measures.device, store, tell):
+        for system, found in _mauves(features, systems, measures, store, tell):
             records[given.index(system)]["mauve"].append(found)
     comparisons = []
     for ours, theirs, matched in pairs:
         ratios = [
-            {"scorer": scorer, "ratio": _ratio(ours, theirs, scores, scorer).to_dict()}
+            {
+                "scorer": measures.names.get(scorer, scorer),
+                "ratio": _ratio(ours, theirs, scores, scorer).to_dict(),
+            }
             for scorer in measures.scorers
         ]
         match = _arena(matched, measures, kept, tell) if measures.judge else None
@@ -193,14 +198,13 @@ def _without_models(system: System) -> dict[str, Any]:
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)
     walks = []
     for n, rollout in enumerate(rollouts, start=1):
-        history = rollout.trajectory.history(vocab)
-        if codec.decode(Canvas.replay(vocab, history).tokens()) != rollout.text:
+        if _replayed(rollout, vocab, codec) != rollout.text:
             raise DataError(
                 f"Rollout {n} of {system.name!r} does not replay to its text with the vocabulary"
                 f" of {str(folder)!r}: name the folder of the model that wrote it."
             )
         walks.append(Walk.of(rollout.trajectory, vocab))
-    record["model"] = info.describe(folder)
+    record["model"] = {k: v for k, v in info.describe(folder).items() if k != "folder"}
     record["trajectories"] = trajectories.statistics(walks, system.clusters).to_dict()
     record["order_map"] = trajectories.order_map(walks).round(6).tolist()
     sizes = Sizes.of(folder)
@@ -213,6 +217,14 @@ def _without_models(system: System) -> dict[str, Any]:
             "analytic": cost.analytic,
         }
     return record
+
+
+def _replayed(rollout: Rollout, vocab: ActionVocab, codec: Codec) -> str | None:
+    """The text that a rollout's actions give, if they can be replayed."""
+    try:
+        return codec.decode(Canvas.replay(vocab, rollout.trajectory.history(vocab)).tokens())
+    except ReviserError:
+        return None
 
 
 def _folder(system: System, named: str) -> Path:
@@ -234,20 +246,21 @@ def _folder(system: System, named: str) -> Path:
 
 
 def _perplexities(
-    name: str, systems: Sequence[System], device: str, store: _Store, tell: Tell
+    name: str, systems: Sequence[System], measures: Measures, store: _Store, tell: Tell
 ) -> Iterator[tuple[System, dict[str, Any]]]:
     """Of each system, under one scorer, which is opened only if something is to be measured."""
-    weights = perplexity.fingerprint(models.find(name))
+    weights, device = perplexity.fingerprint(models.find(name)), measures.device
+    called = measures.names.get(name, name)
     opened: list[perplexity.Scorer] = []
     for system in systems:
 
         def measure(system: System = system) -> dict[str, Any]:
             if not opened:
                 opened.append(perplexity.Scorer.load(name, device=device))
-            what = f"evalPPL of {system.name} under {name}"
+            what = f"evalPPL of {system.name} under {called}"
             found = perplexity.evaluate(opened[0], system.samples, progress=partial(tell, what))
             return {
-                "scorer": found.scorer,
+                "scorer": found.scorer | {"model": called},
                 "perplexity": found.perplexity.to_dict(),
                 "bits_per_character": found.bits_per_character.to_dict(),
                 "empty": found.empty,
@@ -257,12 +270,12 @@ def _perplexities(
                 "tokens": [score.tokens for score in found.scores],
             }
 
-        depends = ["perplexity", name, weights, device, system.digest]
+        depends = ["perplexity", called, weights, device, system.digest]
         yield system, store.get(depends, measure)
 
 
 def _mauves(
-    given: str, systems: Sequence[System], device: str, store: _Store, tell: Tell
+    given: str, systems: Sequence[System], measures: Measures, store: _Store, tell: Tell
 ) -> Iterator[tuple[System, dict[str, Any]]]:
     """Of each system against the documents, by one kind of features."""
     kind, _, name = given.partition(":")
@@ -270,7 +283,8 @@ def _mauves(
         raise ConfigError(
             f"MAUVE's features are {given!r}; give pll:NAME of a masked LM, last:NAME or mean:NAME."
         )
-    weights = perplexity.fingerprint(models.find(name))
+    weights, device = perplexity.fingerprint(models.find(name)), measures.device
+    called = measures.names.get(name, name)
     extract = (
         partial(mauve.pseudo_log_likelihoods, name, device=device)
         if kind == "pll"
@@ -282,34 +296,36 @@ def _mauves(
         def measure(system: System = system) -> dict[str, Any]:
             found = mauve.evaluate(system.samples, remember)
             return {
-                "features": found.features,
+                "features": found.features | {"model": called},
                 "clusters": found.clusters,
                 "mauve": found.mauve.to_dict(),
             }
 
-        tell(f"MAUVE of {system.name} by {given}", n, len(systems))
-        yield system, store.get(["mauve", given, weights, device, system.digest], measure)
+        tell(f"MAUVE by {kind}:{called}", n, len(systems))
+        depends = ["mauve", kind, called, weights, device, system.digest]
+        yield system, store.get(depends, measure)
+    tell(f"MAUVE by {kind}:{called}", len(systems), len(systems))
 
 
 def _ratio(
     ours: System, theirs: System, scores: dict[tuple[str, str], dict[str, Any]], scorer: str
 ) -> Estimate:
     """Perplexity over perplexity; what continues one prompt is drawn together."""
-    sides = [(system, scores[scorer, system.name]) for system in (ours, theirs)]
-    names = sorted({*ours.clusters})
+    prompts = sorted({*ours.clusters})
     sums = [
-        [
-            np.bincount(np.searchsorted(names, system.clusters), found[column])
-            for column in ("nll", "tokens")
-        ]
-        for system, found in sides
+        np.bincount(np.searchsorted(prompts, system.clusters), scores[scorer, system.name][column])
+        for system in (ours, theirs)
+        for column in ("nll", "tokens")
     ]
-    (a_nll, a_tokens), (b_nll, b_tokens) = sums
+    return intervals.bootstrap(_perplexity_ratio, *sums, batched=True)
 
-    def ratio(a: Any, a_n: Any, b: Any, b_n: Any) -> float:
-        return math.exp(a.sum() / max(1, a_n.sum()) - b.sum() / max(1, b_n.sum()))
 
-    return intervals.bootstrap(ratio, a_nll, a_tokens, b_nll, b_tokens)
+def _perplexity_ratio(nll: Any, tokens: Any, their_nll: Any, their_tokens: Any) -> Any:
+    logs = [
+        cost.sum(-1) / np.maximum(1, count.sum(-1))
+        for cost, count in ((nll, tokens), (their_nll, their_tokens))
+    ]
+    return np.exp(logs[0] - logs[1])
 
 
 def _arena(

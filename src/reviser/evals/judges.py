@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reviser.data.files import write_whole
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra
-from reviser.evals.arena import Question, read_verdict
+from reviser.evals.arena import Judge, Order, Question, pair_up, questions_of, read_verdict
+from reviser.evals.texts import Sample
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,11 +49,48 @@ assistant B is better.
 To repeat the paper's arena to the letter, give the text of the model card as `template`.
 """
 
+KEY = "REVISER_JUDGE_KEY"
+"""The environment variable with the key of an endpoint."""
+
 _FIELDS = ("{prompt}", "{a}", "{b}")
 _PASSING = (408, 409, 425, 429)
 """Status codes, besides 500 and above, after which it is worth to ask again."""
 _LONGEST_WAIT = 60.0
 _PLACE = "REVISER-QUESTION"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig:
+    """Who judges: a model in a folder or from the hub, one behind a URL, or a file of verdicts."""
+
+    model: str | None = None
+    """Folder or hub name; with `url`, what the endpoint calls it."""
+    url: str | None = None
+    """Of an endpoint that speaks OpenAI's protocol, up to /v1."""
+    verdicts: str | None = None
+    """A file that someone judged by; in place of the others."""
+    template: str | None = None
+    """A file with the question's words around {prompt}, {a} and {b}."""
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.verdicts is None):
+            raise ConfigError("A judge is a model, which may have a url, or a file of verdicts.")
+
+
+def open_judge(config: JudgeConfig, *, device: str = "cpu") -> Judge:
+    """The judge that is meant; a key for its URL is read from the environment."""
+    if config.verdicts is not None:
+        return FileJudge(Path(config.verdicts))
+    assert config.model is not None
+    template = TEMPLATE
+    if config.template is not None:
+        try:
+            template = Path(config.template).read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"Cannot read {config.template!r}: {error}.") from error
+    if config.url is None:
+        return LocalJudge(config.model, template=template, device=device)
+    return EndpointJudge(config.url, config.model, key=os.environ.get(KEY), template=template)
 
 
 class EndpointJudge:
@@ -291,11 +331,23 @@ class FileJudge:
             yield question, self._verdicts[question.key]
 
 
-def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """A file for someone to judge by: add a `verdict` to each line, and give it to `FileJudge`."""
-    unique = {question.key: question for question in questions}
-    lines = [{"key": key, **vars(question)} for key, question in unique.items()]
+def write_questions(path: Path, systems: Mapping[str, Sequence[Sample]], order: Order) -> int:
+    """A file for someone to judge by, who adds a `verdict` to each line; how many they are.
+
+    The first system meets each of the others; who wrote what is not in the file.
+    """
+    ours, *others = systems.values()
+    if not others:
+        raise DataError("An arena needs two systems or more.")
+    unique = {
+        question.key: question
+        for theirs in others
+        for each in questions_of(pair_up(ours, theirs), order=order)
+        for question, _ in each
+    }
+    lines = [{"key": key, **vars(question)} for key, question in sorted(unique.items())]
     write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    return len(lines)
 
 
 def _checked(template: str) -> str:

@@ -156,6 +156,39 @@ def read_prompts(path: Path) -> list[Prompt]:
     return list(prompts.values())
 
 
+def read_systems(given: Iterable[str], prompts: Iterable[Path] = ()) -> dict[str, list[Sample]]:
+    """The samples of each system: `given` are NAME=PATH, or a path whose name is the system's.
+
+    Paths are files or folders of them; so are `prompts`, which add the references.
+    """
+    references = [
+        prompt for path in prompts for file in _files(path) for prompt in read_prompts(file)
+    ]
+    systems: dict[str, dict[Path, list[Sample]]] = {}
+    for name, place in named(given):
+        for file in _files(Path(place)):
+            files = systems.setdefault(name, {})
+            if file in files:
+                raise DataError(f"{str(file)!r} is given twice for {name!r}.")
+            files[file] = read_samples(file, system=name, prompts=references)
+    return {name: [s for some in files.values() for s in some] for name, files in systems.items()}
+
+
+def named(given: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The name and the path of each NAME=PATH; of a path alone, its last part is the name."""
+    for words in given:
+        name, equals, place = words.partition("=")
+        yield (name, place) if equals else (Path(words).stem, words)
+
+
+def _files(path: Path) -> list[Path]:
+    """A file itself, or the files of JSON lines in a folder."""
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"There are no .jsonl files in {str(path)!r}.")
+    return files
+
+
 def read_samples(
     path: Path, *, system: str | None = None, prompts: Iterable[Prompt] = ()
 ) -> list[Sample]:

@@ -46,6 +46,8 @@ def read(cls: Any, value: Any, where: str) -> Any:
         return _read_policy(value, where)
     if dataclasses.is_dataclass(cls):
         return _read_dataclass(cls, value, where)
+    if cls is Any:
+        return value
     origin, parts = get_origin(cls), get_args(cls)
     if origin in (Union, types.UnionType):
         rest = [part for part in parts if part is not types.NoneType]

@@ -18,6 +18,9 @@ from reviser.errors import ConfigError
 from reviser.models import TrunkConfig
 from reviser.train.reading import change, one_line, read
 
+COMPARISON = "comparison"
+"""The part of a recipe that is not about one training run; see `reviser.reproduce`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:
@@ -180,19 +183,11 @@ class Recipe:
 
 def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe; `changes` such as "training.steps=100" replace single values."""
-    import yaml
-
-    path = Path(path)
-    try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for words in changes:
-            change(fields, words)
-    except OSError as error:
-        raise ConfigError(f"Cannot read the recipe {str(path)!r}: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The recipe {str(path)!r} is not YAML: {one_line(error)}") from error
+    fields = read_yaml(path, changes)
+    if isinstance(fields, dict):
+        fields.pop(COMPARISON, None)
     recipe: Recipe = read(Recipe, fields, "")
-    folder = path.absolute().parent  # so that a run can be taken up from anywhere
+    folder = Path(path).absolute().parent  # so that a run can be taken up from anywhere
     data = recipe.data
     return dataclasses.replace(
         recipe,
@@ -204,6 +199,21 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
             text=tuple(s if s.startswith("hf:") else str(folder / s) for s in data.text),
         ),
     )
+
+
+def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
+    """A recipe's file as it is, with the changes."""
+    import yaml
+
+    try:
+        fields = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        for words in changes:
+            change(fields, words)
+    except OSError as error:
+        raise ConfigError(f"Cannot read the recipe {str(path)!r}: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The recipe {str(path)!r} is not YAML: {one_line(error)}") from error
+    return fields
 
 
 def _beside(folder: Path, base: str | None) -> str | None:

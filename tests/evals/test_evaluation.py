@@ -1,0 +1,246 @@
+"""One record of all measures: each is the measure's own, kept as it comes, and honest in pairs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import small_tokenizers
+from reviser.errors import ConfigError, DataError
+from reviser.evals.texts import Sample
+
+pytest.importorskip("torch", reason="torch is not installed, so there are no models.")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
+
+from reviser import info, models
+from reviser.evals import arena, diversity, evaluation, flops, perplexity
+from reviser.evals.evaluation import Measures, System, evaluate
+from reviser.generate import load
+
+PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]
+
+
+@pytest.fixture(scope="module")
+def folder(causal_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes by editing, untrained."""
+    output = tmp_path_factory.mktemp("writes")
+    model, tokenizer = models.load_base(causal_lm)
+    models.save(model, tokenizer, models.adapt(model, tokenizer, max_move=4), output)
+    return output
+
+
+@pytest.fixture(scope="module")
+def ours(folder: Path) -> System:
+    """Every prompt twice, as with two seeds."""
+    with load(folder) as model:
+        settings = {"max_actions": 24, "seed": 3, "temperature": 9.0, "top_k": 0}
+        written = list(model.generate_many(PROMPTS * 2, **settings))
+    samples = [
+        Sample(
+            system="ours",
+            id=str(n % len(PROMPTS)),
+            prompt=rollout.prompt,
+            continuation=rollout.text.removeprefix(rollout.prompt),
+            reference=f" and {n % len(PROMPTS)} went home.",
+            rollout=rollout,
+        )
+        for n, rollout in enumerate(written)
+    ]
+    return System(name="ours", samples=tuple(samples))
+
+
+@pytest.fixture(scope="module")
+def theirs(ours: System) -> System:
+    rng = Random(1)
+    words = " ".join(small_tokenizers.LINES).split()
+    samples = [
+        replace(s, system="theirs", rollout=None, continuation=" " + " ".join(rng.sample(words, 6)))
+        for s in ours.samples
+    ]
+    return System(name="theirs", samples=tuple(samples))
+
+
+@pytest.fixture(scope="module")
+def record(ours: System, theirs: System, causal_lm: Path) -> dict[str, Any]:
+    measures = Measures(scorers=(str(causal_lm),), mauve=(f"last:{causal_lm}",))
+    return evaluate([ours, theirs], measures)
+
+
+def by_name(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {system["name"]: system for system in record["systems"]}
+
+
+def test_the_record_is_json_and_holds_what_each_measure_says(
+    record: dict[str, Any], ours: System, theirs: System, causal_lm: Path
+) -> None:
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    found = by_name(record)
+    assert list(found) == ["ours", "theirs", "reference"]
+    scorer = perplexity.Scorer.load(causal_lm)
+    for system in (ours, theirs):
+        told = found[system.name]
+        score = perplexity.evaluate(scorer, system.samples)
+        (ppl,) = told["perplexity"]
+        assert ppl["perplexity"] == pytest.approx(score.perplexity.to_dict())
+        assert ppl["scorer"]["weights"] == perplexity.fingerprint(causal_lm)
+        varied = {k: v.to_dict() for k, v in diversity.diversity(system.samples).items()}
+        assert told["diversity"] == varied
+        assert (told["samples"], told["prompts"]) == (16, 8)
+        assert 0 <= told["mauve"][0]["mauve"]["value"] <= 1
+
+
+def test_rollouts_are_counted_and_costed_by_the_folder_that_they_name(
+    record: dict[str, Any], ours: System, folder: Path
+) -> None:
+    told, other = by_name(record)["ours"], by_name(record)["theirs"]
+    rollouts = [sample.rollout for sample in ours.samples]
+    actions = sum(r.statistics.actions for r in rollouts if r)
+    tokens = sum(r.statistics.tokens_after - r.statistics.tokens_before for r in rollouts if r)
+    assert told["trajectories"]["actions_per_token"]["value"] == pytest.approx(actions / tokens)
+    assert told["trajectories"]["move_fraction"]["value"] > 0
+    assert sum(told["stopped"].values()) == 16
+    assert told["decoding"]["max_actions"] == 24
+    assert "seed" not in told["decoding"]
+    assert told["model"]["parameters"] == info.describe(folder)["parameters"]
+    assert told["cost"]["sizes"] == vars(flops.Sizes.of(folder))
+    assert np.sum(told["order_map"]) == pytest.approx(1, abs=1e-3)
+    for name in ("model", "engine", "decoding", "stopped", "trajectories", "order_map", "cost"):
+        assert other[name] is None
+
+
+def test_the_documents_are_a_system_each_once(record: dict[str, Any], ours: System) -> None:
+    told = by_name(record)["reference"]
+    assert (told["samples"], told["prompts"]) == (8, 8)
+    assert told["mauve"] == []
+    assert told["examples"][0]["continuation"] == ours.samples[0].reference
+    without = replace(ours.samples[0], reference=None)
+    alone = evaluate([System(name="ours", samples=(without, *ours.samples[1:]))])
+    assert "reference" in by_name(alone)  # that prompt's other sample has it
+    alone = evaluate([System(name="x", samples=tuple(replace(s, reference=None) for s in
+                                                     ours.samples))])  # fmt: skip
+    assert list(by_name(alone)) == ["x"]
+
+
+def test_the_ratio_is_that_of_the_perplexities(record: dict[str, Any]) -> None:
+    found = by_name(record)
+    values = [found[name]["perplexity"][0]["perplexity"]["value"] for name in ("ours", "theirs")]
+    (comparison,) = record["comparisons"]
+    ratio = comparison["perplexity_ratio"][0]["ratio"]
+    assert ratio["value"] == pytest.approx(values[0] / values[1])
+    assert ratio["low"] < ratio["value"] < ratio["high"]
+    assert ratio["n"] == 8
+    assert comparison["systems"] == ["ours", "theirs"]
+    assert comparison["arena"] is None
+
+
+def test_the_interval_of_the_ratio_covers_what_it_promises() -> None:
+    """Two systems on the same 60 prompts, whose hardness is common to both."""
+    rng, covered = np.random.default_rng(5), 0
+    truth = np.exp(2.5 - 2.2)
+    for _ in range(200):
+        hardness = rng.normal(0, 0.3, 60)
+        tokens = rng.integers(40, 120, (2, 60))
+        mean = np.array([2.5, 2.2])[:, None] + hardness
+        nll = tokens * (mean + rng.normal(0, 0.2, (2, 60)))
+        systems, scores = [], {}
+        for n, name in enumerate("ab"):
+            samples = [
+                Sample(system=name, id=str(i), prompt="", continuation="") for i in range(60)
+            ]
+            systems.append(System(name=name, samples=tuple(samples)))
+            scores["s", name] = {"nll": nll[n], "tokens": tokens[n]}
+        found = evaluation._ratio(*systems, scores, "s")
+        covered += found.low <= truth <= found.high
+    assert 184 <= covered <= 196
+
+
+def test_what_is_measured_is_kept_and_not_measured_again(
+    ours: System, theirs: System, causal_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measures = Measures(scorers=(str(causal_lm),), mauve=(f"mean:{causal_lm}",))
+    calls: list[str] = []
+    load_scorer = perplexity.Scorer.load
+
+    def counted(name: str, **options: Any) -> Any:
+        calls.append(name)
+        return load_scorer(name, **options)
+
+    monkeypatch.setattr(perplexity.Scorer, "load", counted)
+    first = evaluate([ours, theirs], measures, kept=tmp_path)
+    assert evaluate([ours, theirs], measures, kept=tmp_path) == first
+    assert len(calls) == 1
+    for path in sorted(tmp_path.glob("*.json")):  # as if killed before this was written
+        path.unlink()
+        assert evaluate([ours, theirs], measures, kept=tmp_path) == first
+    changed = replace(theirs.samples[0], continuation=" other words")
+    other = System(name="theirs", samples=(changed, *theirs.samples[1:]))
+    calls.clear()
+    again = evaluate([ours, other], measures, kept=tmp_path)
+    assert len(calls) == 1
+    assert again["systems"][0] == first["systems"][0]
+    assert again["systems"][1]["perplexity"] != first["systems"][1]["perplexity"]
+
+
+class FirstJudge:
+    """Prefers what is shown first."""
+
+    def __init__(self) -> None:
+        self.about = {"judge": "first"}
+
+    def replies(self, questions: Any) -> Any:
+        for question in questions:
+            yield question, "[[A]]"
+
+
+def test_a_judge_s_bias_is_in_the_record(ours: System, theirs: System, tmp_path: Path) -> None:
+    record = evaluate([ours, theirs], Measures(judge=FirstJudge()), kept=tmp_path)
+    match = record["comparisons"][0]["arena"]
+    assert match["is_biased"]
+    assert match["win_rate"]["value"] == 0.5
+    assert (match["wins"], match["losses"]) == (16, 16)
+    assert match["consistent"]["value"] == 0
+    assert (tmp_path / "verdicts.jsonl").read_text().count("\n") == len(
+        {q.key for e in arena.questions_of(arena.pair_up(ours.samples, theirs.samples))
+         for q, _ in e}
+    )  # fmt: skip
+
+
+def test_what_cannot_be_compared_is_refused(
+    ours: System, theirs: System, causal_lm: Path, folder: Path
+) -> None:
+    with pytest.raises(ConfigError, match="need names of their own"):
+        evaluate([ours, ours])
+    with pytest.raises(ConfigError, match="not 'reference'"):
+        evaluate([System(name="reference", samples=ours.samples)])
+    with pytest.raises(DataError, match="'ours' and 'theirs' do not compare: 1 of our 16 samples"):
+        evaluate([ours, System(name="theirs", samples=theirs.samples[1:])])
+    with pytest.raises(DataError, match="has no samples"):
+        System(name="x", samples=())
+    mixed = System(name="m", samples=(*ours.samples[:3], *theirs.samples[3:]))
+    with pytest.raises(DataError, match="Only some samples of 'm' are rollouts"):
+        evaluate([mixed])
+    with pytest.raises(DataError, match="is no model that writes by editing"):
+        evaluate([replace(ours, folder=causal_lm)])
+    lost = replace(ours.samples[0].rollout, provenance={"model": "./gone"})  # type: ignore[type-var]
+    moved = System(name="ours", samples=tuple(replace(s, rollout=lost) for s in ours.samples[:1]))
+    with pytest.raises(DataError, match=r"written by './gone', which is not here\. Name"):
+        evaluate([moved])
+    assert evaluate([replace(moved, folder=folder)])["systems"][0]["model"]
+    with pytest.raises(ConfigError, match="pll:NAME of a masked LM"):
+        evaluate([ours], Measures(mauve=("bert:x",)))
+
+
+def test_rollouts_of_another_vocabulary_are_told(
+    ours: System, causal_lm: Path, tmp_path: Path
+) -> None:
+    model, tokenizer = models.load_base(causal_lm)
+    vocab = models.adapt(model, tokenizer, max_move=4, delimiter=False)
+    models.save(model, tokenizer, vocab, tmp_path / "other")
+    with pytest.raises(DataError, match=r"Rollout \d+ of 'ours' does not replay"):
+        evaluate([replace(ours, folder=tmp_path / "other")])

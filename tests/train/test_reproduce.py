@@ -1,0 +1,241 @@
+"""From a recipe to the page of its comparison: fair arms, and kills that change nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
+
+from reviser import reproduce as module
+from reviser.cli import main
+from reviser.core.codec import Codec
+from reviser.errors import ConfigError, DataError
+from reviser.evals import texts
+from reviser.reproduce import Comparison, load_comparison, reproduce
+
+from .conftest import RECIPES, TINY
+
+COMPARISON = {
+    "prompts": {
+        "prefix_tokens": 8, "total_tokens": 40, "min_tokens": 20, "max_tokens": 200, "prompts": 6,
+        "seeds": [1, 2],
+    },
+    "decoding": {"max_actions": 48},
+}  # fmt: skip
+PAGES = ("report.html", "report.md", "report.json")
+
+
+class Killed(BaseException):
+    """In the place of a signal."""
+
+
+@pytest.fixture(scope="module")
+def recipe(workshop: Path) -> Path:
+    path = workshop / "compared.yaml"
+    path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reproduced without a disturbance, by the command."""
+    output = tmp_path_factory.mktemp("reproduced") / "run"
+    done = CliRunner().invoke(main, ["reproduce", str(recipe), "-o", str(output)])
+    assert (done.exit_code, done.stdout) == (0, f"{output / 'report.html'}\n"), done.output
+    return output
+
+
+def pages(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in PAGES]
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))
+    return found
+
+
+def test_the_arms_differ_in_their_policy_alone(finished: Path) -> None:
+    runs = {
+        name: json.loads((finished / "models" / name / "run.json").read_text("utf-8"))
+        for name in ("reviser", "append", "own")
+    }
+    ours, twin = runs["reviser"], runs["append"]
+    assert ours["recipe"]["policy"]["kind"] == "obfuscation"
+    assert twin["recipe"]["policy"] == {"kind": "append"}
+    for name in ("trunk", "data", "training", "seed", "vocab"):
+        assert ours["recipe"][name] == twin["recipe"][name]
+    for name in ("data", "tokenizer", "parameters", "windows"):
+        assert ours[name] == twin[name]
+    assert runs["own"]["recipe"]["seed"] != ours["recipe"]["seed"]
+
+
+def test_both_continue_the_same_held_out_prompts(finished: Path, workshop: Path) -> None:
+    prompts = [texts.read_prompts(finished / "prompts" / f"{seed}.jsonl") for seed in (1, 2)]
+    assert [len(some) for some in prompts] == [6, 6]
+    documents = (workshop / "text.txt").read_text("utf-8").split("\n\n")
+    codec = Codec.load(finished / "models" / "reviser")
+    for prompt in [p for some in prompts for p in some]:
+        assert len(codec.encode(prompt.prompt)) == 8
+        assert any(d.startswith(prompt.prompt + prompt.reference) for d in documents)
+    found = [
+        texts.read_systems([f"{name}={finished / 'rollouts' / name}"])[name]
+        for name in ("reviser", "append")
+    ]
+    assert [(s.id, s.prompt) for s in found[0]] == [(s.id, s.prompt) for s in found[1]]
+    for samples in found:
+        for n, sample in enumerate(samples):
+            assert sample.rollout is not None
+            assert sample.rollout.config.seed == (1 + n if n < 6 else 2 + n - 6)
+            assert sample.rollout.config.max_length == 40
+            assert sample.rollout.config.max_actions == 48
+
+
+def test_the_record_has_both_arms_and_the_documents(finished: Path) -> None:
+    told = record(finished)
+    assert [system["name"] for system in told["systems"]] == ["reviser", "append", "reference"]
+    for system in told["systems"][:2]:
+        assert (system["samples"], len(system["perplexity"]), len(system["mauve"])) == (12, 1, 1)
+        assert system["cost"]["measured"]["value"] >= 1
+    assert told["comparisons"][0]["systems"] == ["reviser", "append"]
+    assert told["protocol"]["prefix_tokens"] == 8
+    assert str(finished) not in (finished / "report.json").read_text("utf-8")
+
+
+def test_a_finished_run_does_nothing_again(
+    finished: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pages(finished)
+    said: list[str] = []
+    monkeypatch.setattr(module.batch, "run", None)
+    assert reproduce(recipe, finished, say=said.append) == finished / "report.html"
+    assert said == ["evaluating"]
+    assert pages(finished) == before
+
+
+def test_a_run_that_dies_at_any_write_ends_with_the_same_page(
+    finished: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, count, fatal = Path.replace, 0, 10**9
+
+    def counted(self: Path, target: Any) -> Path:
+        nonlocal count
+        count += 1
+        if count == fatal:
+            raise Killed
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", counted)
+
+    def fresh(name: str) -> Path:
+        shutil.copytree(finished / "models", tmp_path / name / "models")
+        return tmp_path / name
+
+    reproduce(recipe, fresh("whole"))
+    assert pages(tmp_path / "whole") == pages(finished)
+    total = count
+    assert total > 15
+    for point in range(1, total + 1, 2):
+        count, fatal, output = 0, point, fresh(str(point))
+        with pytest.raises(Killed):
+            reproduce(recipe, output)
+        reproduce(recipe, output)
+        assert pages(output) == pages(finished), point
+
+
+def test_a_run_that_dies_among_its_rollouts_ends_with_the_same_page(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished / "models", tmp_path / "models")
+
+    def tell(what: str, done: int, _: int) -> None:
+        if what == "rollouts of append, seed 1" and done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        reproduce(recipe, tmp_path, tell=tell)
+    assert (tmp_path / "rollouts" / "reviser" / "2.jsonl").is_file()
+    assert not (tmp_path / "rollouts" / "append" / "1.jsonl").exists()
+    reproduce(recipe, tmp_path)
+    assert pages(tmp_path) == pages(finished)
+
+
+def test_signals_change_nothing_either(finished: Path, recipe: Path, tmp_path: Path) -> None:
+    """One in each of the trainings, wherever they are then."""
+    rng = random.Random(3)
+    command = [sys.executable, "-m", "reviser", "reproduce", str(recipe), "-o", str(tmp_path)]
+    for name in ("reviser", "append"):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (tmp_path / "models" / name / "log.jsonl").is_file():
+            time.sleep(0.01)
+        assert process.poll() is None
+        time.sleep(rng.random() / 5)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert pages(tmp_path) == pages(finished)
+
+
+def test_what_was_made_from_something_else_is_made_anew(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    changed = ["comparison.decoding.max_actions=12", "comparison.mauve=[]"]
+    reproduce(recipe, tmp_path / "run", changes=changed)
+    systems = record(tmp_path / "run")["systems"]
+    assert [s["decoding"]["max_actions"] for s in systems[:2]] == [12, 12]
+    assert systems[0]["mauve"] == []
+    with pytest.raises(ConfigError, match=r"begun with a recipe that differs in training\.steps"):
+        reproduce(recipe, tmp_path / "run", changes=["training.steps=13"])
+
+
+def test_prompts_may_come_from_elsewhere(finished: Path, recipe: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    text = (RECIPES / "smoke.txt").read_text("utf-8").split("\n\n")[-40:]
+    (tmp_path / "other.txt").write_text("\n\n".join(text), encoding="utf-8")
+    changes = [f"comparison.text=[{tmp_path / 'other.txt'}]", "comparison.mauve=[]"]
+    reproduce(recipe, tmp_path / "run", changes=changes)
+    chosen = texts.read_prompts(tmp_path / "run" / "prompts" / "1.jsonl")
+    assert all(any(t.startswith(p.prompt) for t in text) for p in chosen)
+    (tmp_path / "other.txt").write_text("too little", encoding="utf-8")
+    shutil.rmtree(tmp_path / "run" / "prompts")
+    with pytest.raises(DataError, match="Only 0 documents can be used"):
+        reproduce(recipe, tmp_path / "run", changes=changes)
+
+
+def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
+    for path in RECIPES.glob("*.yaml"):
+        assert isinstance(load_comparison(path), Comparison)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ("arms={}", "Name one arm or more"),
+        ("arms={own: []}", "none 'own'"),
+        ("arm={}", r"comparison\.arm is no setting. Did you mean 'arms'"),
+        ("decoding={seed: 3}", "decoding.seed is not used"),
+        ("prompts={prefix_tokens: 200}", "prefix_tokens is 200"),
+        ("judge={url: x}", "A judge is a model"),
+        ("decoding={heat: 1}", "'heat' is no setting of decoding"),
+        ("decoding={temperature: -1}", "temperature"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused_before_anything_is_trained(
+    recipe: Path, tmp_path: Path, changes: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        reproduce(recipe, tmp_path, changes=[f"comparison.{changes}"])
+    assert not list(tmp_path.iterdir())
