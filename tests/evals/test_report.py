@@ -118,7 +118,6 @@ def model(seed: float) -> dict[str, Any]:
         "base": None,
     }
     return {
-        "folder": "models/x",
         "architecture": "GPTNeoXForCausalLM",
         "parameters": 659072,
         "dtypes": ["F32"],

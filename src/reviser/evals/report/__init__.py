@@ -38,7 +38,7 @@ def build(record: Any) -> Page:
     if not isinstance(record, dict) or "format" not in record:
         raise DataError(
             "This is no record of an evaluation: it has no format. Give the file that reviser"
-            " evaluate wrote."
+            " eval wrote."
         )
     if record["format"] != FORMAT:
         raise DataError(
@@ -51,7 +51,7 @@ def build(record: Any) -> Page:
         return Page(title=f"Evaluation of {listed(names)}", blocks=tuple(blocks))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"The record is not whole ({error!r}): make it anew with reviser evaluate."
+            f"The record is not whole ({error!r}): make it anew with reviser eval."
         ) from error
 
 

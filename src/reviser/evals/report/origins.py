@@ -264,7 +264,7 @@ def _origin(system: Record) -> list[tuple[str, str]]:
         ("SHA-256 of the texts", system["texts"]),
     ]
     if model := system["model"]:
-        names = ("folder", "architecture", "parameters", "dtypes", "context", "tokenizer")
+        names = ("architecture", "parameters", "dtypes", "context", "tokenizer")
         found += [(f"Model's {name}", flat(model[name])) for name in names]
     if system["engine"]:
         found.append(("Engine", str(system["engine"])))
