@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -348,6 +349,25 @@ def test_json_is_the_record_with_the_papers_figures() -> None:
     assert published["perplexity"]["GPT-2 Large"]["Reviser 100M"] == 30.6355
     assert published["setting"]["300M"]["judge"].startswith("Skywork")
     assert html(json.loads(report.to_json(RECORD))) == html(RECORD)
+
+
+def test_a_page_is_written_in_three_forms_and_read_again(tmp_path: Path) -> None:
+    page = report.write(RECORD, tmp_path / "page.html")
+    assert page == tmp_path / "page.html"
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "page.md", "page.json"}
+    assert page.read_text("utf-8") == html(RECORD)
+    assert page.with_suffix(".md").read_text("utf-8") == markdown(RECORD)
+    before = page.with_suffix(".json").read_bytes()
+    report.write(report.read(page.with_suffix(".json")), page)
+    assert page.with_suffix(".json").read_bytes() == before
+    assert page.read_text("utf-8") == html(RECORD)
+
+
+def test_a_file_that_holds_no_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{")
+    for name in ("x.json", "missing.json"):
+        with pytest.raises(DataError, match="Cannot read the record"):
+            report.read(tmp_path / name)
 
 
 # -- of every shape -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The page of an evaluation: what was measured, beside what the paper prints, and how it was made.
 
-A pure function of the record: the same one gives the same bytes, here and anywhere. Renders
-nothing (see `page`), measures nothing and imports no torch.
+The page is a pure function of the record: the same one gives the same bytes, here and anywhere.
+Renders nothing (see `page`), measures nothing and imports no torch.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from reviser.data.files import write_whole
 from reviser.errors import DataError
 from reviser.evals import paper
 from reviser.evals.report import origins, quality, writing
@@ -27,7 +29,7 @@ from reviser.evals.report.shown import (
     whole,
 )
 
-__all__ = ["build", "to_html", "to_json", "to_markdown"]
+__all__ = ["build", "read", "to_html", "to_json", "to_markdown", "write"]
 
 FORMAT = 1
 """Of the records that are read."""
@@ -53,6 +55,24 @@ def build(record: Any) -> Page:
         raise DataError(
             f"The record is not whole ({error!r}): make it anew with reviser eval."
         ) from error
+
+
+def read(path: Path) -> Record:
+    """The record in a file."""
+    try:
+        record: Record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"Cannot read the record {str(path)!r}: {error}.") from error
+    return record
+
+
+def write(record: Record, output: Path) -> Path:
+    """Write the page as .html, .md and .json, each under the output's name; the first of them."""
+    page = build(record)
+    write_whole(output.with_suffix(".json"), to_json(record))
+    write_whole(output.with_suffix(".md"), to_markdown(page))
+    write_whole(output.with_suffix(".html"), to_html(page))
+    return output.with_suffix(".html")
 
 
 def to_json(record: Any) -> str:
