@@ -21,34 +21,6 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
 from reviser.evals.intervals import Clusters, Estimate, proportion, ratio_of_means, share
 
-PAPER: dict[str, dict[str, Any]] = {
-    "100M": {
-        "actions_per_token": 1.51,
-        "insert_fraction": 0.67,
-        "move_fraction": 0.33,
-        "move_distance": 4.92,
-        "move_sizes": {1: 0.405, 2: 0.233, 4: 0.158, 8: 0.100},
-        "backward_fraction": 0.655,
-        "insert_position": 0.41,
-        "end_append_fraction": 0.039,
-        "inner_insert_fraction": 0.961,
-        "revised": 1.0,
-    },
-    "300M": {
-        "actions_per_token": 1.40,
-        "insert_fraction": 0.72,
-        "move_fraction": 0.28,
-        "move_distance": 6.05,
-        "move_sizes": {1: 0.374, 2: 0.227, 4: 0.155, 8: 0.111},
-        "backward_fraction": 0.645,
-        "insert_position": 0.42,
-        "end_append_fraction": 0.031,
-        "inner_insert_fraction": 0.969,
-        "revised": 1.0,
-    },
-}
-"""What the paper prints for its two models, to stand beside ours."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
