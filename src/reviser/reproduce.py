@@ -19,7 +19,7 @@ import numpy as np
 from reviser import batch
 from reviser.core.codec import Codec
 from reviser.data.dataset import held_out_documents
-from reviser.data.files import write_json, write_whole
+from reviser.data.files import write_whole
 from reviser.data.readers import Reader, Tally
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, EngineError
@@ -125,16 +125,8 @@ def reproduce(
     )
     record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
     record["protocol"] = asdict(comparison.prompts)
-    return write_report(record, output / "report")
-
-
-def write_report(record: dict[str, Any], output: Path) -> Path:
-    """Write the page as html, md and json, each under the output's name; the html."""
-    page = report.build(record)
-    write_json(output.with_suffix(".json"), record)
-    write_whole(output.with_suffix(".md"), report.to_markdown(page))
-    write_whole(output.with_suffix(".html"), report.to_html(page))
-    return output.with_suffix(".html")
+    record["data"] = ", ".join(comparison.text) or "documents that training held out"
+    return report.write(record, output / "report.html")
 
 
 def _named(name: str, own: str) -> str:

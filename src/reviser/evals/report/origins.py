@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from reviser.evals import paper
@@ -122,7 +123,7 @@ def _trained(recipe: Record, seen: Record) -> dict[str, str]:
     data = recipe["data"]
     sources = data["text"] or [data["shards"]]
     found = {
-        "training_data": ", ".join(map(str, sources)),
+        "training_data": ", ".join(Path(str(source)).name for source in sources),
         "policy": policy_name(recipe["policy"]),
         "trained_on": f"{large(seen['ids'])} edit-history tokens, of which"
         f" {large(seen['text_tokens'])} of text",
@@ -147,7 +148,6 @@ def _decoding(config: Record | None) -> str:
 
 
 # -- training --------------------------------------------------------------------------------------
-
 
 OF_A_RUN = "1.96 standard errors, as the run reports"
 
@@ -190,11 +190,7 @@ def _run(training: Record) -> dict[str, Words]:
         shown = words(whole(int(value)) if name.endswith("_tokens") else f"{value:.3f}")
         if half is not None:
             ends = {"value": value, "low": value - half, "high": value + half}
-            shown = (
-                Span(
-                    interval(ends), title="1.96 standard errors, as the run reports", kind="number"
-                ),
-            )
+            shown = (Span(interval(ends), title=OF_A_RUN, kind="number"),)
         found[kind[:1].upper() + kind[1:].replace("nll", "NLL")] = shown
     found["Commit"] = words(training["commit"] or UNKNOWN)
     return found
