@@ -121,7 +121,7 @@ def reproduce(
         judge=judge,
         order="both" if comparison.judge is None else comparison.judge.order,
         device=device,
-        names={own: "an append model trained for it"},
+        names={own: "the scorer trained here"},
     )
     record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
     record["protocol"] = asdict(comparison.prompts)
