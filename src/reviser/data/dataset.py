@@ -110,7 +110,7 @@ class Windows:
 
 def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:
     """For each document, whether it is kept for evaluation."""
-    documents = np.arange(len(shards), dtype=np.uint64)
+    documents = np.arange(len(shards.lengths), dtype=np.uint64)
     share = _hash(0, HELD_OUT, documents) >> np.uint64(11)
     chosen: npt.NDArray[np.bool_] = share < config.held_out * (1 << 53)
     return chosen
