@@ -471,6 +471,7 @@ def evaluate(
     if questions is not None:
         click.echo(f"{questions}: {judges.write_questions(questions, found, order):,} questions")
         return
+    _quiet(*scorers, *(features.partition(":")[2] for features in mauve), *filter(None, [judge]))
     with _extra("eval"):
         from reviser.evals.evaluation import Measures, System, evaluate
     asked = None
@@ -494,7 +495,8 @@ def evaluate(
             click.echo("interrupted; the same command goes on from here", err=True)
             raise SystemExit(130) from None
     write_json(output, record)
-    click.echo(output)
+    _print_record(record)
+    click.echo(f"all of it: {output}; as a page: reviser report {output} -o page.html", err=True)
 
 
 @main.command()
@@ -531,12 +533,10 @@ def reproduce(
     "comparison" in the recipe. The same command again goes on where it stopped. A model that was
     trained elsewhere, into FOLDER/models/ARM, is taken as it is.
     """
-    with _extra("train"):
-        import reviser.train.run
     with _extra("eval"):
+        import sklearn  # noqa: F401  # asked for now, not after hours of training
+    with _extra("train"):
         from reviser.reproduce import reproduce
-    del reviser
-    _quiet(str(output))
     with _bars() as (say, tell):
         try:
             page = reproduce(
@@ -590,9 +590,9 @@ def _options(url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
     return options
 
 
-def _quiet(model: str) -> None:
-    """No bar for opening a folder, though for a download; of vLLM's log only what went wrong."""
-    if Path(model).is_dir():
+def _quiet(*models: str) -> None:
+    """No bar for opening folders, though for a download; of vLLM's log only what went wrong."""
+    if all(Path(model).is_dir() for model in models):
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
@@ -639,6 +639,42 @@ def _print_costs(rows: list[tuple[str, Any]], samples: int, length: int) -> None
         table.add_row(name, _shown(cost.actions_per_token), moves, _shown(cost.order_tax))
     width = None if sys.stdout.isatty() else 80
     Console(width=width).print(table)
+
+
+def _print_record(record: dict[str, Any]) -> None:
+    """The main numbers of an evaluation, a row for each system."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from reviser.evals.report.shown import interval
+
+    def shown(found: dict[str, Any] | None) -> str:
+        return "" if found is None else interval(found)
+
+    rows = []
+    for system in record["systems"]:
+        row = {"system": system["name"], "texts": f"{system['samples']:,}"}
+        for each in system["perplexity"]:
+            row[f"evalPPL, {each['scorer']['model']}"] = shown(each["perplexity"])
+        for each in system["mauve"]:
+            row[f"MAUVE, {each['features']['model']}"] = shown(each["mauve"])
+        row["distinct-2"] = shown(system["diversity"].get("distinct_2"))
+        row["actions per token"] = shown((system["trajectories"] or {}).get("actions_per_token"))
+        rows.append(row)
+    table = Table(box=None, pad_edge=False)
+    names = dict.fromkeys(name for row in rows for name in row if any(r.get(name) for r in rows))
+    for name in names:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(row.get(name, "") for name in names))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for comparison in record["comparisons"]:
+        pair = " / ".join(comparison["systems"])
+        for each in comparison["perplexity_ratio"]:
+            click.echo(f"evalPPL of {pair}, {each['scorer']}: {interval(each['ratio'])}")
+        if match := comparison["arena"]:
+            biased = "; the judge prefers a side" if match["is_biased"] else ""
+            click.echo(f"wins of {pair}: {interval(match['win_rate'])}{biased}")
 
 
 def _shown(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:

@@ -283,6 +283,8 @@ def _mauves(
         raise ConfigError(
             f"MAUVE's features are {given!r}; give pll:NAME of a masked LM, last:NAME or mean:NAME."
         )
+    for system in systems:
+        mauve.references_of(system.samples)  # refuses before a model is opened
     weights, device = perplexity.fingerprint(models.find(name)), measures.device
     called = measures.names.get(name, name)
     extract = (

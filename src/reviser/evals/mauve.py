@@ -66,17 +66,23 @@ def evaluate(
 
     `features` is one of this module's with its model filled in: `partial(hidden_states, name)`.
     """
-    references = [s.reference for s in samples if s.reference is not None]
-    if len(references) < len(samples):
-        raise DataError(
-            f"{len(samples) - len(references)} of {len(samples)} samples have no reference: read"
-            " them with their prompts."
-        )
+    references = references_of(samples)
     both, about = features([*references, *(sample.continuation for sample in samples)])
     ours, theirs = both[len(references) :], both[: len(references)]
     groups = [sample.id for sample in samples]
     value, used = mauve(ours, theirs, clusters=clusters, seed=seed, groups=groups)
     return Report(mauve=value, clusters=used, features=about)
+
+
+def references_of(samples: Sequence[Sample]) -> list[str]:
+    """What the samples' documents say, which is what MAUVE compares with."""
+    found = [sample.reference for sample in samples if sample.reference is not None]
+    if len(found) < len(samples):
+        raise DataError(
+            f"{len(samples) - len(found)} of {len(samples)} samples have no reference, which MAUVE"
+            " compares with: read them with their prompts."
+        )
+    return found
 
 
 def mauve(

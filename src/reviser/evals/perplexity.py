@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from reviser import models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec
-from reviser.errors import ConfigError, DataError
+from reviser.errors import CheckpointError, ConfigError, DataError
 from reviser.evals import intervals
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
@@ -258,7 +258,12 @@ def evaluate(
 def fingerprint(folder: Path) -> str:
     """SHA-256 of a model folder's config and weights."""
     total = hashlib.sha256()
-    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+    config, weights = folder / "config.json", sorted(folder.glob("*.safetensors"))
+    if not config.is_file() or not weights:
+        raise CheckpointError(
+            f"{str(folder)!r} is no model folder: it needs a config.json and safetensors."
+        )
+    for path in [config, *weights]:
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
