@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -414,9 +415,12 @@ def prompts(
     from reviser.evals import texts
 
     tally, reader = Tally(), Reader(split=split, text_key=text_key)
-    chosen, left_out = texts.choose_prompts(
-        reader.read(sources, tally), Codec.load(tokenizer), Protocol(**protocol)
-    )
+    codec, asked = Codec.load(tokenizer), Protocol(**protocol)
+    about = texts.about_prompts(asked, sources, codec)
+    if (output / texts.MADE).is_file() and texts.read_about([output]) != about:
+        raise ConfigError(f"{str(output)!r} holds other prompts: delete it or name another.")
+    chosen, left_out = texts.choose_prompts(reader.read(sources, tally), codec, asked)
+    write_json(output / texts.MADE, about)
     for seed, some in chosen.items():
         texts.write_prompts(output / f"{seed}.jsonl", some)
         click.echo(f"{output / f'{seed}.jsonl'}: {len(some):,} prompts")
@@ -452,7 +456,7 @@ def prompts(
 @click.option("--order", default="both", show_default=True, type=click.Choice(["both", "random"]),
               help="Show each pair in both orders, or in one drawn at random, as the paper"
                    " does.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Where models run.")
+@click.option("--device", default="auto", show_default=True, help="Where models run.")
 def evaluate(
     systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
     questions: Path | None, scorers: tuple[str, ...], mauve: tuple[str, ...],
@@ -473,13 +477,15 @@ def evaluate(
         return
     _quiet(*scorers, *(features.partition(":")[2] for features in mauve), *filter(None, [judge]))
     with _extra("eval"):
-        from reviser.evals.evaluation import Measures, System, evaluate
+        from reviser.evals.evaluation import Measures, System, device_of, evaluate
     asked = None
+    if judge is None and (judge_url or (judge_template and verdicts is None)):
+        raise click.UsageError("--judge-url and --judge-template need the name of a --judge.")
     if judge is not None or verdicts is not None:
         config = judges.JudgeConfig(
             model=judge, url=judge_url, template=judge_template, verdicts=verdicts
         )
-        asked = judges.open_judge(config, device=device)
+        asked = judges.open_judge(config, device_of(device))
     measures = Measures(scorers=scorers, mauve=mauve, judge=asked, order=order, device=device)
     places = {name: Path(place) for name, place in texts.named(folders)}
     if unknown := places.keys() - found.keys():
@@ -494,6 +500,9 @@ def evaluate(
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             raise SystemExit(130) from None
+    if about := texts.read_about(references):
+        record["protocol"] = about["protocol"]
+        record["data"] = ", ".join(Path(str(s)).name for s in about["sources"])
     write_json(output, record)
     _print_record(record)
     click.echo(f"all of it: {output}; as a page: reviser report {output} -o page.html", err=True)
@@ -508,6 +517,8 @@ def report(record: Path, output: Path) -> None:
     """Make one page of what `reviser eval` measured, beside the paper's figures."""
     from reviser.evals import report
 
+    if output.suffix != ".html":
+        raise click.UsageError(f"The page is a file .html, not {output.name!r}.")
     click.echo(report.write(report.read(record), output))
 
 
@@ -522,7 +533,8 @@ def report(record: Path, output: Path) -> None:
               type=click.Choice(["hf", "vllm"]), help="What runs the rollouts.")  # fmt: skip
 @click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
               help="For the engine, as rows=16; may be repeated.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Where the measures' models run.")
+@click.option("--device", default="auto", show_default=True,
+              help="Where the measures' models run.")  # fmt: skip
 def reproduce(
     recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
     engine_options: tuple[str, ...], device: str,
@@ -566,7 +578,7 @@ def _bars() -> Iterator[tuple[Any, Any]]:
         bars.update(tasks[what], completed=done, total=of)
 
     try:
-        yield console.print, tell
+        yield partial(console.print, markup=False), tell
     finally:
         bars.stop()
 

@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Path:
     done = reviser("prompts", tmp_path / "text.jsonl", *options, "-o", tmp_path / "prompts")
     assert done.exit_code == 0, done.output
     assert f"{tmp_path / 'prompts' / '1.jsonl'}: 6 prompts" in done.stdout
-    assert "left out, other length:" in done.stdout
+    assert "left out, not of 9 to 40 tokens:" in done.stdout
     rng = Random(2)
     words = " ".join(small_tokenizers.LINES).split()
     for name in ("ours", "theirs"):
@@ -80,6 +80,37 @@ def test_people_judge_by_file(files: Path) -> None:
     assert one.stderr == "error: An arena needs two systems or more.\n"
 
 
+def test_nothing_is_overwritten_that_people_made(files: Path) -> None:
+    systems = [f"ours={files / 'ours'}", f"theirs={files / 'theirs'}", "-o", files / "e.json"]
+    (files / "q.jsonl").write_text("judged", encoding="utf-8")
+    done = reviser("eval", *systems, "--questions", files / "q.jsonl")
+    assert "is there already: delete it or name another" in done.stderr
+    assert (files / "q.jsonl").read_text("utf-8") == "judged"
+    before = (files / "prompts" / "1.jsonl").read_bytes()
+    options = ["--tokenizer", files, "--seed", 1, "--seed", 2, *SMALL, "-o", files / "prompts"]
+    other = reviser("prompts", files / "text.jsonl", "--count", 3, *options)
+    assert "holds other prompts: delete it or name another" in other.stderr
+    assert (files / "prompts" / "1.jsonl").read_bytes() == before
+    same = reviser("prompts", files / "text.jsonl", "--count", 6, *options)
+    assert same.exit_code == 0, same.output
+    assert (files / "prompts" / "1.jsonl").read_bytes() == before
+
+
+def test_the_record_says_how_its_prompts_were_chosen(files: Path) -> None:
+    reviser(
+        "eval", f"ours={files / 'ours'}", "--prompts", files / "prompts", "-o", files / "e.json"
+    )
+    record = json.loads((files / "e.json").read_text("utf-8"))
+    assert record["protocol"]["prefix_tokens"] == 5
+    assert record["data"] == "text.jsonl"
+
+
+def test_an_output_that_cannot_be_written_is_one_sentence(files: Path) -> None:
+    done = reviser("eval", f"ours={files / 'ours'}", "-o", files / "text.jsonl" / "e.json")
+    assert done.exit_code == 1
+    assert "Cannot write" in done.stderr
+
+
 def test_a_path_alone_names_its_system(files: Path) -> None:
     done = reviser("eval", files / "ours", "-o", files / "e.json")
     assert done.exit_code == 0, done.output
@@ -91,18 +122,25 @@ def test_a_path_alone_names_its_system(files: Path) -> None:
     [
         (["a=gone.jsonl"], "Cannot read 'gone.jsonl'"),
         (["a=ours/1.jsonl", "a=ours/1.jsonl"], "'ours/1.jsonl' is given twice for 'a'"),
-        (["a=ours", "b=theirs/1.jsonl"], "'a' and 'b' do not compare: 6 of our 12 samples"),
+        (["a=ours", "b=theirs/1.jsonl"], "'a' and 'b' do not compare: 6 of the 12 samples"),
         (["a=."], "needs a text as its 'prompt'"),
         (["a=empty"], "There are no .jsonl files in 'empty'"),
         (["a=ours", "--scorer", "./gone"], "There is no folder './gone'"),
-        (["a=ours", "--mauve", "last:."], "12 samples have no reference"),
         (["a=ours", "--scorer", "."], "'.' is no model folder"),
         (["a=ours", "--mauve", "bert"], "give pll:NAME of a masked LM"),
         (["a=ours", "--model", "b=."], "--model names 'b', which is no system here"),
         (["a=ours", "--judge", "m", "--verdicts", "x"], "A judge is a model"),
         (["a=ours", "--verdicts", "gone"], "Cannot read 'gone'"),
-        (["a=ours", "--judge", "m", "--judge-url", "u", "--judge-template", "gone"],
+        (["a=ours", "--judge", "m", "--judge-url", "http://u", "--judge-template", "gone"],
          "Cannot read 'gone'"),
+        (["a=ours", "--judge", "m", "--judge-url", "u"], "must begin with http://"),
+        (["a=ours", "--judge-url", "http://u"], "need the name of a --judge"),
+        (["a=ours", "--judge", "m", "--judge-url", "http://u"], "An arena needs two systems"),
+        (["a=ours", "--model", "a=."], "'a' has a model, but its samples are no rollouts"),
+        (["a=ours", "--device", "nonsense"], "The device 'nonsense' cannot be used"),
+        (["=ours"], "Give NAME=PATH; got '=ours'"),
+        (["a="], "Give NAME=PATH; got 'a='"),
+        (["a=deep.txt"], "is not JSON"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence(
@@ -110,6 +148,7 @@ def test_what_is_wrong_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(files)
     (files / "empty").mkdir()
+    (files / "deep.txt").write_text("[" * 100_000, encoding="utf-8")
     done = reviser("eval", *words, "-o", "e.json")
     assert done.exit_code in (1, 2)
     assert sentence in done.stderr
