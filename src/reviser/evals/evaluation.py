@@ -199,46 +199,59 @@ def _without_models(system: System) -> dict[str, Any]:
             for sample in system.samples[:EXAMPLES]
         ],
     }
-    if not rollouts:
-        if system.folder is not None:
-            raise DataError(f"{system.name!r} has a model, but its samples are no rollouts.")
-        return record
-    configs = {json.dumps(asdict(r.config) | {"seed": None}): r.config for r in rollouts}
-    if len(configs) == 1:
-        config = asdict(next(iter(configs.values())))
-        record["decoding"] = {k: v for k, v in config.items() if k != "seed"}
+    if rollouts:
+        record |= _of_rollouts(system, rollouts)
+    elif system.folder is not None:
+        raise DataError(f"{system.name!r} has a model, but its samples are no rollouts.")
+    return record
+
+
+def _of_rollouts(system: System, rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """How the texts were written, by what, and what that cost."""
     writers = sorted({str(r.provenance.get("model")) for r in rollouts})
     if len(writers) > 1 and system.folder is None:
         raise DataError(
             f"The rollouts of {system.name!r} are of several models, {writers[0]!r} and"
             f" {writers[1]!r} among them: give each a name of its own."
         )
-    record["engine"] = rollouts[0].provenance.get("engine")
-    record["stopped"] = dict(Counter(r.stop_reason for r in rollouts).most_common())
     folder = _folder(system, writers[0])
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)
-    walks = []
     for n, rollout in enumerate(rollouts, start=1):
         if _replayed(rollout, vocab, codec) != rollout.text:
             raise DataError(
                 f"Rollout {n} of {system.name!r} does not replay to its text with the vocabulary"
                 f" of {str(folder)!r}: name the folder of the model that wrote it."
             )
-        walks.append(Walk.of(rollout.trajectory, vocab))
+    walks = [Walk.of(rollout.trajectory, vocab) for rollout in rollouts]
+    settings = [_settings(rollout) for rollout in rollouts]
     facts = {k: v for k, v in info.describe(folder).items() if k != "folder"}
-    record["model"] = facts | {"weights": hub.fingerprint(folder)}
-    record["trajectories"] = trajectories.statistics(walks, system.clusters).to_dict()
-    record["order_map"] = trajectories.order_map(walks).round(6).tolist()
-    sizes = Sizes.of(folder)
-    if sizes is not None and min(walk.tokens for walk in walks) >= 0 < sum(w.tokens for w in walks):
-        cost = flops.multiplier(sizes, walks, system.clusters)
-        record["cost"] = {
-            "sizes": asdict(sizes),
-            "measured": cost.measured.to_dict(),
-            "without_given": cost.without_given.to_dict(),
-            "analytic": cost.analytic,
-        }
-    return record
+    return {
+        "model": facts | {"weights": hub.fingerprint(folder)},
+        "engine": rollouts[0].provenance.get("engine"),
+        "decoding": settings[0] if settings.count(settings[0]) == len(settings) else None,
+        "stopped": dict(Counter(r.stop_reason for r in rollouts).most_common()),
+        "trajectories": trajectories.statistics(walks, system.clusters).to_dict(),
+        "order_map": trajectories.order_map(walks).round(6).tolist(),
+        "cost": _cost(Sizes.of(folder), walks, system.clusters),
+    }
+
+
+def _cost(sizes: Sizes | None, walks: Sequence[Walk], clusters: list[str]) -> dict[str, Any] | None:
+    """Against writing left to right, if that can be said of such texts and such a trunk."""
+    tokens = [walk.tokens for walk in walks]
+    if sizes is None or min(tokens) < 0 or sum(tokens) == 0:
+        return None
+    cost = flops.multiplier(sizes, walks, clusters)
+    return {
+        "sizes": asdict(sizes),
+        "measured": cost.measured.to_dict(),
+        "without_given": cost.without_given.to_dict(),
+        "analytic": cost.analytic,
+    }
+
+
+def _settings(rollout: Rollout) -> dict[str, Any]:
+    return {name: value for name, value in asdict(rollout.config).items() if name != "seed"}
 
 
 def _replayed(rollout: Rollout, vocab: ActionVocab, codec: Codec) -> str | None:
