@@ -92,11 +92,13 @@ def _setting(record: Record, system: Record) -> dict[str, str]:
         found["documents"] = bounds if known == UNKNOWN else f"{known}, {bounds}"
         prefix, total = protocol["prefix_tokens"], protocol["total_tokens"]
         found["lengths"] = f"prefix of {prefix} tokens, {total} tokens in all"
-        seeds = ", ".join(map(str, protocol["seeds"]))
-        found["texts"] = (
-            f"{whole(system['samples'])}: {whole(protocol['prompts'])} prompts for each of"
-            f" {len(protocol['seeds'])} seeds ({seeds}), {whole(system['prompts'])} different ones"
-        )
+        seeds = protocol["seeds"]
+        if system["samples"] == len(seeds) * protocol["prompts"]:
+            found["texts"] = (
+                f"{whole(system['samples'])}: {whole(protocol['prompts'])} prompts for each of"
+                f" {len(seeds)} seeds ({', '.join(map(str, seeds))}), of which"
+                f" {whole(system['prompts'])} differ"
+            )
     if model:
         found["trunk"] = _trunk(model, recipe)
     if recipe:
