@@ -1,4 +1,4 @@
-"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS."""
+"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for servers of our own."""
 
 import os
 
@@ -13,3 +13,6 @@ settings.register_profile("nojit", deadline=None, derandomize=True, max_examples
 
 profile = "nojit" if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else "default"
 settings.load_profile(os.environ.get("REVISER_HYPOTHESIS") or profile)
+
+for name in ("NO_PROXY", "no_proxy"):
+    os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -242,7 +243,11 @@ class Process:
     def end(self) -> None:
         if self.popen.poll() is None:
             self.popen.terminate()
-        self.popen.wait(timeout=60)
+        try:
+            self.popen.wait(timeout=60)
+        except subprocess.TimeoutExpired:  # how soon a server ends is not what is tested
+            os.killpg(self.popen.pid, signal.SIGKILL)
+            self.popen.wait()
 
 
 def free_port() -> int:

@@ -125,11 +125,11 @@ def test_a_server_that_fails_is_said_so(fake: Any, lines: Any, status: int, word
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(fake: Any) -> None:
-    fake.delay = 3.0
+    fake.delay = 12.0
     start = time.monotonic()
     with pytest.raises(EngineError, match="does not answer"):
         actions_of(fake, timeout=0.5)
-    assert time.monotonic() - start < 2.5
+    assert time.monotonic() - start < 11
 
 
 def test_a_server_that_does_not_mask_or_gives_masked_log_probabilities_is_refused(
