@@ -1,7 +1,9 @@
-"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for servers of our own."""
+"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for servers of our own; the paper."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile(
@@ -16,3 +18,13 @@ settings.load_profile(os.environ.get("REVISER_HYPOTHESIS") or profile)
 
 for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
+
+
+@pytest.fixture(scope="session")
+def latex() -> str:
+    """The paper's own text, which is not part of the repository."""
+    default = Path(__file__).parents[2] / "shared" / "paper" / "reviser.tex"
+    path = Path(os.environ.get("REVISER_PAPER", default))
+    if "REVISER_PAPER" not in os.environ and not path.exists():
+        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
+    return path.read_text(encoding="utf-8")

@@ -416,11 +416,11 @@ def prompts(
 
     tally, reader = Tally(), Reader(split=split, text_key=text_key)
     codec, asked = Codec.load(tokenizer), Protocol(**protocol)
-    about = texts.about_prompts(asked, sources, codec)
-    if (output / texts.MADE).is_file() and texts.read_about([output]) != about:
+    about, note = texts.about_prompts(asked, sources, codec), output / texts.MADE
+    if note.is_file() and json.loads(note.read_text("utf-8")) != about:
         raise ConfigError(f"{str(output)!r} holds other prompts: delete it or name another.")
     chosen, left_out = texts.choose_prompts(reader.read(sources, tally), codec, asked)
-    write_json(output / texts.MADE, about)
+    write_json(note, about)
     for seed, some in chosen.items():
         texts.write_prompts(output / f"{seed}.jsonl", some)
         click.echo(f"{output / f'{seed}.jsonl'}: {len(some):,} prompts")
@@ -500,9 +500,7 @@ def evaluate(
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             raise SystemExit(130) from None
-    if about := texts.read_about(references):
-        record["protocol"] = about["protocol"]
-        record["data"] = ", ".join(Path(str(s)).name for s in about["sources"])
+    record |= texts.read_about(references)
     write_json(output, record)
     _print_record(record)
     click.echo(f"all of it: {output}; as a page: reviser report {output} -o page.html", err=True)
@@ -545,8 +543,6 @@ def reproduce(
     "comparison" in the recipe. The same command again goes on where it stopped. A model that was
     trained elsewhere, into FOLDER/models/ARM, is taken as it is.
     """
-    with _extra("eval"):
-        import sklearn  # noqa: F401  # asked for now, not after hours of training
     with _extra("train"):
         from reviser.reproduce import reproduce
     with _bars() as (say, tell):

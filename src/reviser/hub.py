@@ -17,13 +17,19 @@ _NOT_OF_THE_MODEL = ("run.json", "recipe.json", "data.json", "trainer_state.json
 """Files beside a model that tell how it came about."""
 
 
-def fingerprint(folder: Path) -> str:
-    """SHA-256 of all that a model folder's outputs depend on: config, tokenizer, weights."""
+def weights_in(folder: Path) -> list[Path]:
+    """The files with the weights of a model folder; refuses what is none."""
     weights = sorted(folder.glob("*.safetensors"))
     if not (folder / "config.json").is_file() or not weights:
         raise CheckpointError(
             f"{str(folder)!r} is no model folder: it needs a config.json and safetensors."
         )
+    return weights
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of all that a model folder's outputs depend on: config, tokenizer, weights."""
+    weights = weights_in(folder)
     small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
     total = hashlib.sha256()
     for path in [*(path for path in small if path.name not in _NOT_OF_THE_MODEL), *weights]:

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from reviser.data.files import lock, write_json
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, EngineError
-from reviser.evals import evaluation, report, texts
+from reviser.evals import evaluation, mauve, report, texts
 from reviser.evals.evaluation import Measures, System, Tell
 from reviser.evals.judges import JudgeConfig, check_judge, open_judge
 from reviser.evals.texts import MADE, REFERENCE, Protocol
@@ -176,11 +176,7 @@ def reproduce(
             device=device,
         )
         record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
-        record["protocol"] = asdict(comparison.prompts)
-        record["data"] = (
-            ", ".join(Path(source).name for source in comparison.text)
-            or "documents that training held out"
-        )
+        record |= texts.read_about([output / "prompts"])
         return report.write(record, output / "report.html")
 
 
@@ -200,6 +196,7 @@ def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> N
     )
     for features in comparison.mauve:
         evaluation.features_of(features)
+        mauve.check_installed()
     replace(apart.measures(""), device=device).check()
     if comparison.judge is not None:
         check_judge(comparison.judge)
@@ -244,9 +241,10 @@ def _prompts(
         for seed, prompts in chosen.items():
             texts.write_prompts(files[seed], prompts)
 
-    sources: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
-    sources += [data.split, data.text_key] if sources else [*_held_out(recipe), shards.fingerprint]
-    about = texts.about_prompts(comparison.prompts, sources, codec)
+    content: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
+    content += [data.split, data.text_key] if content else [*_held_out(recipe), shards.fingerprint]
+    sources = comparison.text or ["documents that training held out"]
+    about = texts.about_prompts(comparison.prompts, sources, codec, content)
     _once(folder / MADE, about, [*files.values()], make)
     return files
 

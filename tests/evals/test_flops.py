@@ -4,9 +4,7 @@ The lists are complete: where the paper's LaTeX is at hand, a test reads all num
 sections out of it and finds the same ones in the same order.
 """
 
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -301,35 +299,26 @@ def test_a_move_fraction_of_one_is_refused() -> None:
 # -- against the paper itself ---------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def paper() -> str:
-    default = Path(__file__).parents[3] / "shared" / "paper" / "reviser.tex"
-    path = Path(os.environ.get("REVISER_PAPER", default))
-    if "REVISER_PAPER" not in os.environ and not path.exists():
-        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
-    return path.read_text(encoding="utf-8")
-
-
 def numbers(latex: str, start: str, end: str) -> list[str]:
     part = latex[latex.index(start) : latex.index(end)]
     return [n + unit for n, unit in re.findall(r"\\num\{([\d.]+)\}(?:\\,\\([GM]))?", part)]
 
 
-def test_no_printed_number_is_forgotten(paper: str) -> None:
-    main = numbers(paper, r"\label{sec:why_nar_costs}", r"\section{Related Work}")
-    appendix = numbers(paper, r"\section{Prior Work Mechanisms", r"\section{More Qualitative")
+def test_no_printed_number_is_forgotten(latex: str) -> None:
+    main = numbers(latex, r"\label{sec:why_nar_costs}", r"\section{Related Work}")
+    appendix = numbers(latex, r"\section{Prior Work Mechanisms", r"\section{More Qualitative")
     assert main == [printed for printed, _ in MAIN]
     assert appendix == [printed for printed, _ in APPENDIX]
 
 
-def test_sizes_are_the_printed_ones(paper: str) -> None:
+def test_sizes_are_the_printed_ones(latex: str) -> None:
     form = r"L=(\d+),\\quad d=(\d+),\\quad d_\{\\text\{ff\}\}=(\d+),\\quad \|V\|=(\d+),\\quad\s*"
-    found = re.findall(form + r"h=(\d+),\\quad h_\{\\text\{kv\}\}=(\d+)", paper)
+    found = re.findall(form + r"h=(\d+),\\quad h_\{\\text\{kv\}\}=(\d+)", latex)
     ours = [(x.L, x.d, x.d_ff, x.V, x.h, x.h_kv) for x in (QWEN_32B, QWEN_7B, LLADA_8B, LLAMA3_8B)]
     assert [tuple(map(int, sizes)) for sizes in found] == ours
-    assert r"n=128,\quad |V_c|=50{,}000,\quad d=d_{\text{model}}=768,\quad L=12" in paper
+    assert r"n=128,\quad |V_c|=50{,}000,\quad d=d_{\text{model}}=768,\quad L=12" in latex
     trained = [(x.L, x.d, x.h, x.d_ff) for x in (REVISER_100M, REVISER_300M)]
-    printed = re.findall(r"\$(?:\(L,d,h,d_\{\\text\{ff\}\}\)=)?\((\d+),(\d+),(\d+),(\d+)\)", paper)
+    printed = re.findall(r"\$(?:\(L,d,h,d_\{\\text\{ff\}\}\)=)?\((\d+),(\d+),(\d+),(\d+)\)", latex)
     assert [tuple(map(int, sizes)) for sizes in printed] == trained
     assert (S.d_ff, S.d_kv, S.gated) == (4 * 768, 768, False)
 

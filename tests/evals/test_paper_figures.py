@@ -1,23 +1,12 @@
 """Every published figure that we print is looked up in the paper's own tables."""
 
-import os
 import re
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
 from reviser.evals import paper
 from reviser.evals.paper import Model
-
-
-@pytest.fixture(scope="module")
-def latex() -> str:
-    default = Path(__file__).parents[3] / "shared" / "paper" / "reviser.tex"
-    path = Path(os.environ.get("REVISER_PAPER", default))
-    if "REVISER_PAPER" not in os.environ and not path.exists():
-        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
-    return path.read_text(encoding="utf-8")
 
 
 def rows(latex: str, label: str) -> list[list[str]]:

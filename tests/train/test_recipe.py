@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -512,12 +511,8 @@ def quotations(line: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def paper() -> str:
-    default = ROOT.parent / "shared" / "paper" / "reviser.tex"
-    path = Path(os.environ.get("REVISER_PAPER", default))
-    if "REVISER_PAPER" not in os.environ and not path.exists():
-        pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
-    return plain_latex(path.read_text(encoding="utf-8"))
+def paper(latex: str) -> str:
+    return plain_latex(latex)
 
 
 @each_paper_recipe

@@ -84,12 +84,12 @@ class Measures:
         device_of(self.device)
         for name in self.scorers:
             folder = models.find(name)
-            hub.fingerprint(folder)
+            hub.weights_in(folder)
             perplexity.check_scorer(folder)
         if self.mauve:
             mauve.check_installed()
         for features in self.mauve:
-            hub.fingerprint(models.find(features_of(features)[1]))
+            hub.weights_in(models.find(features_of(features)[1]))
 
 
 def evaluate(

@@ -145,27 +145,30 @@ def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
     return Prompt(id=identity, prompt=prompt, reference=whole[len(prompt) :])
 
 
-def about_prompts(protocol: Protocol, sources: Sequence[Any], codec: Codec) -> dict[str, Any]:
-    """What a file of prompts depends on, as JSON holds it."""
+def about_prompts(
+    protocol: Protocol, sources: Sequence[str], codec: Codec, content: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """What a file of prompts depends on, as JSON holds it; `content` is what the sources hold."""
     told = {
         "protocol": asdict(protocol),
-        "sources": list(sources),
+        "data": ", ".join(Path(source).name for source in sources),
+        "content": list(content),
         "tokenizer": codec.fingerprint,
     }
     found: dict[str, Any] = json.loads(json.dumps(told, default=str))
     return found
 
 
-def read_about(prompts: Iterable[Path]) -> dict[str, Any] | None:
-    """What stands beside files of prompts, if it is the same for all of them."""
+def read_about(prompts: Iterable[Path]) -> dict[str, Any]:
+    """Protocol and data of files of prompts, for a record, if one note says it of all of them."""
     places = {(path if path.is_dir() else path.parent) / MADE for path in prompts}
     if len(places) != 1 or not (place := places.pop()).is_file():
-        return None
+        return {}
     try:
         told = json.loads(place.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read {str(place)!r}: {error}.") from error
-    return told if isinstance(told, dict) and "protocol" in told else None
+        return {name: told[name] for name in ("protocol", "data")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"Cannot read {str(place)!r}: {error!r}.") from error
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
