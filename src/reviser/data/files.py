@@ -1,11 +1,14 @@
-"""Files written whole or not at all: a reader, or a restart, never finds half of one."""
+"""Files written whole or not at all, so that nobody finds half of one; and JSON lines read."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from reviser.errors import DataError
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -19,3 +22,22 @@ def write_whole(path: Path, text: str) -> None:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write an object, a field a line."""
     write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with the words that name its line."""
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"Cannot read {str(path)!r}: {error}.") from error
+    for n, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"Line {n} of {str(path)!r}"
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{place} is not JSON: {error}.") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{place} must be a JSON object.")
+        yield place, fields | {"line": fields.get("line", n)}
