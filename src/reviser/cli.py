@@ -383,8 +383,8 @@ def _write_file(
 @main.command()
 @click.argument("rollouts", nargs=-1, required=True, metavar="ROLLOUTS.jsonl...",
                 type=click.Path(path_type=Path))  # fmt: skip
-@click.option("-o", "--output", metavar="PAGE.html", type=click.Path(dir_okay=False, path_type=Path),
-              help="The page to write.")  # fmt: skip
+@click.option("-o", "--output", metavar="PAGE.html",
+              type=click.Path(dir_okay=False, path_type=Path), help="The page.")  # fmt: skip
 @click.option("-m", "--model", metavar="MODEL",
               help="Who wrote them, folder or hub name, if not where they say.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), help="Take so many of each file, from the first.")

@@ -48,21 +48,10 @@ class Film:
     """Before the first step: the prompt."""
     cursor: int
     steps: tuple[Step, ...]
+    final: str
+    """After the last step."""
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values to read beside it."""
-
-    @property
-    def final(self) -> str:
-        """The text after the last step."""
-        return texts_of(self)[-1]
-
-
-def texts_of(film: Film) -> list[str]:
-    """The text before the first step and after each."""
-    texts = [film.text]
-    for step in film.steps:
-        texts.append(step.edit.apply(texts[-1]))
-    return texts
 
 
 class Cutter:
@@ -111,7 +100,14 @@ class Cutter:
             )
         )
         name = name or _short(text or stream.text)
-        return Film(name=name, text=text, cursor=cursor, steps=steps, facts=tuple(facts))
+        return Film(
+            name=name,
+            text=text,
+            cursor=cursor,
+            steps=steps,
+            final=stream.text,
+            facts=tuple(facts),
+        )
 
     def film_of(self, rollout: Rollout, *, name: str = "") -> Film:
         """Replay what a model wrote, and make sure that it comes to the same text."""

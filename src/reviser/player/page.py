@@ -48,11 +48,7 @@ def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str
 
 
 def embedded(content: Any) -> str:
-    """JSON that is safe inside a script element, and reads back as what it was.
-
-    >>> embedded("</script>")
-    '"\\\\u003c/script\\\\u003e"'
-    """
+    """JSON that is safe inside a script element, and reads back as what it was."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _MARKUP.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
