@@ -1,4 +1,4 @@
-"""A film is the executor's, step by step; the page holds films as data, and nothing of them runs."""
+"""A film is the executor's, step by step; the page holds films as data, and none of it runs."""
 
 import base64
 import hashlib
@@ -52,7 +52,7 @@ class Markup(HTMLParser):
             self._inside = dict(attrs).get("type") or tag
             self.held[self._inside] = ""
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, _: str) -> None:
         self._inside = ""
 
     def handle_data(self, data: str) -> None:

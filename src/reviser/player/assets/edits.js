@@ -3,6 +3,7 @@
 // it while others come and go around it, so we can say when it was written and whether it will last.
 
 export const KEYFRAME = 256;
+export const PIECE = 16;
 
 /** The state after an edit; `ids` are the identities of the units put in. */
 export function apply(state, edit, ids) {
@@ -123,7 +124,8 @@ export class Reel {
   }
 }
 
-/** The text cut where its look changes: `look(id)` is what a unit looks like, `cuts` are forced. */
+/** The text cut where its look changes: `look(id)` is what a unit looks like, `cuts` are forced.
+ *  Some spaces, by their identity, begin a piece too, so that most pieces stay while one changes. */
 export function runs(state, look, cuts) {
   const { text, ids } = state;
   const found = [];
@@ -131,7 +133,7 @@ export function runs(state, look, cuts) {
   let looks = ids.length ? look(ids[0]) : "";
   for (let n = 1; n <= ids.length; n++) {
     const next = n < ids.length ? look(ids[n]) : null;
-    if (next !== looks || cuts.has(n)) {
+    if (next !== looks || cuts.has(n) || (text[n] === " " && ids[n] % PIECE === 0)) {
       found.push({ start, text: text.slice(start, n), looks });
       start = n;
       looks = next;
