@@ -457,6 +457,13 @@ def test_hostile_text_is_text(show: Any) -> None:
     assert page.evaluate("() => document.scripts.length") == 2
     page.locator("summary").first.click()
     assert "<script>" in page.locator(".facts dt").first.inner_text()
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 1200
+    outside = page.evaluate(
+        "() => [...document.querySelectorAll('h2, .says, .facts, .rows, select')]"
+        ".map(node => node.textContent).join('')"
+    )
+    assert "\u202e" not in outside  # nothing turns the page round
+    assert "\\u202e" in outside
 
 
 def test_the_page_runs_no_script_but_its_own(browser: Any, tmp_path: Path) -> None:

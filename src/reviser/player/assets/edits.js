@@ -143,12 +143,20 @@ export function runs(state, look, cuts) {
 }
 
 const MARKS = { "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d" };
-const HIDDEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
+const HIDDEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b\u200e\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
+const JOINERS = /^[\u200c\u200d\ufe0e\ufe0f]+$/; // between others they have a use
 
 /** A text on one line, with what would hide or turn the reading order spelt out. */
 export function visible(text) {
-  return text.replace(HIDDEN, (char) => MARKS[char]
+  return text.replace(JOINERS.test(text) ? /./g : HIDDEN, (char) => MARKS[char]
     ?? `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** How many characters a text has; two units may make one. */
+export function characters(text) {
+  let count = 0;
+  for (let n = 0; n < text.length; n++) count += (text.charCodeAt(n) & 0xfc00) !== 0xdc00;
+  return count;
 }
 
 /** A place in the page's address: `#rollout=2&step=37`, both told from 1 and 0. */

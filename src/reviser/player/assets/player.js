@@ -1,4 +1,4 @@
-import { Reel, readPlace, runs, visible, writePlace } from "./edits.js";
+import { Reel, characters, readPlace, runs, visible, writePlace } from "./edits.js";
 
 // The view. It asks a reel for its state and shows that; whatever a model wrote becomes the text of
 // a node or the value of an attribute, never markup.
@@ -33,10 +33,10 @@ class Pane {
     this.made = new Map(); // rows of the list, by step
     this.id = `pane${n}-${panes.length}`;
     const { name, facts } = this.reel.film;
-    find("h2").textContent = name;
+    find("h2").textContent = visible(name);
     this.element.setAttribute("aria-label", visible(name));
     for (const [key, value] of facts) {
-      find("dl").append(element("dt", "", key), element("dd", "", visible(value)));
+      find("dl").append(element("dt", "", visible(key)), element("dd", "", visible(value)));
     }
     find(".facts").hidden = facts.length === 0;
     this.rows.style.height = `${this.reel.length * ROW}px`;
@@ -142,10 +142,9 @@ class Pane {
   }
 
   say(state, coming) {
-    const left = coming.reduce((sum, piece) => sum + piece.text.length, 0);
-    const places = coming.length === 1 ? "1 place" : `${coming.length} places`;
-    const counts = `${state.text.length} characters`
-      + (left ? `, ${left} still to come at ${places}` : ", all of the text");
+    const left = coming.reduce((sum, piece) => sum + characters(piece.text), 0);
+    const counts = several(characters(state.text), "character")
+      + (left ? `, ${left} still to come at ${several(coming.length, "place")}` : ", all of the text");
     this.says.replaceChildren(element("b", "", this.told()), document.createTextNode(`; ${counts}.`));
   }
 
@@ -153,9 +152,9 @@ class Pane {
   told() {
     if (this.step === 0) return "Before the first step";
     const { removed, inserted } = this.reel.edit(this.step - 1);
-    const parts = [this.reel.words[this.step - 1]];
-    if (removed) parts.push(`\u2212\u201c${visible(removed)}\u201d`);
-    if (inserted) parts.push(`\u201c${visible(inserted)}\u201d`);
+    const parts = [visible(this.reel.words[this.step - 1])];
+    if (removed) parts.push(`takes away ${quoted(removed)}`);
+    if (inserted) parts.push(quoted(inserted));
     if (this.reel.isGiven[this.step - 1]) parts.push("(given)");
     return parts.join(" ");
   }
@@ -200,13 +199,13 @@ class Pane {
     row.setAttribute("role", "option");
     row.setAttribute("aria-setsize", this.reel.length);
     row.setAttribute("aria-posinset", step + 1);
-    const what = element("span", "what", this.reel.words[step]);
+    const what = element("span", "what", visible(this.reel.words[step]));
     if (removed) {
       const gone = element("del");
       gone.append(element("bdi", "", visible(removed)));
       what.append(" ", gone);
     }
-    if (inserted) what.append(" ", element("bdi", "", `\u201c${visible(inserted)}\u201d`));
+    if (inserted) what.append(" \u201c", element("bdi", "", visible(inserted)), "\u201d");
     row.append(element("span", "number", String(step + 1)), what);
     const logprob = this.reel.film.logprob[step];
     if (this.reel.isGiven[step]) row.append(element("span", "chance", "given"));
@@ -274,6 +273,14 @@ function node({ text, looks }) {
   if (text) aside.dataset.text = text;
   aside.setAttribute("aria-hidden", "true");
   return aside;
+}
+
+const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+
+function quoted(text) {
+  const whole = [...visible(text)];
+  const shown = whole.length > 40 ? [...whole.slice(0, 40), "\u2026"] : whole;
+  return `\u201c\u2068${shown.join("")}\u2069\u201d`;
 }
 
 const same = (one, other) => one.looks === other.looks && one.text === other.text;
