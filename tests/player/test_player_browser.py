@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import films
+from reviser.core.codec import TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.player import page as pages
-from reviser.player.film import Film
+from reviser.player.film import Film, Step
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
 
@@ -122,12 +123,10 @@ def test_the_text_is_the_executors_at_every_tenth_step(show: Any, seed: int) -> 
             assert text(page) == expected[min(step, len(shown.steps))]
 
 
-def test_every_step_forward_and_back_over_keyframes_is_the_executors(show: Any) -> None:
-    shown, expected = rollout(7, most=700)
-    page = show(shown)
-    # in the page, since a call for each step would take minutes
-    found = page.evaluate(
-        """async (steps) => {
+def walked(page: Any, steps: list[int], kept: str) -> list[str]:
+    """What the text keeps at each of some steps; in the page, since a call for each takes long."""
+    found: list[str] = page.evaluate(
+        """async ([steps, kept]) => {
             const scrub = document.getElementById("scrub");
             const found = [];
             for (const step of steps) {
@@ -135,13 +134,44 @@ def test_every_step_forward_and_back_over_keyframes_is_the_executors(show: Any) 
                 scrub.dispatchEvent(new Event("input"));
                 await new Promise(requestAnimationFrame);
                 await new Promise(requestAnimationFrame);
-                found.push(document.querySelector(".text p").textContent);
+                found.push(document.querySelector(".text p")[kept]);
             }
             return found;
         }""",
-        steps := [*range(250, 262), *range(520, 505, -1), 700, 3, 699, 257, 256, 255, 0],
+        [steps, kept],
     )
-    assert found == [expected[min(step, len(shown.steps))] for step in steps]
+    return found
+
+
+def test_steps_over_keyframes_are_the_executors(show: Any) -> None:
+    shown, expected = rollout(7, most=700)
+    steps = [*range(250, 262), *range(520, 505, -1), 700, 3, 699, 257, 256, 255, 0]
+    last = len(shown.steps)
+    assert last > 600
+    found = walked(show(shown), steps, "textContent")
+    assert found == [expected[min(step, last)] for step in steps]
+
+
+def test_a_step_looks_the_same_from_wherever_it_is_reached(show: Any) -> None:
+    shown, _ = rollout(7)
+    page = show(shown)
+    page.click("#order")
+    page.click("#ghost")
+    steps = [*range(len(shown.steps) + 1)]
+    on = walked(page, steps, "innerHTML")
+    back = walked(page, steps[::-1], "innerHTML")
+    assert back[::-1] == on
+    assert len({*on}) > len(on) / 3  # most change something
+
+
+def test_the_same_again_and_again_is_written_as_often(show: Any) -> None:
+    word = " " + 15 * "x"
+    steps = [
+        Step(edit=TextEdit(16 * n, "", word, 16 * n + 16, "utf16"), action="insert")
+        for n in range(6)
+    ]
+    page = show(Film(name="x", text="", cursor=0, steps=tuple(steps), final=6 * word))
+    assert walked(page, [*range(7)], "textContent") == [n * word for n in range(7)]
 
 
 def test_the_options_that_colour_the_text_leave_it_as_it_is(show: Any) -> None:
@@ -527,6 +557,37 @@ def test_axe_finds_nothing_serious(show: Any, scheme: str, width: int) -> None:
         page.click("#ghost")
     page.click("#help")
     assert serious(axe, page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_every_shade(show: Any, scheme: str) -> None:
+    # axe leaves colours that were mixed undecided
+    page = show(rollout(most=20)[0], color_scheme=scheme)
+    contrasts = page.evaluate(
+        """() => {
+            const pen = document.createElement("canvas")
+                .getContext("2d", { willReadFrequently: true });
+            const light = (colour) => {
+                pen.fillStyle = colour;
+                pen.fillRect(0, 0, 1, 1);
+                const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(value => {
+                    const part = value / 255;
+                    return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+                });
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            const looks = ["fresh", ...Array.from({ length: 10 }, (_, n) => `order${n}`)];
+            return looks.map(name => {
+                const probe = document.querySelector(".text p").appendChild(
+                    Object.assign(document.createElement("span"), { className: name }));
+                const { color, backgroundColor } = getComputedStyle(probe);
+                const [dark, bright] = [light(color), light(backgroundColor)].sort((a, b) => a - b);
+                return (bright + 0.05) / (dark + 0.05);
+            });
+        }"""
+    )
+    assert len({round(contrast, 3) for contrast in contrasts}) > 5
+    assert min(contrasts) >= 4.5, contrasts
 
 
 def serious(axe: Any, page: Any) -> list[tuple[str, str]]:
