@@ -21,7 +21,7 @@ import films
 import small_tokenizers
 from reviser.cli import main
 from reviser.core.trajectory import Trajectory
-from reviser.errors import DataError
+from reviser.errors import ConfigError, DataError
 from reviser.generate import Rollout
 from reviser.player import film, page
 
@@ -391,10 +391,30 @@ def test_lines_of_a_picture_are_the_text_and_fit(prompt: str, seed: int) -> None
         cut = picture._wrapped(frame.text, font, 120)
         assert "".join(frame.text[start:end] for start, end in cut) == frame.text
         for start, end in cut:
-            line = picture.printable(frame.text[start:end]).rstrip()
+            line = picture._plain(frame.text[start:end]).rstrip()
             assert font.getlength(line) <= 120 or len(line) == 1
         assert 0 <= frame.cursor <= len(frame.text)
         assert frame.fresh.stop <= len(frame.text)
+
+
+def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path) -> None:
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
+    from reviser.player import picture
+
+    shown = films.long(2500)
+    with pytest.raises(
+        ConfigError, match=r"2,501 frames, and 2,000 are the most\. .* pace of 50\."
+    ):
+        picture.write_gif(tmp_path / "a.gif", shown, pace=10)
+    written = picture.write_gif(tmp_path / "a.gif", shown, pace=2500)
+    assert written == 26
+    with images.open(tmp_path / "a.gif") as drawn:
+        assert drawn.size == (640, 2 * 16 + 24 * 27 + 2 * 13)
+        assert drawn.n_frames == 26
+    for cursor in (0, 5, 50, 99):
+        near = picture._near([(n, n + 1) for n in range(99)], cursor, 24)
+        assert len(near) == 24
+        assert near[0][0] <= cursor <= near[-1][1]
 
 
 def test_a_rollout_that_is_not_there_is_refused(file: Path, tmp_path: Path) -> None:

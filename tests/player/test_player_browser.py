@@ -330,6 +330,12 @@ def test_the_keys_work_until_they_are_turned_off(show: Any) -> None:
     page.get_by_role("button", name="Close").click()
     page.keyboard.press("ArrowRight")
     assert at(page) == 0
+    page.focus(".actions")  # a list has keys of its own
+    page.keyboard.press("PageDown")
+    page.keyboard.press("ArrowUp")
+    assert at(page) == 9
+    page.keyboard.press("End")
+    assert at(page) == len(shown.steps)
 
 
 def test_everything_can_be_reached_without_a_mouse(show: Any) -> None:

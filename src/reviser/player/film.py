@@ -82,9 +82,10 @@ class Cutter:
             text, cursor = stream.text, stream.feed(_nothing(canvas)).cursor
             edits = [stream.feed(canvas.apply(i)) for i in trajectory.restoration]
         except (InvalidAction, IndexError) as error:
+            why = "its tokenizer lacks a token." if isinstance(error, IndexError) else str(error)
             raise DataError(
-                f"These actions cannot be replayed with this model: {error} Give the model that"
-                " wrote them."
+                f"These actions cannot be replayed with this model: {why} Give the model that wrote"
+                " them."
             ) from error
         given = set(trajectory.unlearned)
         chosen = iter(logprobs)

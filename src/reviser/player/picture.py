@@ -5,6 +5,7 @@ Needs Pillow. Draws what the page shows, in the page's colours; knows films only
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from reviser.errors import ConfigError
 from reviser.player.film import Film
 from reviser.player.terminal import printable
 
@@ -22,13 +24,19 @@ LAST = 2500
 """Milliseconds that the last frame stays."""
 TEXT, SMALL = 18, 13
 """Sizes of the letters."""
+LINE = 27
+"""Height of a line."""
 EDGE = 16
+MOST_LINES = 24
+MOST_FRAMES = 2000
 
 _BACK, _INK, _FAINT, _FRESH, _CURSOR, _LINE = (
     "#ffffff", "#1b1b1f", "#5b5d66", "#ffe08a", "#c44f00", "#d9dae0",
 )  # fmt: skip
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Lines = list[tuple[int, int]]
+"""Where each begins and ends in the text."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Frame:
 
 def frames(film: Film, pace: float) -> list[Frame]:
     """One for each action, or for several where the pace asks for more than `FASTEST`."""
-    stride = max(1, round(pace / FASTEST))
+    stride = _stride(pace)
     shown = [Frame(film.text, _character(film.text, film.cursor), range(0), 0)]
     text, fresh = film.text, range(0)
     for number, step in enumerate(film.steps, start=1):
@@ -62,35 +70,57 @@ def frames(film: Film, pace: float) -> list[Frame]:
 
 def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -> int:
     """Write a film at `pace` actions a second; how many frames it has."""
-    shown = frames(film, pace)
+    shown, stride = frames(film, pace), _stride(pace)
+    if len(shown) > MOST_FRAMES:
+        faster = FASTEST * math.ceil(len(film.steps) / (MOST_FRAMES - 2))
+        raise ConfigError(
+            f"At a pace of {pace:g} this would have {len(shown):,} frames, and {MOST_FRAMES:,} are"
+            f" the most. Ask for a pace of {faster:,}."
+        )
     fonts = _font(TEXT), _font(SMALL)
-    room = width - 2 * EDGE
-    lines = max(len(_wrapped(frame.text, fonts[0], room)) for frame in shown)
-    height = 2 * EDGE + round(lines * TEXT * 1.5) + 2 * SMALL
+    lines = [_wrapped(frame.text, fonts[0], width - 2 * EDGE) for frame in shown]
+    rows = min(MOST_LINES, max(map(len, lines)))
+    size = width, 2 * EDGE + rows * LINE + 2 * SMALL
     of = len(film.steps)
-    pictures = [_drawn(frame, fonts, (width, height), of) for frame in shown]
-    stride = max(1, round(pace / FASTEST))
+    pictures = [
+        _drawn(frame, _near(cut, frame.cursor, rows), fonts, size, of)
+        for frame, cut in zip(shown, lines, strict=True)
+    ]
     delay = max(20, round(100 * stride / pace) * 10)  # GIF counts hundredths of a second
     path.parent.mkdir(parents=True, exist_ok=True)
     delays = [delay] * (len(pictures) - 1) + [LAST]
     pictures[0].save(
         path, "GIF", save_all=True, append_images=pictures[1:], duration=delays, loop=0,
-        optimize=False,
+        optimize=True,
     )  # fmt: skip
     return len(pictures)
 
 
-def _drawn(frame: Frame, fonts: tuple[Font, Font], size: tuple[int, int], of: int) -> Image.Image:
+def _stride(pace: float) -> int:
+    """How many actions a frame takes in."""
+    return max(1, round(pace / FASTEST))
+
+
+def _near(lines: Lines, cursor: int, rows: int) -> Lines:
+    """The lines around the cursor, as many as there is room for."""
+    here = next((n for n, (_, end) in enumerate(lines) if cursor < end), len(lines) - 1)
+    first = max(0, min(here - rows // 2, len(lines) - rows))
+    return lines[first : first + rows]
+
+
+def _drawn(
+    frame: Frame, lines: Lines, fonts: tuple[Font, Font], size: tuple[int, int], of: int
+) -> Image.Image:
     picture = Image.new("RGB", size, _BACK)
     pen = ImageDraw.Draw(picture)
     font, small = fonts
-    text = printable(frame.text)
-    for row, (start, end) in enumerate(_wrapped(frame.text, font, size[0] - 2 * EDGE)):
-        top = EDGE + round(row * TEXT * 1.5)
+    text = _plain(frame.text)
+    for row, (start, end) in enumerate(lines):
+        top = EDGE + row * LINE
         line = text[start:end]
 
         def x(place: int, start: int = start, line: str = line) -> float:
-            return EDGE + font.getlength(line[: place - start])
+            return EDGE + font.getlength(line[: place - start].rstrip("\n"))
 
         first, last = max(start, frame.fresh.start), min(end, frame.fresh.stop)
         if first < last:
@@ -114,22 +144,22 @@ def _drawn(frame: Frame, fonts: tuple[Font, Font], size: tuple[int, int], of: in
 @cache
 def _palette() -> Image.Image:
     """The same colours for all pictures, so that one holds only what differs from the last."""
-    pairs = [(_BACK, _INK), (_FRESH, _INK), (_BACK, _FAINT), (_BACK, _CURSOR), (_BACK, _LINE)]
-    steps = [n / 7 for n in range(8)]
-    ramps = [_mixed(ends, part) for ends in pairs for part in steps]
+    pairs = [(_INK, _BACK), (_INK, _FRESH), (_FAINT, _BACK), (_CURSOR, _BACK), (_LINE, _LINE)]
+    steps = [n / 6 for n in range(7)]
+    ramps = sorted({_mixed(ends, part) for ends in pairs for part in steps})
     palette = Image.new("P", (1, 1))
     palette.putpalette([value for colour in ramps for value in colour])
     return palette
 
 
-def _mixed(ends: tuple[str, str], part: float) -> list[int]:
+def _mixed(ends: tuple[str, str], part: float) -> tuple[int, ...]:
     first, last = (ImageColor.getrgb(end)[:3] for end in ends)
-    return [round(a + part * (b - a)) for a, b in zip(first, last, strict=True)]
+    return tuple(round(a + part * (b - a)) for a, b in zip(first, last, strict=True))
 
 
-def _wrapped(text: str, font: Font, room: float) -> list[tuple[int, int]]:
+def _wrapped(text: str, font: Font, room: float) -> Lines:
     """Where each line begins and ends; the spaces and the line break that end one belong to it."""
-    text = printable(text)
+    text = _plain(text)
     lines, start = [], 0
     for end in _words(text):
         while font.getlength(text[start:end].rstrip()) > room:
@@ -150,6 +180,11 @@ def _fits(text: str, start: int, end: int, font: Font, room: float) -> int:
     sizes = (n for n in range(end - start, 1, -1))
     fitting = (n for n in sizes if font.getlength(text[start : start + n]) <= room)
     return start + next(fitting, 1)
+
+
+def _plain(text: str) -> str:
+    """As many characters, none of which breaks a line but the line break."""
+    return printable(text).translate({0x2028: " ", 0x2029: " "})
 
 
 def _words(text: str) -> Iterator[int]:

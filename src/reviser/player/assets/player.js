@@ -448,6 +448,8 @@ const IN_LIST = {
   ArrowDown: () => seek(now.step + 1),
   PageUp: () => seek(now.step - 10),
   PageDown: () => seek(now.step + 10),
+  Home: () => seek(0),
+  End: () => seek(longest()),
 };
 
 function key(event) {
