@@ -233,7 +233,7 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
 def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path)
     asked.folder.mkdir()
-    lock = batch._lock(asked.folder / "lock", "x")
+    lock = batch.lock(asked.folder / "lock", "x")
     with lock, pytest.raises(ConfigError, match="Another process is writing"):
         batch.run(asked)
     asked.output.write_text("mine", encoding="utf-8")

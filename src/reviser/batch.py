@@ -21,10 +21,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from reviser.data.files import write_json
+from reviser.data.files import lock, write_json
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
 from reviser.generate import Plan, Reviser, load, nth
+
+MERGED = "merged"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
         job.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"Cannot write {str(job.output)!r}: {error.strerror}.") from error
-    with _lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
+    with lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
         _check_output(job)
         _check_claim(job)
         if job.workers == 1:
@@ -77,6 +79,9 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
         else:
             _work_together(job, lambda done: progress(done, total))
         counts = _merge(job)
+        if counts[0] != total:
+            raise DataError(f"{str(job.folder)!r} lacks lines: another process wrote there.")
+        (job.folder / MERGED).replace(job.output)
         shutil.rmtree(job.folder)
     return counts
 
@@ -94,7 +99,7 @@ def work(job: Job, worker: int) -> Iterator[int]:
     part = job.part(worker)
     # A worker may outlive a parent that was killed, for a line or so: wait for its end.
     with (
-        _lock(part.with_suffix(".lock")),
+        lock(part.with_suffix(".lock")),
         job.input.open("rb") as file,
         part.open("ab") as out,
     ):
@@ -165,7 +170,6 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
 
 def _work_together(job: Job, progress: Callable[[int], None]) -> None:
     """Run the workers in processes of their own; the first that fails ends all."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // job.workers)))
     context = multiprocessing.get_context("spawn")
     news: dict[Any, int] = {}
     processes: list[Any] = []
@@ -175,7 +179,8 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
             end, mouth = context.Pipe(duplex=False)
             news[end] = worker
             process = context.Process(target=_tell, args=(job, worker, mouth), daemon=True)
-            process.start()
+            with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // job.workers))):
+                process.start()
             processes.append(process)
             mouth.close()  # ours, so that the ear hears the end of the process
         while news:
@@ -196,6 +201,18 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
         for process in processes:
             process.terminate()
             process.join()
+
+
+@contextmanager
+def _environment(**defaults: str) -> Iterator[None]:
+    """Variables for processes that start meanwhile, where they are not set."""
+    before = dict(os.environ)
+    os.environ.update(defaults | before)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _tell(job: Job, worker: int, mouth: Connection) -> None:
@@ -225,8 +242,7 @@ def _cut_to_whole_lines(part: Path) -> int:
 def _merge(job: Job) -> tuple[int, int]:
     """The parts become the output, in the order of the input."""
     lines = failed = 0
-    partial = job.folder / "merged"
-    with ExitStack() as stack, partial.open("wb") as out:
+    with ExitStack() as stack, (job.folder / MERGED).open("wb") as out:
         parts = [stack.enter_context(job.part(n).open("rb")) for n in range(job.workers)]
         for part in cycle(parts):
             line = part.readline()
@@ -238,7 +254,6 @@ def _merge(job: Job) -> tuple[int, int]:
                 raise DataError(f"{str(job.folder)!r} is damaged: delete it and begin anew.")
             out.write(line)
             failed += "error" in record
-    partial.replace(job.output)
     return lines, failed
 
 
@@ -270,19 +285,3 @@ def _check_claim(job: Job) -> None:
             f"{str(job.output)!r} was begun with a job that differs in {', '.join(changed)}. Go on"
             f" with the same, or delete {str(job.folder)!r} to begin anew."
         )
-
-
-@contextmanager
-def _lock(path: Path, refusal: str = "") -> Iterator[None]:
-    """Hold a file alone, which a kill frees; wait for it, or refuse to with a sentence."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        yield
-        return
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
-        except BlockingIOError as error:
-            raise ConfigError(refusal) from error
-        yield

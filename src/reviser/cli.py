@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -460,9 +461,12 @@ def prompts(
     from reviser.evals import texts
 
     tally, reader = Tally(), Reader(split=split, text_key=text_key)
-    chosen, left_out = texts.choose_prompts(
-        reader.read(sources, tally), Codec.load(tokenizer), Protocol(**protocol)
-    )
+    codec, asked = Codec.load(tokenizer), Protocol(**protocol)
+    about = texts.about_prompts(asked, sources, codec)
+    if (output / texts.MADE).is_file() and texts.read_about([output]) != about:
+        raise ConfigError(f"{str(output)!r} holds other prompts: delete it or name another.")
+    chosen, left_out = texts.choose_prompts(reader.read(sources, tally), codec, asked)
+    write_json(output / texts.MADE, about)
     for seed, some in chosen.items():
         texts.write_prompts(output / f"{seed}.jsonl", some)
         click.echo(f"{output / f'{seed}.jsonl'}: {len(some):,} prompts")
@@ -498,7 +502,7 @@ def prompts(
 @click.option("--order", default="both", show_default=True, type=click.Choice(["both", "random"]),
               help="Show each pair in both orders, or in one drawn at random, as the paper"
                    " does.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Where models run.")
+@click.option("--device", default="auto", show_default=True, help="Where models run.")
 def evaluate(
     systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
     questions: Path | None, scorers: tuple[str, ...], mauve: tuple[str, ...],
@@ -517,14 +521,17 @@ def evaluate(
     if questions is not None:
         click.echo(f"{questions}: {judges.write_questions(questions, found, order):,} questions")
         return
+    _quiet(*scorers, *(features.partition(":")[2] for features in mauve), *filter(None, [judge]))
     with _extra("eval"):
-        from reviser.evals.evaluation import Measures, System, evaluate
+        from reviser.evals.evaluation import Measures, System, device_of, evaluate
     asked = None
+    if judge is None and (judge_url or (judge_template and verdicts is None)):
+        raise click.UsageError("--judge-url and --judge-template need the name of a --judge.")
     if judge is not None or verdicts is not None:
         config = judges.JudgeConfig(
             model=judge, url=judge_url, template=judge_template, verdicts=verdicts
         )
-        asked = judges.open_judge(config, device=device)
+        asked = judges.open_judge(config, device_of(device))
     measures = Measures(scorers=scorers, mauve=mauve, judge=asked, order=order, device=device)
     places = {name: Path(place) for name, place in texts.named(folders)}
     if unknown := places.keys() - found.keys():
@@ -539,8 +546,12 @@ def evaluate(
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             raise SystemExit(130) from None
+    if about := texts.read_about(references):
+        record["protocol"] = about["protocol"]
+        record["data"] = ", ".join(Path(str(s)).name for s in about["sources"])
     write_json(output, record)
-    click.echo(output)
+    _print_record(record)
+    click.echo(f"all of it: {output}; as a page: reviser report {output} -o page.html", err=True)
 
 
 @main.command()
@@ -552,6 +563,8 @@ def report(record: Path, output: Path) -> None:
     """Make one page of what `reviser eval` measured, beside the paper's figures."""
     from reviser.evals import report
 
+    if output.suffix != ".html":
+        raise click.UsageError(f"The page is a file .html, not {output.name!r}.")
     click.echo(report.write(report.read(record), output))
 
 
@@ -566,7 +579,8 @@ def report(record: Path, output: Path) -> None:
               type=click.Choice(["hf", "vllm"]), help="What runs the rollouts.")  # fmt: skip
 @click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
               help="For the engine, as rows=16; may be repeated.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Where the measures' models run.")
+@click.option("--device", default="auto", show_default=True,
+              help="Where the measures' models run.")  # fmt: skip
 def reproduce(
     recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
     engine_options: tuple[str, ...], device: str,
@@ -577,12 +591,10 @@ def reproduce(
     "comparison" in the recipe. The same command again goes on where it stopped. A model that was
     trained elsewhere, into FOLDER/models/ARM, is taken as it is.
     """
-    with _extra("train"):
-        import reviser.train.run
     with _extra("eval"):
+        import sklearn  # noqa: F401  # asked for now, not after hours of training
+    with _extra("train"):
         from reviser.reproduce import reproduce
-    del reviser
-    _quiet(str(output))
     with _bars() as (say, tell):
         try:
             page = reproduce(
@@ -612,7 +624,7 @@ def _bars() -> Iterator[tuple[Any, Any]]:
         bars.update(tasks[what], completed=done, total=of)
 
     try:
-        yield console.print, tell
+        yield partial(console.print, markup=False), tell
     finally:
         bars.stop()
 
@@ -636,9 +648,9 @@ def _options(url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
     return options
 
 
-def _quiet(model: str) -> None:
-    """No bar for opening a folder, though for a download; of vLLM's log only what went wrong."""
-    if Path(model).is_dir():
+def _quiet(*models: str) -> None:
+    """No bar for opening folders, though for a download; of vLLM's log only what went wrong."""
+    if all(Path(model).is_dir() for model in models):
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
@@ -685,6 +697,42 @@ def _print_costs(rows: list[tuple[str, Any]], samples: int, length: int) -> None
         table.add_row(name, _shown(cost.actions_per_token), moves, _shown(cost.order_tax))
     width = None if sys.stdout.isatty() else 80
     Console(width=width).print(table)
+
+
+def _print_record(record: dict[str, Any]) -> None:
+    """The main numbers of an evaluation, a row for each system."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from reviser.evals.report.shown import interval
+
+    def shown(found: dict[str, Any] | None) -> str:
+        return "" if found is None else interval(found)
+
+    rows = []
+    for system in record["systems"]:
+        row = {"system": system["name"], "texts": f"{system['samples']:,}"}
+        for each in system["perplexity"]:
+            row[f"evalPPL, {each['scorer']['model']}"] = shown(each["perplexity"])
+        for each in system["mauve"]:
+            row[f"MAUVE, {each['features']['model']}"] = shown(each["mauve"])
+        row["distinct-2"] = shown(system["diversity"].get("distinct_2"))
+        row["actions per token"] = shown((system["trajectories"] or {}).get("actions_per_token"))
+        rows.append(row)
+    table = Table(box=None, pad_edge=False)
+    names = dict.fromkeys(name for row in rows for name in row if any(r.get(name) for r in rows))
+    for name in names:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(row.get(name, "") for name in names))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for comparison in record["comparisons"]:
+        pair = " / ".join(comparison["systems"])
+        for each in comparison["perplexity_ratio"]:
+            click.echo(f"evalPPL of {pair}, {each['scorer']}: {interval(each['ratio'])}")
+        if match := comparison["arena"]:
+            biased = "; the judge prefers a side" if match["is_biased"] else ""
+            click.echo(f"wins of {pair}: {interval(match['win_rate'])}{biased}")
 
 
 def _shown(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:

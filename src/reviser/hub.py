@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from reviser.errors import CheckpointError, MissingExtra
@@ -12,8 +13,36 @@ SMALL = ("*.json",)
 """Those without the weights: all that is needed where another process runs the model."""
 
 
+_NOT_OF_THE_MODEL = ("run.json", "recipe.json", "data.json", "trainer_state.json")
+"""Files beside a model that tell how it came about."""
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of all that a model folder's outputs depend on: config, tokenizer, weights."""
+    weights = sorted(folder.glob("*.safetensors"))
+    if not (folder / "config.json").is_file() or not weights:
+        raise CheckpointError(
+            f"{str(folder)!r} is no model folder: it needs a config.json and safetensors."
+        )
+    small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
+    total = hashlib.sha256()
+    for path in [*(path for path in small if path.name not in _NOT_OF_THE_MODEL), *weights]:
+        with path.open("rb") as file:
+            total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+def identity(folder: Path) -> dict[str, str]:
+    """What tells a model from others of its name: the hash, and of a download the revision."""
+    revision = {"revision": folder.name} if folder.parent.name == "snapshots" else {}
+    return revision | {"weights": fingerprint(folder)}
+
+
 def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | None = None) -> Path:
-    """The folder of a model: the one named, or else a download of that name from the hub."""
+    """The folder of a model: the one named, or else a download of that name from the hub.
+
+    A name may end in the revision that is meant, as gpt2@607a30d.
+    """
     if not isinstance(name, str | Path) or not str(name):
         raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
     if Path(name).is_dir():
@@ -27,9 +56,10 @@ def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | No
             f"There is no folder {str(name)!r}, and models from the hub need the hf extra. Install"
             " it with: pip install 'reviser-lm[hf]'."
         ) from error
+    wanted, _, named = str(name).partition("@")
     try:
         folder = huggingface_hub.snapshot_download(
-            str(name), revision=revision, allow_patterns=list(files)
+            wanted, revision=revision or named or None, allow_patterns=list(files)
         )
     except (OSError, ValueError) as error:  # the hub's own errors are among these
         reason = next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,7 +1,9 @@
-"""What a result was made with: versions, the commit of this code, the machine."""
+"""What a result was made with: versions, the commit of this code, the machine, hashes."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -18,6 +20,11 @@ def made_with(*packages: str) -> dict[str, Any]:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "commit": commit(),
     }
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of what JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def commit() -> str | None:

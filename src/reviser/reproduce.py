@@ -8,33 +8,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from reviser import batch
+from reviser import batch, hub
 from reviser.core.codec import Codec
 from reviser.data.dataset import held_out_documents
-from reviser.data.files import write_whole
-from reviser.data.readers import Reader, Tally
+from reviser.data.files import lock, write_json
+from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, report, texts
-from reviser.evals.evaluation import REFERENCE, Measures, System, Tell
-from reviser.evals.judges import JudgeConfig, open_judge
-from reviser.evals.perplexity import fingerprint
-from reviser.evals.texts import Protocol
+from reviser.evals.evaluation import Measures, System, Tell
+from reviser.evals.judges import JudgeConfig, check_judge, open_judge
+from reviser.evals.texts import MADE, REFERENCE, Protocol
 from reviser.generate import decode_config
+from reviser.train.parts import open_text
 from reviser.train.reading import read
-from reviser.train.recipe import COMPARISON, Recipe, load_recipe, read_yaml
+from reviser.train.recipe import COMPARISON, Recipe, beside, load_recipe, read_yaml
+from reviser.train.resume import check_claim
 from reviser.train.run import train
 
 OWN = "own"
 """As the name of a scorer: the one that is trained for it."""
+SEED_SHIFT = 20
+"""Each line of a file has a seed of its own; so far apart are those of two files."""
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +50,21 @@ class Comparison:
     arms: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: {"reviser": (), "append": ("policy=append",)}
     )
-    """Models to train, each with what it changes in the recipe, as `--set` takes it. The first is
-    compared with the others."""
+    """Models to train, each with what it changes in the recipe, as `--set` takes it; the first is
+    compared with the others. If none is named: `reviser`, the recipe as it is, and `append`, with
+    `policy=append`."""
     prompts: Protocol = field(default_factory=Protocol)
     """Which documents are continued."""
     text: tuple[str, ...] = ()
     """Where they come from: sources as `reviser tokenize` takes them. If none is named, those that
     training holds out."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `DecodeConfig`; `max_length` is `prompts.total_tokens` if not given."""
-    scorers: tuple[str, ...] = (OWN,)
+    """Settings of `reviser generate`; `max_length` is `prompts.total_tokens` if not given."""
+    scorers: tuple[str, ...] = ("own",)
     """Causal LMs for evalPPL, by folder or hub name; `own` is one that is trained for it."""
     own_scorer: tuple[str, ...] = ("policy=append", "data.windows.prefix=[0, 0]", "seed=1")
     """What the scorer trained here changes in the recipe. It must only append."""
-    mauve: tuple[str, ...] = (f"last:{OWN}",)
+    mauve: tuple[str, ...] = ("last:own",)
     """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME`."""
     judge: JudgeConfig | None = None
     """Who judges the arena, if anyone."""
@@ -65,14 +72,61 @@ class Comparison:
     def __post_init__(self) -> None:
         if not self.arms or {*self.arms} & {OWN, REFERENCE}:
             raise ConfigError(f"Name one arm or more, and none {OWN!r} or {REFERENCE!r}.")
+        if wrong := [name for name in self.arms if not re.fullmatch(r"\w[\w.-]*", name)]:
+            raise ConfigError(f"An arm is called {wrong[0]!r}; use letters, digits, '.', '-', '_'.")
         if "seed" in self.decoding:
             raise ConfigError("decoding.seed is not used: seeds are those of comparison.prompts.")
+        decode_config(self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of decoding."""
+        return {"max_length": self.prompts.total_tokens, **self.decoding}
+
+    @property
+    def has_own_scorer(self) -> bool:
+        """Whether one is trained."""
+        return any(name.rpartition(":")[2] == OWN for name in (*self.scorers, *self.mauve))
+
+    def measures(self, own: str) -> Measures:
+        """What is measured, with the scorer trained here in the folder `own`."""
+        return Measures(
+            scorers=tuple(_named(name, own) for name in self.scorers),
+            mauve=tuple(_named(name, own) for name in self.mauve),
+            order="both" if self.judge is None else self.judge.order,
+            names={own: "the scorer trained here"},
+        )
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison:
-    """The comparison of a recipe, or the usual one if it says nothing of it."""
-    found: Comparison = read(Comparison, read_yaml(path, changes).get(COMPARISON, {}), COMPARISON)
-    return found
+    """The comparison of a recipe, or the usual one if it says nothing of it.
+
+    As in the rest of a recipe, paths are relative to its folder.
+    """
+    fields = read_yaml(path, changes)
+    found: Comparison = read(Comparison, (fields or {}).get(COMPARISON) or {}, COMPARISON)
+    folder = Path(path).absolute().parent
+
+    def model(name: str) -> str:
+        kind, colon, place = name.rpartition(":")
+        return f"{kind}{colon}{beside(folder, place)}"
+
+    def file(name: str | None) -> str | None:
+        return name and str(folder / name)
+
+    judge = found.judge and replace(
+        found.judge,
+        model=found.judge.model if found.judge.url else beside(folder, found.judge.model),
+        verdicts=file(found.judge.verdicts),
+        template=file(found.judge.template),
+    )
+    return replace(
+        found,
+        text=tuple(s if s.startswith("hf:") else str(folder / s) for s in found.text),
+        scorers=tuple(map(model, found.scorers)),
+        mauve=tuple(map(model, found.mauve)),
+        judge=judge,
+    )
 
 
 def reproduce(
@@ -82,51 +136,79 @@ def reproduce(
     changes: Sequence[str] = (),
     engine: str = "hf",
     options: Mapping[str, Any] | None = None,
-    device: str = "cpu",
-    say: Callable[[str], None] = lambda _: None,
+    device: str = "auto",
+    say: Say = lambda _: None,
     tell: Tell = lambda *_: None,
 ) -> Path:
     """Run every stage that is still to be done; the page.
 
     A model that stands in `models/ARM` already, as from a cluster, is not trained again.
     """
+    load_recipe(recipe, changes)  # refuses what is no recipe at all
     comparison = load_comparison(recipe, changes)
     arms = {name: load_recipe(recipe, [*changes, *own]) for name, own in comparison.arms.items()}
-    if any(name.rpartition(":")[2] == OWN for name in (*comparison.scorers, *comparison.mauve)):
+    if comparison.has_own_scorer:
         arms[OWN] = load_recipe(recipe, [*changes, *comparison.own_scorer])
-    settings = {"max_length": comparison.prompts.total_tokens, **comparison.decoding}
-    decode_config(settings)  # refuses what cannot be before anything is trained
-    judge = None if comparison.judge is None else open_judge(comparison.judge, device=device)
-    for name, arm in arms.items():
-        model = output / "models" / name
-        if not (model / "run.json").is_file():
-            say(f"training {name}")
-        train(arm, model)  # which refuses one of another recipe, and leaves one that is finished
-    prompts = _prompts(comparison, next(iter(arms.values())), output, say)
-    systems = []
-    for name in comparison.arms:
-        model = output / "models" / name
-        files = [
-            _rollouts(name, seed, path, output, settings, engine, dict(options or {}), say, tell)
-            for seed, path in prompts.items()
-        ]
+    device = evaluation.device_of(device)
+    _check(comparison, arms, device)
+    refusal = f"Another process is at work in {str(output)!r}."
+    output.mkdir(parents=True, exist_ok=True)
+    with lock(output / "lock", refusal):
+        prompts = _prompts(comparison, next(iter(arms.items())), output, say)
+        for name, arm in arms.items():
+            _train(name, arm, output / "models" / name, say)
         known = [prompt for path in prompts.values() for prompt in texts.read_prompts(path)]
-        samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
-        systems.append(System(name=name, samples=tuple(samples), folder=model))
-    say("evaluating")
-    own = str(output / "models" / OWN)
-    measures = Measures(
-        scorers=tuple(_named(name, own) for name in comparison.scorers),
-        mauve=tuple(_named(name, own) for name in comparison.mauve),
-        judge=judge,
-        order="both" if comparison.judge is None else comparison.judge.order,
-        device=device,
-        names={own: "the scorer trained here"},
+        systems = []
+        for name in comparison.arms:
+            model = output / "models" / name
+            files = [
+                _rollouts(
+                    model, seed, path, comparison, engine, dict(options or {}), output, say, tell
+                )
+                for seed, path in prompts.items()
+            ]
+            samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
+            systems.append(System(name=name, samples=tuple(samples), folder=model))
+        say("evaluating")
+        measures = replace(
+            comparison.measures(str(output / "models" / OWN)),
+            judge=open_judge(comparison.judge, device) if comparison.judge else None,
+            device=device,
+        )
+        record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
+        record["protocol"] = asdict(comparison.prompts)
+        record["data"] = (
+            ", ".join(Path(source).name for source in comparison.text)
+            or "documents that training held out"
+        )
+        return report.write(record, output / "report.html")
+
+
+def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:
+    """Refuse what cannot be before anything is trained."""
+    (first, ours), *others = arms.items()
+    for name, arm in others:
+        if not comparison.text and _held_out(arm) != _held_out(ours):
+            raise ConfigError(
+                f"{name!r} holds out other documents than {first!r}, and may have been trained on"
+                " the prompts: give both the same data, or name prompts in comparison.text."
+            )
+    apart = replace(
+        comparison,
+        scorers=tuple(name for name in comparison.scorers if name != OWN),
+        mauve=tuple(name for name in comparison.mauve if name.rpartition(":")[2] != OWN),
     )
-    record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
-    record["protocol"] = asdict(comparison.prompts)
-    record["data"] = ", ".join(comparison.text) or "documents that training held out"
-    return report.write(record, output / "report.html")
+    for features in comparison.mauve:
+        evaluation.features_of(features)
+    replace(apart.measures(""), device=device).check()
+    if comparison.judge is not None:
+        check_judge(comparison.judge)
+
+
+def _held_out(recipe: Recipe) -> list[Any]:
+    """What decides which documents a model is not trained on."""
+    data = recipe.data
+    return [data.shards, data.text, data.split, data.text_key, data.windows.held_out]
 
 
 def _named(name: str, own: str) -> str:
@@ -135,76 +217,117 @@ def _named(name: str, own: str) -> str:
     return f"{kind}{colon}{own}" if model == OWN else name
 
 
-def _prompts(
-    comparison: Comparison, recipe: Recipe, output: Path, say: Callable[[str], None]
-) -> dict[int, Path]:
-    """A file of prompts for each seed."""
-    model = output / "models" / next(iter(comparison.arms))
-    codec = Codec.load(model)
-    shards = TokenShards.open(recipe.data.shards or model / "shards")
-    folder, tally = output / "prompts", Tally()
-    files = {seed: folder / f"{seed}.jsonl" for seed in comparison.prompts.seeds}
+def _train(name: str, arm: Recipe, model: Path, say: Say) -> None:
+    if (model / "run.json").is_file():
+        check_claim(model, arm)
+        return
+    say(f"training {name}")
+    train(arm, model)
 
-    def documents() -> Iterator[str]:
-        if comparison.text:
-            reader = Reader(split=recipe.data.split, text_key=recipe.data.text_key)
-            yield from reader.read(comparison.text, tally)
-            return
-        for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
-            yield codec.decode(shards.read(int(document)))
+
+def _prompts(
+    comparison: Comparison, first: tuple[str, Recipe], output: Path, say: Say
+) -> dict[int, Path]:
+    """A file of prompts for each seed, chosen before anything is trained."""
+    name, recipe = first
+    model = output / "models" / name
+    model.mkdir(parents=True, exist_ok=True)
+    check_claim(model, recipe)
+    codec, shards = open_text(recipe, model)
+    data, folder = recipe.data, output / "prompts"
+    files = {seed: folder / f"{seed}.jsonl" for seed in comparison.prompts.seeds}
 
     def make() -> None:
         say("choosing prompts")
-        chosen, _ = texts.choose_prompts(documents(), codec, comparison.prompts)
+        documents = _documents(comparison, recipe, codec, shards)
+        chosen, _ = texts.choose_prompts(documents, codec, comparison.prompts)
         for seed, prompts in chosen.items():
             texts.write_prompts(files[seed], prompts)
 
-    source: Any = comparison.text or [shards.fingerprint, asdict(recipe.data.windows)]
-    _once(folder / "made.json", [asdict(comparison.prompts), source, codec.fingerprint], make)
+    sources: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
+    sources += [data.split, data.text_key] if sources else [*_held_out(recipe), shards.fingerprint]
+    about = texts.about_prompts(comparison.prompts, sources, codec)
+    _once(folder / MADE, about, [*files.values()], make)
     return files
 
 
+def _documents(
+    comparison: Comparison, recipe: Recipe, codec: Codec, shards: TokenShards
+) -> Iterator[str]:
+    if comparison.text:
+        reader = Reader(split=recipe.data.split, text_key=recipe.data.text_key)
+        yield from reader.read(comparison.text, Tally())
+        return
+    for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
+        yield codec.decode(shards.read(int(document)))
+
+
+def _names(given: str) -> list[str]:
+    return [source.name for source in find_sources(given)]
+
+
+def _content(name: str) -> list[str]:
+    """A source's name and, of a file, the hash of what is in it."""
+    return [name] if name.startswith("hf:") else [Path(name).name, _hash(Path(name))]
+
+
 def _rollouts(
-    name: str,
+    model: Path,
     seed: int,
     prompts: Path,
-    output: Path,
-    settings: dict[str, Any],
+    comparison: Comparison,
     engine: str,
     options: dict[str, Any],
-    say: Callable[[str], None],
+    output: Path,
+    say: Say,
     tell: Tell,
 ) -> Path:
     """A file of rollouts; one that a kill cut short is begun anew, so that batches are the same."""
-    model, path = output / "models" / name, output / "rollouts" / name / f"{seed}.jsonl"
+    path = output / "rollouts" / model.name / f"{seed}.jsonl"
     job = batch.Job(
         input=prompts,
         output=path,
         model=str(model),
         engine=engine,
         options=options,
-        settings=settings | {"seed": seed},
+        settings=comparison.settings | {"seed": seed << SEED_SHIFT},
     )
 
     def make() -> None:
-        say(f"rolling out {name}, seed {seed}")
+        say(f"rolling out {model.name}, seed {seed}")
         path.unlink(missing_ok=True)
         shutil.rmtree(job.folder, ignore_errors=True)
-        what = f"rollouts of {name}, seed {seed}"
+        what = f"rollouts of {model.name}, seed {seed}"
         _, failed = batch.run(job, lambda n, of: tell(what, n, of))
         if failed:
             raise EngineError(f"{failed} rollouts could not be written: see {str(path)!r}.")
 
-    digest = hashlib.sha256(prompts.read_bytes()).hexdigest()
-    _once(path.with_suffix(".made.json"), [fingerprint(model), digest, job.settings, engine], make)
+    about = {
+        "model": hub.fingerprint(model),
+        "prompts": _hash(prompts),
+        "settings": job.settings,
+        "engine": engine,
+        "options": options,
+    }
+    _once(path.with_suffix(".made.json"), about, [path], make)
     return path
 
 
-def _once(note: Path, depends: list[Any], make: Callable[[], None]) -> None:
-    """Make something unless the note beside it says that it was made from the same."""
-    depends = json.loads(json.dumps(depends))
-    if note.is_file() and json.loads(note.read_text("utf-8")) == depends:
+def _once(note: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
+    """Make files unless the note beside them says that these very ones were made from the same."""
+
+    def told() -> dict[str, Any]:
+        hashes = {file.name: _hash(file) if file.is_file() else None for file in files}
+        found: dict[str, Any] = json.loads(json.dumps(about | {"files": hashes}))
+        return found
+
+    if note.is_file() and json.loads(note.read_text("utf-8")) == told():
         return
     note.unlink(missing_ok=True)
     make()
-    write_whole(note, json.dumps(depends) + "\n")
+    write_json(note, told())
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

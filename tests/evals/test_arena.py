@@ -94,6 +94,28 @@ def test_a_judge_that_prefers_a_side_is_found_out(order: arena.Order) -> None:
     assert match.win_rate.high < 0.75
 
 
+def test_a_rate_that_is_the_same_for_all_pairs_is_not_certain() -> None:
+    match = arena.play(pairs_of(4, 0.5), biased(1))
+    assert match.win_rate.value == 0.5
+    assert match.win_rate.low < 0.2 < 0.8 < match.win_rate.high
+
+
+def test_sides_are_counted_of_pairs_that_were_judged_in_both_orders() -> None:
+    """A judge that is always right, but says nothing of most pairs when ours is shown second."""
+
+    def decide(question: arena.Question) -> str:
+        ours_first = question.a.startswith("good")
+        quiet = not ours_first and int(question.a.split()[1]) > 3
+        return "?" if quiet else "[[A]]" if ours_first else "[[B]]"
+
+    match = arena.play(pairs_of(40, 1.0), ScriptedJudge(decide))
+    assert (match.win_rate.value, match.win_rate.n) == (1.0, 4)
+    assert match.invalid == 36
+    assert match.shown_first is not None
+    assert match.shown_first.value == 0.5
+    assert not match.is_biased
+
+
 def test_a_judge_that_only_looks_at_the_side_tells_nothing() -> None:
     match = arena.play(pairs_of(50, 0.9), ScriptedJudge(lambda _: "[[B]]"))
     assert match.win_rate.value == 0.5
@@ -184,7 +206,7 @@ def test_samples_pair_by_prompt_the_first_with_the_first() -> None:
     assert [(a.id, a.continuation[1:]) for a, _ in pairs] == [
         (b.id, b.continuation[1:]) for _, b in pairs
     ]
-    with pytest.raises(DataError, match="0 of our 6 samples and 1 of their 7 have no counterpart"):
+    with pytest.raises(DataError, match=r"0 of the 6 samples .* 1 of the 7 of the second"):
         arena.pair_up(ours, [*theirs, sample("them", 9, "b")])
     other = Sample(system="them", id="p0", prompt="Another.", continuation="b")
     with pytest.raises(DataError, match="'p0' is not the same text for us and them"):
@@ -448,7 +470,7 @@ def test_someone_can_judge_by_file(tmp_path: Path) -> None:
     [
         ("{\n", "Line 1 .* a 'key' and a 'verdict'"),
         ("3\n", "Line 1 .* a 'key' and a 'verdict'"),
-        ('{"key": "a"}\n', "Line 1 .* a 'key' and a 'verdict'"),
+        ('{"key": "a"}\n', "1 lines of .* have no verdict yet"),
         ('{"key": "a", "verdict": "us"}\n', "the verdict 'us'; use 'A', 'B' or 'tie'"),
         ('{"key": "a", "verdict": "A"}\n{"key": "a", "verdict": "B"}\n', "Line 2 .* contradicts"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,7 +19,9 @@ from reviser.evals.texts import Sample
 pytest.importorskip("torch", reason="torch is not installed, so there are no models.")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
 
-from reviser import info, models
+from safetensors.numpy import load_file, save_file
+
+from reviser import hub, info, models
 from reviser.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.evals.evaluation import Measures, System, evaluate
 from reviser.generate import load
@@ -88,7 +91,7 @@ def test_the_record_is_json_and_holds_what_each_measure_says(
         score = perplexity.evaluate(scorer, system.samples)
         (ppl,) = told["perplexity"]
         assert ppl["perplexity"] == pytest.approx(score.perplexity.to_dict())
-        assert ppl["scorer"]["weights"] == perplexity.fingerprint(causal_lm)
+        assert ppl["scorer"]["weights"] == hub.fingerprint(causal_lm)
         varied = {k: v.to_dict() for k, v in diversity.diversity(system.samples).items()}
         assert told["diversity"] == varied
         assert (told["samples"], told["prompts"]) == (16, 8)
@@ -187,6 +190,51 @@ def test_what_is_measured_is_kept_and_not_measured_again(
     assert again["systems"][1]["perplexity"] != first["systems"][1]["perplexity"]
 
 
+def test_what_is_kept_depends_on_the_weights_and_on_every_text(
+    ours: System, causal_lm: Path, tmp_path: Path
+) -> None:
+    scorer = tmp_path / "scorer"
+    shutil.copytree(causal_lm, scorer)
+    measures = Measures(scorers=(str(scorer),))
+    first = evaluate([ours], measures, kept=tmp_path / "kept")["systems"][0]["perplexity"]
+    weights = load_file(scorer / "model.safetensors")
+    changed = {name: 1.5 * tensor for name, tensor in weights.items()}
+    save_file(changed, scorer / "model.safetensors", metadata={"format": "pt"})
+    again = evaluate([ours], measures, kept=tmp_path / "kept")["systems"][0]["perplexity"]
+    assert again[0]["perplexity"] != first[0]["perplexity"]
+    digests = {ours.digest}
+    for name in ("id", "prompt", "continuation", "reference"):
+        other = replace(ours.samples[0], **{name: "other"})
+        digests.add(System(name="ours", samples=(other, *ours.samples[1:])).digest)
+    assert len(digests) == 5
+
+
+def test_prompts_are_what_intervals_count(record: dict[str, Any]) -> None:
+    told = by_name(record)["ours"]
+    assert told["trajectories"]["actions_per_token"]["n"] == 8
+    assert told["trajectories"]["revised"]["n"] == 8
+    assert told["cost"]["measured"]["n"] == 8
+    assert told["perplexity"][0]["perplexity"]["n"] == 8
+    assert told["mauve"][0]["mauve"]["n"] == 8
+
+
+def test_a_ratio_of_mostly_nothing_has_no_interval(ours: System, causal_lm: Path) -> None:
+    empty = tuple(replace(s, continuation="", rollout=None) for s in ours.samples[1:])
+    some = (replace(ours.samples[0], rollout=None), *empty)
+    both = [System(name=name, samples=some) for name in "ab"]
+    found = evaluate(both, Measures(scorers=(str(causal_lm),)))["comparisons"][0]
+    ratio = found["perplexity_ratio"][0]["ratio"]
+    assert (ratio["value"], ratio["low"], ratio["high"]) == (1, None, None)
+
+
+def test_rollouts_of_several_models_are_no_system(ours: System) -> None:
+    rollout = ours.samples[0].rollout
+    assert rollout is not None
+    other = replace(ours.samples[0], rollout=replace(rollout, provenance={"model": "b"}))
+    with pytest.raises(DataError, match="are of several models"):
+        evaluate([System(name="ours", samples=(other, *ours.samples[1:]))])
+
+
 class FirstJudge:
     """Prefers what is shown first."""
 
@@ -202,6 +250,10 @@ def test_a_judge_s_bias_is_in_the_record(ours: System, theirs: System, tmp_path:
     record = evaluate([ours, theirs], Measures(judge=FirstJudge()), kept=tmp_path)
     match = record["comparisons"][0]["arena"]
     assert match["is_biased"]
+    assert match["order"] == "both"
+    once = evaluate([ours, theirs], Measures(judge=FirstJudge(), order="random"))
+    assert once["comparisons"][0]["arena"]["order"] == "random"
+    assert once["comparisons"][0]["arena"]["consistent"] is None
     assert match["win_rate"]["value"] == 0.5
     assert (match["wins"], match["losses"]) == (16, 16)
     assert match["consistent"]["value"] == 0
@@ -218,7 +270,7 @@ def test_what_cannot_be_compared_is_refused(
         evaluate([ours, ours])
     with pytest.raises(ConfigError, match="not 'reference'"):
         evaluate([System(name="reference", samples=ours.samples)])
-    with pytest.raises(DataError, match="'ours' and 'theirs' do not compare: 1 of our 16 samples"):
+    with pytest.raises(DataError, match="'ours' and 'theirs' do not compare: 1 of the 16 samples"):
         evaluate([ours, System(name="theirs", samples=theirs.samples[1:])])
     with pytest.raises(DataError, match="has no samples"):
         System(name="x", samples=())

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reviser.errors import DataError
 from reviser.evals.intervals import (
@@ -383,3 +385,11 @@ def test_an_estimate_goes_into_json() -> None:
 def test_what_cannot_be_estimated_is_refused(wrong: Callable[[], Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         wrong()
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 300))
+def test_values_that_are_all_alike_have_no_spread(value: float, n: int) -> None:
+    found = mean([value] * n)
+    assert found.value == pytest.approx(value)
+    if n > 1:
+        assert (found.low, found.high) == (found.value, found.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import lru_cache
 from itertools import pairwise
@@ -13,15 +14,16 @@ import pytest
 
 import small_tokenizers
 from reviser.core.codec import Codec
-from reviser.errors import DataError
+from reviser.errors import CheckpointError, ConfigError, DataError
 from reviser.evals.texts import Sample
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no scorers.")
 
 import torch
+from tokenizers import normalizers
 from transformers import AutoModelForCausalLM
 
-from reviser import models
+from reviser import hub, models
 from reviser.evals import perplexity
 from reviser.evals.perplexity import Scorer
 
@@ -139,16 +141,16 @@ def test_samples_of_one_prompt_are_one_cluster(scorer: Scorer) -> None:
 def test_the_report_names_its_scorer(causal_lm: Path, scorer: Scorer, tmp_path: Path) -> None:
     about = perplexity.evaluate(scorer, samples()).scorer
     assert about["model"] == str(causal_lm)
-    assert about["weights"] == perplexity.fingerprint(causal_lm)
+    assert about["weights"] == hub.fingerprint(causal_lm)
     assert len(about["tokenizer"]) == 64
     assert (about["begin"], about["context"], about["dtype"]) == ([BEGIN], CONTEXT, "float32")
     for path in causal_lm.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    assert perplexity.fingerprint(tmp_path) == about["weights"]
+    assert hub.fingerprint(tmp_path) == about["weights"]
     with (tmp_path / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x01")
-    assert perplexity.fingerprint(tmp_path) != about["weights"]
+    assert hub.fingerprint(tmp_path) != about["weights"]
 
 
 def test_a_text_that_spells_a_control_token_is_letters(scorer: Scorer) -> None:
@@ -202,12 +204,41 @@ def test_texts_may_begin_with_other_tokens(causal_lm: Path) -> None:
     assert other.score(given)[0].nll != Scorer.load(causal_lm).score(given)[0].nll
 
 
-def test_a_model_of_ours_reads_texts_behind_an_empty_prefix(causal_lm: Path) -> None:
+def test_a_model_of_ours_is_a_scorer_if_it_only_appends(causal_lm: Path, tmp_path: Path) -> None:
     model, tokenizer = models.load_base(causal_lm)
     vocab = models.adapt(model, tokenizer, max_move=4)
-    folder = causal_lm.parent / "adapted"
-    models.save(model, tokenizer, vocab, folder)
-    assert Scorer.load(folder).about["begin"] == vocab.prefix_actions(())
+    models.save(model, tokenizer, vocab, tmp_path)
+    with pytest.raises(ConfigError, match="writes by editing"):
+        Scorer.load(tmp_path)
+    for kind in ("spans", "append"):
+        run = {"recipe": {"policy": {"kind": kind}}, "seen": {}, "metrics": {}, "commit": None}
+        (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
+        if kind == "spans":
+            with pytest.raises(ConfigError, match="trained to append"):
+                Scorer.load(tmp_path)
+    assert Scorer.load(tmp_path).about["begin"] == vocab.prefix_actions(())
+
+
+def test_what_a_tokenizer_drops_has_no_tokens(causal_lm: Path) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    tokenizer.normalizer = normalizers.Strip()
+    scorer = Scorer(opened(causal_lm), tokenizer, begin=[0])
+    scores = scorer.score([sample("The cat", "  "), sample("", " "), sample("The", " cat")])
+    assert [score.tokens > 0 for score in scores] == [False, False, True]
+
+
+def test_the_hash_of_a_model_covers_its_tokenizer(causal_lm: Path, tmp_path: Path) -> None:
+    for path in causal_lm.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    same = hub.fingerprint(tmp_path)
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    assert hub.fingerprint(tmp_path) == same == hub.fingerprint(causal_lm)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text("utf-8").replace("}", " }", 1), encoding="utf-8")
+    assert hub.fingerprint(tmp_path) != same
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="is no model folder"):
+        hub.fingerprint(tmp_path)
 
 
 def test_nothing_but_empty_continuations_is_refused(scorer: Scorer) -> None:

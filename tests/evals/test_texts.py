@@ -42,7 +42,7 @@ def jsonl(path: Path, records: list[Any]) -> Path:
 def test_a_prompt_is_the_first_tokens_of_its_document(codec: Codec) -> None:
     drawn, left_out = texts.choose_prompts(documents(), codec, Protocol(**SMALL, prompts=20))
     assert list(drawn) == [123, 124, 125]
-    assert left_out.keys() == {"other length", "no whole prefix"}
+    assert left_out.keys() == {"not of 9 to 40 tokens", "no whole prefix"}
     for prompt in drawn[123]:
         (document,) = [d for d in documents() if d.startswith(prompt.prompt + prompt.reference)]
         tokens = codec.encode(document)
@@ -116,7 +116,9 @@ def test_repeated_documents_count_once(codec: Codec) -> None:
 
 
 def test_too_little_text_is_told(codec: Codec) -> None:
-    with pytest.raises(DataError, match=r"Only \d+ documents .* \(left out: other length: \d+"):
+    with pytest.raises(
+        DataError, match=r"Only \d+ documents .* \(left out: not of 9 to 40 tokens: \d+"
+    ):
         texts.choose_prompts(documents(), codec, Protocol(**SMALL))
 
 

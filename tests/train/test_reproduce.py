@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
 
 from reviser import reproduce as module
-from reviser.cli import main
 from reviser.core.codec import Codec
-from reviser.errors import ConfigError, DataError
+from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals import texts
 from reviser.reproduce import Comparison, load_comparison, reproduce
 
@@ -52,9 +50,13 @@ def recipe(workshop: Path) -> Path:
 def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reproduced without a disturbance, by the command."""
     output = tmp_path_factory.mktemp("reproduced") / "run"
-    done = CliRunner().invoke(main, ["reproduce", str(recipe), "-o", str(output)])
-    assert (done.exit_code, done.stdout) == (0, f"{output / 'report.html'}\n"), done.output
+    done = subprocess.run(command(recipe, output), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{output / 'report.html'}\n"), done.stderr
     return output
+
+
+def command(recipe: Path, output: Path) -> list[str]:
+    return [sys.executable, "-m", "reviser", "reproduce", str(recipe), "-o", str(output)]
 
 
 def pages(folder: Path) -> list[bytes]:
@@ -97,9 +99,11 @@ def test_both_continue_the_same_held_out_prompts(finished: Path, workshop: Path)
     for samples in found:
         for n, sample in enumerate(samples):
             assert sample.rollout is not None
-            assert sample.rollout.config.seed == (1 + n if n < 6 else 2 + n - 6)
+            assert sample.rollout.config.seed == (1 << 20) + n + (n >= 6) * ((1 << 20) - 6)
             assert sample.rollout.config.max_length == 40
             assert sample.rollout.config.max_actions == 48
+        seeds = [sample.rollout.config.seed for sample in samples if sample.rollout]
+        assert len({*seeds}) == 12  # no two texts of a system share their random numbers
 
 
 def test_the_record_has_both_arms_and_the_documents(finished: Path) -> None:
@@ -174,16 +178,16 @@ def test_a_run_that_dies_among_its_rollouts_ends_with_the_same_page(
 def test_signals_change_nothing_either(finished: Path, recipe: Path, tmp_path: Path) -> None:
     """One in each of the trainings, wherever they are then."""
     rng = random.Random(3)
-    command = [sys.executable, "-m", "reviser", "reproduce", str(recipe), "-o", str(tmp_path)]
+    words = command(recipe, tmp_path)
     for name in ("reviser", "append"):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while process.poll() is None and not (tmp_path / "models" / name / "log.jsonl").is_file():
             time.sleep(0.01)
         assert process.poll() is None
         time.sleep(rng.random() / 5)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert pages(tmp_path) == pages(finished)
 
@@ -201,6 +205,36 @@ def test_what_was_made_from_something_else_is_made_anew(
         reproduce(recipe, tmp_path / "run", changes=["training.steps=13"])
 
 
+def test_what_is_gone_or_damaged_is_made_again(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "prompts" / "2.jsonl").unlink()
+    rollouts = tmp_path / "run" / "rollouts" / "append" / "1.jsonl"
+    rollouts.write_text("".join(rollouts.read_text("utf-8").splitlines(keepends=True)[:3]))
+    said: list[str] = []
+    reproduce(recipe, tmp_path / "run", say=said.append)
+    assert said == ["choosing prompts", "rolling out append, seed 1", "evaluating"]
+    assert pages(tmp_path / "run") == pages(finished)
+
+
+def test_two_processes_do_not_share_a_folder(finished: Path, recipe: Path) -> None:
+    with (
+        module.lock(finished / "lock", "x"),
+        pytest.raises(ConfigError, match="Another process is at work in"),
+    ):
+        reproduce(recipe, finished)
+
+
+def test_options_of_the_engine_are_part_of_a_rollout(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    said: list[str] = []
+    reproduce(recipe, tmp_path / "run", options={"rows": 2}, say=said.append)
+    assert len([words for words in said if words.startswith("rolling out")]) == 4
+
+
 def test_prompts_may_come_from_elsewhere(finished: Path, recipe: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     text = (RECIPES / "smoke.txt").read_text("utf-8").split("\n\n")[-40:]
@@ -209,8 +243,7 @@ def test_prompts_may_come_from_elsewhere(finished: Path, recipe: Path, tmp_path:
     reproduce(recipe, tmp_path / "run", changes=changes)
     chosen = texts.read_prompts(tmp_path / "run" / "prompts" / "1.jsonl")
     assert all(any(t.startswith(p.prompt) for t in text) for p in chosen)
-    (tmp_path / "other.txt").write_text("too little", encoding="utf-8")
-    shutil.rmtree(tmp_path / "run" / "prompts")
+    (tmp_path / "other.txt").write_text("too little", encoding="utf-8")  # same name, other text
     with pytest.raises(DataError, match="Only 0 documents can be used"):
         reproduce(recipe, tmp_path / "run", changes=changes)
 
@@ -230,12 +263,47 @@ def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
         ("prompts={prefix_tokens: 200}", "prefix_tokens is 200"),
         ("judge={url: x}", "A judge is a model"),
         ("decoding={heat: 1}", "'heat' is no setting of decoding"),
+        ("arms={../up: []}", r"An arm is called '\.\./up'"),
+        ("arms={a: [], b: [data.windows.held_out=0.2]}", "'b' holds out other documents than 'a'"),
+        ("own_scorer=[policy=append, 'data.shards=elsewhere']", "'own' holds out other documents"),
+        ("mauve=['foo:own']", "give pll:NAME of a masked LM"),
+        ("mauve=[own]", "give pll:NAME of a masked LM"),
+        ("scorers=[./gone]", r"There is no folder '\./gone'"),
+        ("mauve=['last:./gone']", r"There is no folder '\./gone'"),
+        ("judge={model: ./gone}", r"There is no folder '\./gone'"),
+        ("judge={verdicts: gone}", "Cannot read"),
         ("decoding={temperature: -1}", "temperature"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused_before_anything_is_trained(
     recipe: Path, tmp_path: Path, changes: str, sentence: str
 ) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ReviserError, match=sentence):
         reproduce(recipe, tmp_path, changes=[f"comparison.{changes}"])
     assert not list(tmp_path.iterdir())
+
+
+def test_too_few_documents_are_told_before_anything_is_trained(
+    recipe: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"Only .* documents can be used"):
+        reproduce(recipe, tmp_path, changes=["comparison.prompts.prompts=1000"])
+    assert not (tmp_path / "models" / "reviser" / "log.jsonl").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3"])
+def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "no.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="A recipe must be a mapping"):
+        reproduce(tmp_path / "no.yaml", tmp_path / "run")
+
+
+def test_paths_are_relative_to_the_recipe(recipe: Path, workshop: Path) -> None:
+    judge = "{verdicts: v.jsonl, template: t.txt}"
+    changes = ["text=[a.txt, 'hf:c4']", "scorers=[tokenizer, own, gpt2]", "mauve=['pll:tokenizer']"]
+    found = load_comparison(recipe, [f"comparison.{c}" for c in [*changes, f"judge={judge}"]])
+    assert found.text == (str(workshop / "a.txt"), "hf:c4")
+    assert found.scorers == (str(workshop / "tokenizer"), "own", "gpt2")
+    assert found.mauve == (f"pll:{workshop / 'tokenizer'}",)
+    assert found.judge is not None
+    assert found.judge.verdicts == str(workshop / "v.jsonl")

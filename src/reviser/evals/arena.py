@@ -7,13 +7,12 @@ in both orders, or in one drawn at random as the paper does. No torch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -21,6 +20,7 @@ from reviser.errors import ConfigError, DataError
 from reviser.evals import intervals
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
+from reviser.provenance import digest
 
 Order = Literal["both", "random"]
 Verdict = Literal["A", "B", "tie", "invalid"]
@@ -41,7 +41,7 @@ class Question:
     @property
     def key(self) -> str:
         """What names this question in files."""
-        return _digest([self.prompt, self.a, self.b])
+        return digest([self.prompt, self.a, self.b])
 
 
 class Judge(Protocol):
@@ -67,7 +67,7 @@ class Match:
     losses: int
     ties: int
     invalid: int
-    """Replies without a verdict. They count for nobody, nor does the pair's other order."""
+    """Replies without a verdict. In the rates, neither they nor the pair's other order count."""
     shown_first: Estimate | None
     """How often what was shown as A won. Sides are even, so a fair judge has 1/2."""
     consistent: Estimate | None
@@ -88,9 +88,9 @@ def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Pair]:
     alone = [len(found[0].keys() - found[1].keys()), len(found[1].keys() - found[0].keys())]
     if any(alone) or not found[0]:
         raise DataError(
-            f"{alone[0]} of our {len(found[0])} samples and {alone[1]} of their {len(found[1])}"
-            " have no counterpart with the same prompt id. Give both sides the same prompts, as"
-            " often."
+            f"{alone[0]} of the {len(found[0])} samples of the first and {alone[1]} of the"
+            f" {len(found[1])} of the second have no counterpart with the same prompt id. Give both"
+            " the same prompts, as often; a line without an id goes by its number."
         )
     pairs = [(sample, found[1][key]) for key, sample in found[0].items()]
     for a, b in pairs:
@@ -133,7 +133,7 @@ def questions_of(
         swaps = [False, True]
         texts = (ours.continuation, theirs.continuation)
         if order == "random":
-            swaps = [int(_digest([seed, ours.id, *texts]), 16) % 2 == 1]
+            swaps = [int(digest([seed, ours.id, *texts]), 16) % 2 == 1]
         asked.append(
             [
                 (Question(prompt=ours.prompt, a=texts[swap], b=texts[not swap]), swap)
@@ -171,6 +171,11 @@ def play(
         if missing:
             raise DataError(f"The judge left {missing} of {len(unique)} questions unanswered.")
         verdicts = {key: read_verdict(replies[key]) for key in unique}
+        if {*verdicts.values()} == {"invalid"}:
+            raise DataError(
+                f"The judge gave no verdict on any of {len(pairs)} pairs: its replies must end in"
+                f" [[A]] or [[B]], and the first is {replies[next(iter(unique))][:80]!r}."
+            )
     return _match(pairs, asked, verdicts, judge, order)
 
 
@@ -186,7 +191,7 @@ def _match(
     agreements: list[tuple[bool, str]] = []
     first: list[tuple[bool, str]] = []
     for (ours, _), each in zip(pairs, asked, strict=True):
-        worths = []
+        worths, sides = [], []
         for question, swapped in each:
             verdict = verdicts[question.key]
             if verdict == "invalid":
@@ -196,15 +201,13 @@ def _match(
             counts[{1.0: "wins", 0.5: "ties", 0.0: "losses"}[worth]] += 1
             worths.append(worth)
             if verdict != "tie":
-                first.append((verdict == "A", ours.id))
+                sides.append((verdict == "A", ours.id))
         if len(worths) == len(each):
             scores.append((sum(worths) / len(worths), ours.id))
             agreements.append((worths[0] == worths[-1], ours.id))
+            first += sides
     if not scores:
-        raise DataError(
-            f"The judge gave no verdict on any of {len(pairs)} pairs: look at its replies, which"
-            " must end in [[A]] or [[B]]."
-        )
+        raise DataError(f"The judge gave no verdict on both orders of any of {len(pairs)} pairs.")
     return Match(
         systems=(pairs[0][0].system, pairs[0][1].system),
         win_rate=_rate(scores),
@@ -224,14 +227,10 @@ def _rate(outcomes: Sequence[tuple[float, str]]) -> Estimate:
     values, clusters = zip(*outcomes, strict=True)
     if all(value in (0, 1) for value in values):
         return intervals.share(values, clusters)
-    found = intervals.mean(values, clusters)
-    return Estimate(
-        value=found.value,
-        low=max(0.0, found.low),
-        high=min(1.0, found.high),
-        n=found.n,
-        method=found.method,
-    )
+    if len({*values}) == 1:  # all alike, which does not make it certain
+        n = len({*clusters})
+        return replace(intervals.proportion(round(values[0] * n), n), value=values[0])
+    return intervals.mean(values, clusters).within(0, 1)
 
 
 class Journal:
@@ -243,7 +242,7 @@ class Journal:
 
     def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
         self._path = path
-        self._judge = _digest(about)
+        self._judge = digest(about)
         self._replies: dict[str, str] = {}
 
     def __enter__(self) -> Journal:
@@ -319,7 +318,3 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ConfigError(f"Another process is writing the journal {str(path)!r}.") from error
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

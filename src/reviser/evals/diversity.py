@@ -51,11 +51,11 @@ def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
         if any(len(text) >= n for text in texts)
     }
     if len({*clusters}) > 1:
-        report["self_bleu"] = intervals.mean(self_bleu(texts, clusters), clusters)
+        report["self_bleu"] = intervals.mean(self_bleu(texts, clusters), clusters).within(0, 1)
     if long_enough:
-        report[f"repetition_{LONGEST}"] = intervals.mean(
-            [repetition(texts[n]) for n in long_enough], [clusters[n] for n in long_enough]
-        )
+        repeated = [repetition(texts[n]) for n in long_enough]
+        found = intervals.mean(repeated, [clusters[n] for n in long_enough])
+        report[f"repetition_{LONGEST}"] = found.within(0, 1)
     report["words"] = intervals.mean([len(text) for text in texts], clusters)
     report["characters"] = intervals.mean([len(s.continuation) for s in samples], clusters)
     return report
@@ -80,7 +80,7 @@ def distinct(texts: Sequence[Words], n: int, clusters: Clusters | None = None) -
         rest = total - group.total()
         if rest:
             without.append((len(holders) - alone) / rest)
-    return intervals.jackknife(len(holders) / total, without)
+    return intervals.jackknife(len(holders) / total, without).within(0, 1)
 
 
 def repetition(text: Words, n: int = LONGEST) -> float:

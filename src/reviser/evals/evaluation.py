@@ -6,16 +6,16 @@ under a hash of all that it depends on, so a restart measures only what is missi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from reviser import hub, info, models
 from reviser.core.actions import FILE_NAME, ActionVocab
@@ -27,15 +27,11 @@ from reviser.evals import arena, flops, intervals, mauve, perplexity, trajectori
 from reviser.evals.diversity import diversity
 from reviser.evals.flops import Sizes
 from reviser.evals.intervals import Estimate
-from reviser.evals.texts import Sample
+from reviser.evals.texts import FORMAT, REFERENCE, Sample
 from reviser.evals.trajectories import Walk
 from reviser.generate import Rollout
-from reviser.provenance import made_with
+from reviser.provenance import digest, made_with
 
-FORMAT = 1
-"""Of the record; a report refuses another."""
-REFERENCE = "reference"
-"""What the documents themselves are called among the systems."""
 EXAMPLES = 3
 """Texts of each system that a record shows."""
 
@@ -65,7 +61,7 @@ class System:
     def digest(self) -> str:
         """Tells these texts from others."""
         rows = [[s.id, s.prompt, s.continuation, s.reference] for s in self.samples]
-        return _digest(rows)
+        return digest(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +74,22 @@ class Measures:
     """Features, as `pll:NAME` for a masked LM, `last:NAME` or `mean:NAME` for hidden states."""
     judge: arena.Judge | None = None
     order: arena.Order = "both"
-    device: str = "cpu"
+    device: str = "auto"
+    """Where models run; an accelerator, if there is one, when it is left to us."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What a model is called in the record, if not by the name it is opened with."""
+
+    def check(self) -> None:
+        """Refuse what cannot be measured, before anything is."""
+        device_of(self.device)
+        for name in self.scorers:
+            folder = models.find(name)
+            hub.fingerprint(folder)
+            perplexity.check_scorer(folder)
+        if self.mauve:
+            mauve.check_installed()
+        for features in self.mauve:
+            hub.fingerprint(models.find(features_of(features)[1]))
 
 
 def evaluate(
@@ -98,7 +107,11 @@ def evaluate(
     names = [system.name for system in systems]
     if not systems or len({*names, REFERENCE}) <= len(names):
         raise ConfigError(f"Systems need names of their own, and not {REFERENCE!r}; got {names}.")
+    measures.check()
+    measures = replace(measures, device=device_of(measures.device))
     pairs = [(systems[0], other, _pairs(systems[0], other)) for other in systems[1:]]
+    if measures.judge is not None and not pairs:
+        raise DataError("An arena needs two systems or more.")
     given = [*systems, *_reference(systems)]
     records = [_without_models(system) for system in given]
     store = _Store(kept)
@@ -169,7 +182,7 @@ def _without_models(system: System) -> dict[str, Any]:
         "name": system.name,
         "samples": len(system.samples),
         "prompts": len({*system.clusters}),
-        "empty": sum(not sample.continuation.strip() for sample in system.samples),
+        "empty": sum(not sample.continuation for sample in system.samples),
         "texts": system.digest,
         "model": None,
         "engine": None,
@@ -186,37 +199,59 @@ def _without_models(system: System) -> dict[str, Any]:
             for sample in system.samples[:EXAMPLES]
         ],
     }
-    if not rollouts:
-        return record
-    configs = {json.dumps(asdict(r.config) | {"seed": None}): r.config for r in rollouts}
-    if len(configs) == 1:
-        config = asdict(next(iter(configs.values())))
-        record["decoding"] = {k: v for k, v in config.items() if k != "seed"}
-    record["engine"] = rollouts[0].provenance.get("engine")
-    record["stopped"] = dict(Counter(r.stop_reason for r in rollouts).most_common())
-    folder = _folder(system, str(rollouts[0].provenance.get("model")))
+    if rollouts:
+        record |= _of_rollouts(system, rollouts)
+    elif system.folder is not None:
+        raise DataError(f"{system.name!r} has a model, but its samples are no rollouts.")
+    return record
+
+
+def _of_rollouts(system: System, rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """How the texts were written, by what, and what that cost."""
+    writers = sorted({str(r.provenance.get("model")) for r in rollouts})
+    if len(writers) > 1 and system.folder is None:
+        raise DataError(
+            f"The rollouts of {system.name!r} are of several models, {writers[0]!r} and"
+            f" {writers[1]!r} among them: give each a name of its own."
+        )
+    folder = _folder(system, writers[0])
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)
-    walks = []
     for n, rollout in enumerate(rollouts, start=1):
         if _replayed(rollout, vocab, codec) != rollout.text:
             raise DataError(
                 f"Rollout {n} of {system.name!r} does not replay to its text with the vocabulary"
                 f" of {str(folder)!r}: name the folder of the model that wrote it."
             )
-        walks.append(Walk.of(rollout.trajectory, vocab))
-    record["model"] = {k: v for k, v in info.describe(folder).items() if k != "folder"}
-    record["trajectories"] = trajectories.statistics(walks, system.clusters).to_dict()
-    record["order_map"] = trajectories.order_map(walks).round(6).tolist()
-    sizes = Sizes.of(folder)
-    if sizes is not None and min(walk.tokens for walk in walks) >= 0 < sum(w.tokens for w in walks):
-        cost = flops.multiplier(sizes, walks, system.clusters)
-        record["cost"] = {
-            "sizes": asdict(sizes),
-            "measured": cost.measured.to_dict(),
-            "without_given": cost.without_given.to_dict(),
-            "analytic": cost.analytic,
-        }
-    return record
+    walks = [Walk.of(rollout.trajectory, vocab) for rollout in rollouts]
+    settings = [_settings(rollout) for rollout in rollouts]
+    facts = {k: v for k, v in info.describe(folder).items() if k != "folder"}
+    return {
+        "model": facts | {"weights": hub.fingerprint(folder)},
+        "engine": rollouts[0].provenance.get("engine"),
+        "decoding": settings[0] if settings.count(settings[0]) == len(settings) else None,
+        "stopped": dict(Counter(r.stop_reason for r in rollouts).most_common()),
+        "trajectories": trajectories.statistics(walks, system.clusters).to_dict(),
+        "order_map": trajectories.order_map(walks).round(6).tolist(),
+        "cost": _cost(Sizes.of(folder), walks, system.clusters),
+    }
+
+
+def _cost(sizes: Sizes | None, walks: Sequence[Walk], clusters: list[str]) -> dict[str, Any] | None:
+    """Against writing left to right, if that can be said of such texts and such a trunk."""
+    tokens = [walk.tokens for walk in walks]
+    if sizes is None or min(tokens) < 0 or sum(tokens) == 0:
+        return None
+    cost = flops.multiplier(sizes, walks, clusters)
+    return {
+        "sizes": asdict(sizes),
+        "measured": cost.measured.to_dict(),
+        "without_given": cost.without_given.to_dict(),
+        "analytic": cost.analytic,
+    }
+
+
+def _settings(rollout: Rollout) -> dict[str, Any]:
+    return {name: value for name, value in asdict(rollout.config).items() if name != "seed"}
 
 
 def _replayed(rollout: Rollout, vocab: ActionVocab, codec: Codec) -> str | None:
@@ -235,7 +270,7 @@ def _folder(system: System, named: str) -> Path:
     except CheckpointError as error:
         raise DataError(
             f"The rollouts of {system.name!r} were written by {named!r}, which is not here. Name"
-            " the folder of that model."
+            f" the folder of that model: --model {system.name}=FOLDER."
         ) from error
     if not (found / FILE_NAME).is_file():
         raise DataError(f"{str(found)!r} is no model that writes by editing: no {FILE_NAME}.")
@@ -249,7 +284,7 @@ def _perplexities(
     name: str, systems: Sequence[System], measures: Measures, store: _Store, tell: Tell
 ) -> Iterator[tuple[System, dict[str, Any]]]:
     """Of each system, under one scorer, which is opened only if something is to be measured."""
-    weights, device = perplexity.fingerprint(models.find(name)), measures.device
+    weights, device = hub.fingerprint(models.find(name)), measures.device
     called = measures.names.get(name, name)
     opened: list[perplexity.Scorer] = []
     for system in systems:
@@ -270,7 +305,7 @@ def _perplexities(
                 "tokens": [score.tokens for score in found.scores],
             }
 
-        depends = ["perplexity", called, weights, device, system.digest]
+        depends = [FORMAT, "perplexity", called, weights, device, system.digest]
         yield system, store.get(depends, measure)
 
 
@@ -278,12 +313,10 @@ def _mauves(
     given: str, systems: Sequence[System], measures: Measures, store: _Store, tell: Tell
 ) -> Iterator[tuple[System, dict[str, Any]]]:
     """Of each system against the documents, by one kind of features."""
-    kind, _, name = given.partition(":")
-    if kind not in ("pll", "last", "mean") or not name:
-        raise ConfigError(
-            f"MAUVE's features are {given!r}; give pll:NAME of a masked LM, last:NAME or mean:NAME."
-        )
-    weights, device = perplexity.fingerprint(models.find(name)), measures.device
+    kind, name = features_of(given)
+    for system in systems:
+        mauve.references_of(system.samples)  # refuses before a model is opened
+    weights, device = hub.fingerprint(models.find(name)), measures.device
     called = measures.names.get(name, name)
     extract = (
         partial(mauve.pseudo_log_likelihoods, name, device=device)
@@ -291,6 +324,15 @@ def _mauves(
         else partial(mauve.hidden_states, name, pool=kind, device=device)  # type: ignore[arg-type]
     )
     remember = mauve.remembered(extract)
+
+    def depends(system: System) -> list[Any]:
+        return [FORMAT, "mauve", kind, called, weights, device, system.digest]
+
+    pending = [system for system in systems if depends(system) not in store]
+    if pending:  # all at once, so that the model is opened once
+        samples = [sample for system in pending for sample in system.samples]
+        tell(f"features by {kind}:{called}", 0, len(samples))
+        remember([*mauve.references_of(samples), *(sample.continuation for sample in samples)])
     for n, system in enumerate(systems):
 
         def measure(system: System = system) -> dict[str, Any]:
@@ -302,9 +344,30 @@ def _mauves(
             }
 
         tell(f"MAUVE by {kind}:{called}", n, len(systems))
-        depends = ["mauve", kind, called, weights, device, system.digest]
-        yield system, store.get(depends, measure)
+        yield system, store.get(depends(system), measure)
     tell(f"MAUVE by {kind}:{called}", len(systems), len(systems))
+
+
+def features_of(given: str) -> tuple[str, str]:
+    """The kind of features, and the model they are of."""
+    kind, _, name = given.partition(":")
+    if kind not in ("pll", "last", "mean") or not name:
+        raise ConfigError(
+            f"MAUVE's features are {given!r}; give pll:NAME of a masked LM, last:NAME or mean:NAME."
+        )
+    return kind, name
+
+
+def device_of(name: str) -> str:
+    """The device that is meant, if it can be used."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise ConfigError(f"The device {name!r} cannot be used: {reason}") from error
+    return name
 
 
 def _ratio(
@@ -317,15 +380,16 @@ def _ratio(
         for system in (ours, theirs)
         for column in ("nll", "tokens")
     ]
-    return intervals.bootstrap(_perplexity_ratio, *sums, batched=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        try:
+            return intervals.bootstrap(_perplexity_ratio, *sums, batched=True)
+        except DataError:  # some draws have no tokens at all
+            value = float(_perplexity_ratio(*sums))
+            return Estimate(value=value, low=-np.inf, high=np.inf, n=len(prompts), method="none")
 
 
 def _perplexity_ratio(nll: Any, tokens: Any, their_nll: Any, their_tokens: Any) -> Any:
-    logs = [
-        cost.sum(-1) / np.maximum(1, count.sum(-1))
-        for cost, count in ((nll, tokens), (their_nll, their_tokens))
-    ]
-    return np.exp(logs[0] - logs[1])
+    return np.exp(nll.sum(-1) / tokens.sum(-1) - their_nll.sum(-1) / their_tokens.sum(-1))
 
 
 def _arena(
@@ -359,16 +423,19 @@ class _Store:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
+    def __contains__(self, depends: list[Any]) -> bool:
+        return self._folder is not None and self._path(depends).is_file()
+
+    def _path(self, depends: list[Any]) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{digest(depends)[:32]}.json"
+
     def get(self, depends: list[Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result from the folder, or else measured now and put there."""
         if self._folder is None:
             return measure()
-        path = self._folder / f"{_digest(depends)[:32]}.json"
-        if not path.is_file():
+        path = self._path(depends)
+        if depends not in self:
             write_json(path, {"depends": depends, "result": measure()})
         result: dict[str, Any] = json.loads(path.read_text("utf-8"))["result"]
         return result
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

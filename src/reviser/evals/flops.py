@@ -311,7 +311,8 @@ def multiplier(sizes: Sizes, walks: Sequence[Walk], clusters: Clusters = None) -
     def against(given: Sequence[int]) -> Estimate:
         ours = [decoding(sizes, g, w.actions) for g, w in zip(given, walks, strict=True)]
         theirs = [decoding(sizes, g, w.tokens + w.stops) for g, w in zip(given, walks, strict=True)]
-        return ratio_of_means(ours, theirs, clusters)
+        found = ratio_of_means(ours, theirs, clusters)
+        return found.within(1, math.inf)  # no rollout has fewer actions than tokens
 
     return Multiplier(
         measured=against([w.given for w in walks]),

@@ -65,6 +65,10 @@ class Estimate:
             value=function(self.value), low=low, high=high, n=self.n, method=self.method
         )
 
+    def within(self, least: float, most: float) -> Estimate:
+        """The same with ends that can be."""
+        return self.map(lambda x: float(min(max(x, least), most)))
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it; an end that is not finite is None."""
         infinite = {k: None for k in ("low", "high") if not math.isfinite(getattr(self, k))}
@@ -100,8 +104,11 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
     error = _root(n / max(1, n - 1) * float(rest @ rest)) / float(b.sum())
     if n == 1:
         return Estimate(value=value, low=-math.inf, high=math.inf, n=1, method="one value")
-    if FEW <= n <= MANY and error > 0:
-        down, up = np.quantile(_studentized(rest, b), [0.025, 0.975])
+    if error <= 1e-12 * float(np.abs(a).sum() / b.sum()):
+        error = 0.0  # rows that are all alike, but for rounding
+    drawn = _studentized(rest, b) if FEW <= n <= MANY and error > 0 else np.array([])
+    if len(drawn):
+        down, up = np.quantile(drawn, [0.025, 0.975])
         method = "bootstrap-t"
     else:
         up = student(n - 1)

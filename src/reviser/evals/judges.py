@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reviser import hub
 from reviser.data.files import write_whole
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra
 from reviser.evals.arena import Judge, Order, Question, pair_up, questions_of, read_verdict
@@ -77,19 +78,34 @@ class JudgeConfig:
     def __post_init__(self) -> None:
         if (self.model is None) == (self.verdicts is None):
             raise ConfigError("A judge is a model, which may have a url, or a file of verdicts.")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"The judge's url is {self.url!r}; it must begin with http:// or so.")
 
 
-def open_judge(config: JudgeConfig, *, device: str = "cpu") -> Judge:
+def check_judge(config: JudgeConfig) -> None:
+    """Refuse a judge that cannot be opened, without opening a model."""
+    if config.verdicts is not None:
+        FileJudge(Path(config.verdicts))
+    elif config.url is None:
+        hub.find(config.model or "")
+    _checked(_template(config))
+
+
+def _template(config: JudgeConfig) -> str:
+    if config.template is None:
+        return TEMPLATE
+    try:
+        return Path(config.template).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"Cannot read {config.template!r}: {error}.") from error
+
+
+def open_judge(config: JudgeConfig, device: str = "cpu") -> Judge:
     """The judge that is meant; a key for its URL is read from the environment."""
     if config.verdicts is not None:
         return FileJudge(Path(config.verdicts))
     assert config.model is not None
-    template = TEMPLATE
-    if config.template is not None:
-        try:
-            template = Path(config.template).read_text("utf-8")
-        except (OSError, UnicodeError) as error:
-            raise ConfigError(f"Cannot read {config.template!r}: {error}.") from error
+    template = _template(config)
     if config.url is None:
         return LocalJudge(config.model, template=template, device=device)
     return EndpointJudge(config.url, config.model, key=os.environ.get(KEY), template=template)
@@ -177,7 +193,10 @@ class EndpointJudge:
             told = " ".join(response.text.split())[:200]
             reason = f"status {response.status_code} {told}".strip(" .")
             if response.status_code not in _PASSING and response.status_code < 500:
-                raise EngineError(f"The judge at {self._url!r} refused a question: {reason}.")
+                advice = f" Is its key in {KEY}?" if response.status_code in (401, 403) else ""
+                raise EngineError(
+                    f"The judge at {self._url!r} refused a question: {reason}.{advice}"
+                )
             asked_for = response.headers.get("retry-after", "")
             pause = max(pause, float(asked_for)) if asked_for.isdigit() else pause
         raise EngineError(
@@ -213,7 +232,6 @@ class LocalJudge:
             from transformers import AutoTokenizer
 
             from reviser import models
-            from reviser.evals.perplexity import fingerprint
         except ModuleNotFoundError as error:
             raise MissingExtra(
                 f"A judge of one's own needs the eval extra: {error.name} is not installed. Install"
@@ -228,7 +246,7 @@ class LocalJudge:
         self.about = {
             "judge": "local",
             "model": str(name),
-            "weights": fingerprint(folder),
+            **hub.identity(folder),
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "max_tokens": max_tokens,
             "template": template,
@@ -304,10 +322,15 @@ class FileJudge:
             content = path.read_text("utf-8")
         except (OSError, UnicodeError) as error:
             raise DataError(f"Cannot read {str(path)!r}: {error}.") from error
+        open_lines = 0
         for n, line in enumerate(content.removesuffix("\n").split("\n"), start=1):
             try:
                 record = json.loads(line)
-                key, verdict = record["key"], f"[[{record['verdict']}]]"
+                key = str(record["key"])
+                if "verdict" not in record:
+                    open_lines += 1
+                    continue
+                verdict = f"[[{record['verdict']}]]"
             except (ValueError, LookupError, TypeError) as error:
                 raise DataError(
                     f"Line {n} of {str(path)!r} must be an object with a 'key' and a 'verdict'."
@@ -319,6 +342,8 @@ class FileJudge:
                 )
             if self._verdicts.setdefault(key, verdict) != verdict:
                 raise DataError(f"Line {n} of {str(path)!r} contradicts an earlier one.")
+        if open_lines:
+            raise DataError(f"{open_lines} lines of {str(path)!r} have no verdict yet.")
         digest = hashlib.sha256(content.encode()).hexdigest()
         self.about: dict[str, Any] = {"judge": "file", "path": str(path), "content": digest}
 
@@ -341,6 +366,8 @@ def write_questions(path: Path, systems: Mapping[str, Sequence[Sample]], order: 
     ours, *others = systems.values()
     if not others:
         raise DataError("An arena needs two systems or more.")
+    if path.exists():
+        raise ConfigError(f"{str(path)!r} is there already: delete it or name another.")
     unique = {
         question.key: question
         for theirs in others

@@ -21,10 +21,9 @@ from transformers import (
     AutoTokenizer,
 )
 
-from reviser import models
+from reviser import hub, models
 from reviser.errors import CheckpointError, DataError, MissingExtra
 from reviser.evals.intervals import Estimate, jackknife
-from reviser.evals.perplexity import fingerprint
 from reviser.evals.texts import Sample
 
 SCALE = 5.0
@@ -66,17 +65,23 @@ def evaluate(
 
     `features` is one of this module's with its model filled in: `partial(hidden_states, name)`.
     """
-    references = [s.reference for s in samples if s.reference is not None]
-    if len(references) < len(samples):
-        raise DataError(
-            f"{len(samples) - len(references)} of {len(samples)} samples have no reference: read"
-            " them with their prompts."
-        )
+    references = references_of(samples)
     both, about = features([*references, *(sample.continuation for sample in samples)])
     ours, theirs = both[len(references) :], both[: len(references)]
     groups = [sample.id for sample in samples]
     value, used = mauve(ours, theirs, clusters=clusters, seed=seed, groups=groups)
     return Report(mauve=value, clusters=used, features=about)
+
+
+def references_of(samples: Sequence[Sample]) -> list[str]:
+    """What the samples' documents say, which is what MAUVE compares with."""
+    found = [sample.reference for sample in samples if sample.reference is not None]
+    if len(found) < len(samples):
+        raise DataError(
+            f"{len(samples) - len(found)} of {len(samples)} samples have no reference, which MAUVE"
+            " compares with: give the files of prompts too."
+        )
+    return found
 
 
 def mauve(
@@ -100,11 +105,11 @@ def mauve(
         raise DataError("Give as many groups as there are texts on either side.")
     k = clusters or min(MOST_CLUSTERS, max(2, round(min(len(ours), len(theirs)) / 10)))
     both = np.concatenate([ours, theirs])
-    runs = [_areas(_labels(both, k, seed + n), len(ours), k, groups) for n in range(CLUSTERINGS)]
+    labels = [_labels(both, k, seed + n) for n in range(CLUSTERINGS)]
+    runs = [_areas(each, len(ours), k, groups) for each in labels]
+    used = max(len(np.unique(each)) for each in labels)
     value, *without = np.mean(runs, axis=0).tolist()
-    found = jackknife(value, without)
-    bounds = {"low": max(0.0, found.low), "high": min(1.0, found.high)}
-    return Estimate(value=value, n=found.n, method=found.method, **bounds), k
+    return jackknife(value, without).within(0, 1), used
 
 
 def _areas(
@@ -151,16 +156,23 @@ def _trapezoids(x: Features, y: Features) -> float:
     return abs(float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2)))
 
 
-def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
-    """The cluster of each row: rows of length 1, their principal components, k-means."""
+def check_installed() -> None:
+    """Refuse before features are computed, not after."""
     try:
-        from sklearn.cluster import KMeans
-        from sklearn.decomposition import PCA
-        from sklearn.preprocessing import normalize
+        import sklearn  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtra(
             "MAUVE needs scikit-learn. Install it with: pip install 'reviser-lm[eval]'."
         ) from error
+
+
+def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
+    """The cluster of each row: rows of length 1, their principal components, k-means."""
+    check_installed()
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import normalize
+
     rows: Features = normalize(features)
     if np.ptp(rows, axis=0).max() < 1e-12:
         return np.zeros(len(rows), np.intp)  # all alike: there is nothing to tell apart
@@ -275,7 +287,7 @@ def _opened(kind: Any, name: str | Path, device: str) -> tuple[Any, Any, dict[st
             f"The weights in {str(folder)!r} lack {len(missing)} of the tensors that these features"
             f" need, first {missing[0]}."
         )
-    about = {"model": str(name), "weights": fingerprint(folder)}
+    about = {"model": str(name), **hub.identity(folder)}
     return model.to(device).eval(), tokenizer, about
 
 

@@ -6,7 +6,6 @@ read as the scorer's tokenizer reads them, so no system gains or loses by its ow
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
-from reviser import models
+from reviser import hub, info, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
@@ -106,6 +105,7 @@ class Scorer:
         prefix does. Options go to `from_pretrained`.
         """
         folder = models.find(name)
+        check_scorer(folder)
         model, tokenizer = models.load_base(folder, **options)
         if begin is None and (folder / FILE_NAME).is_file():
             begin = ActionVocab.load(folder).prefix_actions(())
@@ -114,7 +114,7 @@ class Scorer:
             begin = [] if first is None else [first]
         about = {
             "model": str(name),
-            "weights": fingerprint(folder),
+            **hub.identity(folder),
             "tokenizer": Codec(tokenizer).fingerprint,
         }
         return cls(model.to(device), tokenizer, begin=begin, about=about)  # type: ignore[arg-type]
@@ -161,8 +161,11 @@ class Scorer:
         boundary = len(sample.prompt)
         encoding = self._tokenizer.encode(sample.text, add_special_tokens=False)
         offsets = encoding.offsets
+        within = (n for n, (_, end) in enumerate(offsets) if end > boundary)
         # An empty prompt has no tokens, even if the tokenizer puts one of no width first.
-        first = next(n for n, (_, end) in enumerate(offsets) if end > boundary) if boundary else 0
+        first = next(within, len(offsets)) if boundary else 0
+        if first == len(offsets):  # the tokenizer drops what was written, as white space
+            return False, []
         joined = offsets[first][0] < boundary
         tokens = [*self._begin, *encoding.ids]
         first += len(self._begin)
@@ -255,10 +258,13 @@ def evaluate(
     )
 
 
-def fingerprint(folder: Path) -> str:
-    """SHA-256 of a model folder's config and weights."""
-    total = hashlib.sha256()
-    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
+def check_scorer(folder: Path) -> None:
+    """Refuse a model that writes in another order than from left to right."""
+    if not (folder / FILE_NAME).is_file():
+        return
+    training = info.describe(folder)["training"]
+    if training is None or training["recipe"]["policy"]["kind"] != "append":
+        raise ConfigError(
+            f"{str(folder)!r} writes by editing, so its probabilities are of edits, not of texts."
+            " Of such models only one that was trained to append is a scorer."
+        )

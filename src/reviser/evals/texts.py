@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ from reviser.data.files import read_objects, write_whole
 from reviser.errors import ConfigError, DataError, TrajectoryError
 from reviser.generate import Rollout
 
-SEEDS = (123, 124, 125)
-"""The paper's."""
+FORMAT = 1
+"""Of the record of an evaluation; a report refuses another."""
+REFERENCE = "reference"
+"""What the documents themselves are called among the systems."""
+MADE = "made.json"
+"""Beside files of prompts: what they were chosen from and how."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +62,17 @@ class Protocol:
     """Which documents are continued, and from where; the defaults are the paper's."""
 
     prefix_tokens: int = 35
+    """Of a document, that a system is given."""
     total_tokens: int = 180
     """Where the reference is cut, and how far a system is to write; prompt included."""
     min_tokens: int = 144
+    """Shorter documents are not used."""
     max_tokens: int = 216
-    """Only documents of `min_tokens` to `max_tokens` are used."""
+    """Nor are longer ones."""
     prompts: int = 1000
     """For each seed."""
-    seeds: tuple[int, ...] = SEEDS
+    seeds: tuple[int, ...] = (123, 124, 125)
+    """Each draws prompts of its own, and has random numbers of its own for the rollouts."""
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or not self.seeds:
@@ -111,7 +118,8 @@ def choose_prompts(
         counts = ", ".join(f"{reason}: {count}" for reason, count in left_out.items())
         raise DataError(
             f"Only {len(seen)} documents can be used, of the {protocol.prompts} that each seed"
-            f" draws (left out: {counts or 'nothing'}). Give more text, or ask for fewer prompts."
+            f" draws (left out: {counts or 'nothing'}). Give more text, ask for fewer prompts, or"
+            " change min_tokens and max_tokens."
         )
     return {
         seed: [prompt for *_, prompt in sorted(heap, reverse=True)] for seed, heap in drawn.items()
@@ -122,7 +130,7 @@ def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
     """Prompt and reference, or why there is none."""
     tokens = codec.encode(document)
     if not protocol.min_tokens <= len(tokens) <= protocol.max_tokens:
-        return "other length"
+        return f"not of {protocol.min_tokens} to {protocol.max_tokens} tokens"
     prompt = codec.decode(tokens[: protocol.prefix_tokens])
     # Some runs of tokens are the tokens of no text: cut within a character, or behind white space
     # that is read in another way at the end of a text.
@@ -135,6 +143,29 @@ def _cut(document: str, codec: Codec, protocol: Protocol) -> Prompt | str:
         whole = next(text for text in texts if document.startswith(text))
     identity = _hash(document).hexdigest()[:16]
     return Prompt(id=identity, prompt=prompt, reference=whole[len(prompt) :])
+
+
+def about_prompts(protocol: Protocol, sources: Sequence[Any], codec: Codec) -> dict[str, Any]:
+    """What a file of prompts depends on, as JSON holds it."""
+    told = {
+        "protocol": asdict(protocol),
+        "sources": list(sources),
+        "tokenizer": codec.fingerprint,
+    }
+    found: dict[str, Any] = json.loads(json.dumps(told, default=str))
+    return found
+
+
+def read_about(prompts: Iterable[Path]) -> dict[str, Any] | None:
+    """What stands beside files of prompts, if it is the same for all of them."""
+    places = {(path if path.is_dir() else path.parent) / MADE for path in prompts}
+    if len(places) != 1 or not (place := places.pop()).is_file():
+        return None
+    try:
+        told = json.loads(place.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"Cannot read {str(place)!r}: {error}.") from error
+    return told if isinstance(told, dict) and "protocol" in told else None
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
@@ -178,7 +209,10 @@ def named(given: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The name and the path of each NAME=PATH; of a path alone, its last part is the name."""
     for words in given:
         name, equals, place = words.partition("=")
-        yield (name, place) if equals else (Path(words).stem, words)
+        name, place = (name, place) if equals else (Path(words).stem, words)
+        if not name or not place:
+            raise DataError(f"Give NAME=PATH; got {words!r}.")
+        yield name, place
 
 
 def _files(path: Path) -> list[Path]:

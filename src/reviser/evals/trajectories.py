@@ -167,7 +167,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         found = per(top, bottom)
         if found and found.value in (0, 1):  # all alike, which does not make it certain
             return proportion(int(found.value) * found.n, found.n)
-        return found and found.map(_clip)
+        return found and found.within(0, 1)
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
@@ -183,7 +183,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
             if (share_of_moves := fraction((w.sizes[size] for w in walks), moves))
         },
         backward_fraction=fraction((w.backward for w in walks), moves),
-        insert_position=place and place.map(_clip),
+        insert_position=place and place.within(0, 1),
         end_append_fraction=fraction((w.end_appends for w in walks), inserts),
         inner_insert_fraction=fraction((w.inserts - w.end_appends for w in walks), inserts),
         revised=share([w.revisions > 0 for w in walks], clusters),
@@ -236,7 +236,3 @@ def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
 
 def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:
     return len(vocab.split_move(int(goal - start), cursor=int(start), length=int(length)))
-
-
-def _clip(x: float) -> float:
-    return min(max(x, 0.0), 1.0)

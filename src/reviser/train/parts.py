@@ -55,6 +55,13 @@ def make_missing(recipe: Recipe, output: Path) -> None:
         )
 
 
+def open_text(recipe: Recipe, output: Path) -> tuple[Codec, TokenShards]:
+    """Tokenizer and shards, made if they are missing, before there is a model; for one process."""
+    make_missing(recipe, output)
+    codec = Codec(read_tokenizer(_tokenizer_folder(recipe, output)))
+    return codec, TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
+
+
 def open_parts(recipe: Recipe, output: Path) -> Parts:
     """Tokenizer, shards and model, once `make_missing` made what was missing; writes nothing."""
     folder = _tokenizer_folder(recipe, output)

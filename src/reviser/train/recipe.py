@@ -191,7 +191,7 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     data = recipe.data
     return dataclasses.replace(
         recipe,
-        base=_beside(folder, recipe.base),
+        base=beside(folder, recipe.base),
         data=dataclasses.replace(
             data,
             shards=data.shards and folder / data.shards,
@@ -216,8 +216,8 @@ def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
     return fields
 
 
-def _beside(folder: Path, base: str | None) -> str | None:
-    """A base that is a folder, beside the recipe or from here, or else a hub name as it is."""
+def beside(folder: Path, base: str | None) -> str | None:
+    """A model that is a folder, beside the recipe or from here, or else a hub name as it is."""
     places = [] if base is None else [folder / base, Path(base)]
     return next((str(place.absolute()) for place in places if place.is_dir()), base)
 

@@ -19,7 +19,6 @@ from reviser.evals import paper
 from reviser.evals.report import origins, quality, writing
 from reviser.evals.report.page import Block, Page, Paragraph, Span, to_html, to_markdown, words
 from reviser.evals.report.shown import (
-    REFERENCE,
     Found,
     Record,
     estimate,
@@ -28,11 +27,9 @@ from reviser.evals.report.shown import (
     systems_of,
     whole,
 )
+from reviser.evals.texts import FORMAT, REFERENCE
 
 __all__ = ["build", "read", "to_html", "to_json", "to_markdown", "write"]
-
-FORMAT = 1
-"""Of the records that are read."""
 
 
 def build(record: Any) -> Page:
@@ -170,6 +167,8 @@ def _documents(system: Record) -> Iterator[str | Span]:
 
 def _alike(system: Record) -> Iterator[str | Span]:
     for each in system["mauve"]:
+        if each["clusters"] < quality.FEWEST_CLUSTERS:
+            continue
         yield f" MAUVE of {system['name']} against the documents is "
         yield from estimate(each["mauve"])
         yield f", by {each['features']['model']}."

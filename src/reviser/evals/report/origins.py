@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reviser.evals import paper
+from reviser.evals.intervals import REPEATS
 from reviser.evals.report.page import (
     Block,
     Heading,
@@ -58,8 +59,8 @@ def differences(record: Record) -> Iterator[Block]:
     """Ours and the paper's settings, side by side."""
     yield Heading("What differs from the paper")
     yield say(
-        "The paper's numbers stand beside ours throughout. They were made in another setting, and"
-        " compare with ours only as far as this table allows."
+        "The paper's numbers stand beside the ones measured here. They were made in another"
+        " setting, and compare only as far as this table allows."
     )
     columns = {system["name"]: _setting(record, system) for system in systems_of(record)}
     if len({json.dumps(each, sort_keys=True) for each in columns.values()}) == 1:
@@ -202,7 +203,7 @@ def _run(training: Record) -> dict[str, Words]:
 def examples(record: Record) -> Iterator[Block]:
     """Some texts of every system, by prompt."""
     yield Heading("Texts")
-    yield say("The first texts of each system, not chosen. What they say is theirs, not ours.")
+    yield say("The first texts of each system, not chosen. They say what a model made up.")
     prompts: dict[str, list[tuple[str, str]]] = {}
     for system in record["systems"]:
         for example in system["examples"]:
@@ -213,9 +214,10 @@ def examples(record: Record) -> Iterator[Block]:
 
 
 METHODS = {
-    "bootstrap-t": "2000 draws of whole prompts, each in its own standard errors",
+    "none": "some draws of prompts have no tokens at all",
+    "bootstrap-t": f"{REPEATS} draws of whole prompts, each in its own standard errors",
     "Student's t": "mean and standard error over prompts, Student's tails",
-    "BCa bootstrap": "2000 draws of whole prompts, corrected for bias and skew, Student's tails",
+    "BCa bootstrap": f"{REPEATS} draws of whole prompts, corrected for bias and skew",
     "jackknife": "each prompt left out in turn, Student's tails",
     "Wilson": "Wilson's score interval of a share",
     "Wilson, clustered": "Wilson's score interval, prompts counted for what they tell beyond one",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reviser.evals import paper, plots
 from reviser.evals.plots import Dot
@@ -86,6 +86,7 @@ def _scored(record: Record, scorer: str) -> Iterator[Block]:
         rows,
         note=words("Empty continuations count for nothing. "),
     )
+    yield from _own_texts(found, scorer)
     yield Figure(
         svg=plots.dots(
             [
@@ -98,6 +99,16 @@ def _scored(record: Record, scorer: str) -> Iterator[Block]:
         ),
         caption=f"evalPPL under {scorer} with 95 % intervals.",
     )
+
+
+def _own_texts(found: Sequence[tuple[Record, Record]], scorer: str) -> Iterator[Block]:
+    """A warning, if the scorer wrote some of the texts itself."""
+    for system, each in found:
+        if system["model"] and system["model"].get("weights") == each["scorer"].get("weights"):
+            yield say(
+                Span(f"{scorer} wrote the texts of {system['name']} itself.", kind="strong"),
+                " It finds its own texts likely, whatever they are worth.",
+            )
 
 
 def _ratios(record: Record) -> Iterator[Block]:
@@ -134,11 +145,15 @@ def _ratios(record: Record) -> Iterator[Block]:
             log=True,
             mark=(1.0, "equal"),
         ),
-        caption="Ratios of evalPPL: ours with 95 % intervals (dots), the paper's (diamonds).",
+        caption="Ratios of evalPPL: measured here, with 95 % intervals (dots), and the paper's"
+        " (diamonds).",
     )
 
 
 # -- MAUVE and variety -----------------------------------------------------------------------------
+
+FEWEST_CLUSTERS = 10
+"""Below this a value of MAUVE says little of the texts."""
 
 
 def mauve(record: Record) -> Iterator[Block]:
@@ -149,6 +164,7 @@ def mauve(record: Record) -> Iterator[Block]:
         for n, system in enumerate(systems_of(record))
         for each in system["mauve"]
     ]
+    few = any(each["clusters"] < FEWEST_CLUSTERS for _, _, each in measured)
     if measured:
         yield make_table(
             "MAUVE against the documents, 1 is alike",
@@ -162,6 +178,9 @@ def mauve(record: Record) -> Iterator[Block]:
                 ]
                 for _, name, each in measured
             ],
+            note=words(
+                f"Fewer than {FEWEST_CLUSTERS} clusters tell little: too few texts. " if few else ""
+            ),
         )
         dots = [dot_of(name, each["mauve"], series=n) for n, name, each in measured]
         dots += [
@@ -169,7 +188,7 @@ def mauve(record: Record) -> Iterator[Block]:
             for model, value in paper.MAUVE.items()
         ]
         figure = plots.dots(dots, title="MAUVE", axis="MAUVE, higher is more alike")
-        yield Figure(svg=figure, caption="MAUVE: ours (dots), the paper's (diamonds).")
+        yield Figure(svg=figure, caption="MAUVE: measured here (dots), the paper's (diamonds).")
     else:
         yield say("MAUVE was not measured. Ask for it with ", Span("--mauve", kind="code"), ".")
     yield make_table(
@@ -249,7 +268,7 @@ def arena(record: Record) -> Iterator[Block]:
             axis="share of the pairs that the first wins",
             mark=(0.5, "one half"),
         )
-        yield Figure(svg=figure, caption="Win rates: ours (dots), the paper's (diamonds).")
+        yield Figure(svg=figure, caption="Win rates: measured here (dots), the paper's (diamonds).")
     setting = paper.SETTING["100M"]
     yield make_table(
         "Win rates in the paper",

@@ -11,14 +11,13 @@ from typing import Any
 
 from reviser.evals.plots import Dot, Ends
 from reviser.evals.report.page import Paragraph, Span, Table, Words, titles, words
+from reviser.evals.texts import REFERENCE
 
 NOTHING = "\u2013"
 """In a cell without a number."""
 UNBOUNDED = "unbounded"
 
 UNKNOWN = "not known"
-REFERENCE = "reference"
-"""What a record calls the documents themselves."""
 
 Found = dict[str, Any]
 """An estimate as a record holds it."""

@@ -75,8 +75,9 @@ def trajectories(record: Record) -> Iterator[Block]:
         ["", *(s["name"] for s in systems), *(f"paper, {size}" for size in paper.SIZES)],
         rows,
         note=words(
-            "Shares are of all actions, moves or inserts of all texts together. The last"
-            f" {len(OURS)} rows are ours; the paper does not print them. "
+            "Shares are of all actions, moves or inserts of all texts together. The paper does"
+            f" not print the last {len(OURS)} rows. A share of 0 has an interval as if each prompt"
+            " had been tried once. "
         ),
     )
     for system in systems:
@@ -212,7 +213,10 @@ def cost(record: Record) -> Iterator[Block]:
             ),
         )
     else:
-        yield say("No system's cost is known: it is counted from rollouts.")
+        yield say(
+            "No system's cost is known: it is counted from rollouts, for trunks that the formulas"
+            " cover."
+        )
     yield from _methods(systems)
 
 
@@ -244,7 +248,7 @@ def _methods(systems: Systems) -> Iterator[Block]:
             log=True,
             mark=(1.0, "left to right"),
         ),
-        caption="Ours measured on these texts (dots), other methods by the paper's formulas for 128"
+        caption="Measured on these texts (dots), other methods by the paper's formulas for 128"
         " tokens (diamonds).",
     )
     yield make_table(
