@@ -371,6 +371,15 @@ def _durations(picture: Any) -> list[int]:
     return found
 
 
+def test_a_place_that_cannot_be_written_to_is_told(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
+    for option in ("-o", "--gif"):
+        result = run(file, option, file / "a.out")
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: Cannot write")
+    assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
+
+
 def test_a_fast_gif_takes_in_several_actions_at_a_time() -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
     from reviser.player import picture

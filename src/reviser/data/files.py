@@ -12,12 +12,12 @@ from typing import Any
 from reviser.errors import ConfigError, DataError
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text under another name, and give it its own once it is there."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a text, or bytes, under another name, and give it its own once it is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
     except OSError as error:
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error

@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from reviser.data.files import write_whole
 from reviser.errors import ConfigError
 from reviser.player.film import Film
 from reviser.player.terminal import printable
@@ -87,12 +89,13 @@ def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -
         for frame, cut in zip(shown, lines, strict=True)
     ]
     delay = max(20, round(100 * stride / pace) * 10)  # GIF counts hundredths of a second
-    path.parent.mkdir(parents=True, exist_ok=True)
     delays = [delay] * (len(pictures) - 1) + [LAST]
+    written = BytesIO()
     pictures[0].save(
-        path, "GIF", save_all=True, append_images=pictures[1:], duration=delays, loop=0,
+        written, "GIF", save_all=True, append_images=pictures[1:], duration=delays, loop=0,
         optimize=True,
     )  # fmt: skip
+    write_whole(path, written.getvalue())
     return len(pictures)
 
 
