@@ -382,6 +382,52 @@ def _write_file(
 
 
 @main.command()
+@click.argument("rollouts", nargs=-1, required=True, metavar="ROLLOUTS.jsonl...",
+                type=click.Path(path_type=Path))  # fmt: skip
+@click.option("-o", "--output", metavar="PAGE.html",
+              type=click.Path(dir_okay=False, path_type=Path), help="The page.")  # fmt: skip
+@click.option("-m", "--model", metavar="MODEL",
+              help="Who wrote them, folder or hub name, if not where they say.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), help="Take so many of each file, from the first.")
+@click.option("--title", default="Rollouts", show_default=True, help="Of the page.")
+@click.option("--gif", metavar="FILE.gif", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write one of them as a moving picture.")  # fmt: skip
+@click.option("--rollout", "number", default=1, show_default=True, type=click.IntRange(1),
+              help="Which one --gif shows.")  # fmt: skip
+@click.option("--pace", default=12.0, show_default=True, type=click.FloatRange(0.1, 10_000),
+              help="Actions a second, for --gif.")  # fmt: skip
+@click.option("--width", default=640, show_default=True, type=click.IntRange(160, 4096),
+              help="Pixels, for --gif.")  # fmt: skip
+def play(
+    rollouts: tuple[Path, ...], output: Path | None, model: str | None, limit: int | None,
+    title: str, gif: Path | None, number: int, pace: float, width: int,
+) -> None:  # fmt: skip
+    """Make a page to watch rollouts in, as they were written, edit by edit.
+
+    ROLLOUTS are files that `reviser generate` wrote, with --output or with --json. The page is one
+    file that needs no network. Lines that hold an error are left out and counted.
+    """
+    from reviser.data.files import write_whole
+    from reviser.player import film, page
+
+    if output is None and gif is None:
+        raise click.UsageError("Say where the page goes, with -o, or a moving picture, with --gif.")
+    films, failed = film.read(rollouts, model=model, limit=limit)
+    if output is not None:
+        write_whole(output, page.to_html(films, title=title))
+        click.echo(f"{output}: {len(films):,} rollouts")
+    if gif is not None:
+        with _extra("player"):
+            from reviser.player.picture import write_gif
+        if number > len(films):
+            raise click.UsageError(f"--rollout is {number}; there are {len(films)}.")
+        frames = write_gif(gif, films[number - 1], pace=pace, width=width)
+        click.echo(f"{gif}: {frames:,} frames")
+    if failed:
+        click.echo(f"left out, an error instead of a rollout: {failed:,}")
+
+
+@main.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("-o", "--output", required=True, metavar="FOLDER",
               type=click.Path(file_okay=False, path_type=Path),

@@ -1,4 +1,4 @@
-"""Files written whole or not at all: a reader, or a restart, never finds half of one."""
+"""Files written whole or not at all, so that nobody finds half of one; and JSON lines read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from reviser.errors import ConfigError, DataError
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text under another name, and give it its own once it is there."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a text, or bytes, under another name, and give it its own once it is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
     except OSError as error:
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
@@ -42,3 +42,24 @@ def lock(path: Path, refusal: str = "") -> Iterator[None]:
         except BlockingIOError as error:
             raise ConfigError(refusal) from error
         yield
+
+
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with the words that name its line."""
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, UnicodeError) as error:
+        raise DataError(
+            f"Cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}."
+        ) from error
+    for n, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"Line {n} of {str(path)!r}"
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{place} is not JSON: {error}.") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{place} must be a JSON object.")
+        yield place, fields | {"line": fields.get("line", n)}

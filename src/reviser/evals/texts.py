@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reviser.core.codec import Codec
-from reviser.data.files import write_whole
+from reviser.data.files import read_objects, write_whole
 from reviser.errors import ConfigError, DataError, TrajectoryError
 from reviser.generate import Rollout
 
@@ -179,7 +179,7 @@ def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
 def read_prompts(path: Path) -> list[Prompt]:
     """What `write_prompts` wrote."""
     prompts: dict[str, Prompt] = {}
-    for place, fields in _objects(path):
+    for place, fields in read_objects(path):
         prompt = Prompt(
             id=_identity(fields, place, None),
             prompt=_text(fields, "prompt", place),
@@ -239,7 +239,7 @@ def read_samples(
     references = {prompt.id: prompt for prompt in prompts}
     named = system or path.stem
     samples = [
-        _sample(fields, place, named, system, references) for place, fields in _objects(path)
+        _sample(fields, place, named, system, references) for place, fields in read_objects(path)
     ]
     if not samples:
         raise DataError(f"There are no samples in {str(path)!r}.")
@@ -305,27 +305,6 @@ def _continuation(fields: dict[str, Any], prompt: str, place: str) -> str:
             " prompt, call it 'continuation'."
         )
     return text[len(prompt) :]
-
-
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line of a file with the words that name it."""
-    try:
-        lines = path.read_text("utf-8").split("\n")
-    except (OSError, UnicodeError) as error:
-        raise DataError(
-            f"Cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}."
-        ) from error
-    for n, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"Line {n} of {str(path)!r}"
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{place} is not JSON: {error}.") from error
-        if not isinstance(fields, dict):
-            raise DataError(f"{place} must be a JSON object.")
-        yield place, fields | {"line": fields.get("line", n)}
 
 
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:

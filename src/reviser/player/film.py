@@ -1,0 +1,220 @@
+"""A rollout as what a viewer applies: a text, and one text edit for each action.
+
+Every action goes through the one executor and the codec, so who shows a film decides nothing: it
+applies edits. Offsets count UTF-16 units, as JavaScript does. Knows rollouts, no page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reviser import hub
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas, Edit
+from reviser.core.codec import Codec, TextEdit
+from reviser.core.mask import is_argument
+from reviser.core.trajectory import Trajectory
+from reviser.data.files import read_objects
+from reviser.errors import DataError, InvalidAction, TrajectoryError
+from reviser.generate import Rollout
+
+NAME = 60
+"""Characters of a text that name it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One action and what it did to the text."""
+
+    edit: TextEdit
+    action: str
+    logprob: float | None = None
+    given: bool = False
+    """Whether it stood in the history before the model chose anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Film:
+    """A text, the steps that change it, and what is known of them."""
+
+    name: str
+    text: str
+    """Before the first step: the prompt."""
+    cursor: int
+    steps: tuple[Step, ...]
+    final: str
+    """After the last step."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Names and values to read beside it."""
+
+
+class Cutter:
+    """Makes films with one model's actions and tokens."""
+
+    def __init__(self, vocab: ActionVocab, codec: Codec) -> None:
+        self.vocab = vocab
+        self.codec = codec
+
+    @classmethod
+    def load(cls, name: str | Path) -> Cutter:
+        """From a model folder, or a model of that name from the hub; no weights are read."""
+        folder = hub.find(name, hub.SMALL)
+        return cls(ActionVocab.load(folder), Codec.load(folder))
+
+    def film(
+        self,
+        trajectory: Trajectory,
+        *,
+        name: str = "",
+        logprobs: Sequence[float] = (),
+        facts: Sequence[tuple[str, str]] = (),
+    ) -> Film:
+        """Replay a trajectory; its name is the start of its text if none is given."""
+        try:
+            canvas = Canvas.replay(self.vocab, trajectory.prefix)
+            stream = self.codec.stream(canvas.tokens(), unit="utf16")
+            text, cursor = stream.text, stream.feed(_nothing(canvas)).cursor
+            edits = [stream.feed(canvas.apply(i)) for i in trajectory.restoration]
+        except (InvalidAction, IndexError) as error:
+            why = "its tokenizer lacks a token." if isinstance(error, IndexError) else str(error)
+            raise DataError(
+                f"These actions cannot be replayed with this model: {why} Give the model that wrote"
+                " them."
+            ) from error
+        given = set(trajectory.unlearned)
+        chosen = iter(logprobs)
+        steps = tuple(
+            Step(
+                edit=edit,
+                action=action,
+                logprob=None if n in given else next(chosen, None),
+                given=n in given,
+            )
+            for n, (edit, action) in enumerate(
+                zip(edits, _actions(self.vocab, trajectory), strict=True)
+            )
+        )
+        name = name or _short(text or stream.text)
+        return Film(
+            name=name,
+            text=text,
+            cursor=cursor,
+            steps=steps,
+            final=stream.text,
+            facts=tuple(facts),
+        )
+
+    def film_of(self, rollout: Rollout, *, name: str = "") -> Film:
+        """Replay what a model wrote, and make sure that it comes to the same text."""
+        film = self.film(
+            rollout.trajectory, name=name, logprobs=rollout.logprobs, facts=facts_of(rollout)
+        )
+        if film.final != rollout.text:
+            raise DataError(
+                f"The actions of {film.name!r} write another text with this model's tokenizer. Give"
+                " the model that wrote them."
+            )
+        return film
+
+
+def _nothing(canvas: Canvas) -> Edit:
+    return Edit(canvas.cursor, (), (), canvas.cursor, canvas.cursor)
+
+
+def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
+    """Each id in a word; what it wrote is in its edit."""
+    ids = np.array([trajectory.restoration], np.int64)
+    for i, argument in zip(ids[0].tolist(), is_argument(vocab, ids)[0], strict=True):
+        kind, word = vocab.kind(i), vocab.describe(i)
+        if kind in (Kind.INSERT, Kind.BARRED):
+            yield "by" if argument else "insert"
+        elif argument and kind is Kind.MOVE:
+            yield word.removeprefix("move ")
+        else:
+            yield word.replace("_", " ")
+
+
+def facts_of(rollout: Rollout) -> tuple[tuple[str, str], ...]:
+    """What a rollout says of itself, in words."""
+    cost, settings = rollout.statistics, asdict(rollout.config)
+    facts = {
+        "Actions": f"{cost.actions:,}",
+        "Edits": f"{cost.edits:,}",
+        "Moves": f"{cost.moves:,}",
+        "Tokens": f"{cost.tokens_before:,} before, {cost.tokens_after:,} after",
+        "Ended by": rollout.stop_reason.replace("_", " "),
+        "Settings": ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in settings.items()
+            if value is not None
+        ),
+    }
+    if rollout.locked:
+        kept = sum(part.before == part.after for part in rollout.locked)
+        facts["Locked text"] = f"{kept} of {len(rollout.locked)} stretches unchanged, by SHA-256"
+    return (*facts.items(), *_provenance(rollout.provenance))
+
+
+def _provenance(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in told.items():
+        words = value
+        if isinstance(value, Mapping):
+            words = ", ".join(f"{key} {each}" for key, each in value.items())
+        yield name.capitalize(), str(words)
+
+
+# -- files of rollouts ----------------------------------------------------------------------------
+
+
+def read(
+    paths: Sequence[Path], *, model: str | Path | None = None, limit: int | None = None
+) -> tuple[list[Film], int]:
+    """The films of some files of rollouts, and how many lines held an error instead.
+
+    Each is replayed with `model`, or else with the one that its provenance names; `limit` counts
+    the rollouts of each file.
+    """
+    cutters: dict[str, Cutter] = {}
+    films: list[Film] = []
+    failed = 0
+    for path in paths:
+        taken = 0
+        for place, fields in read_objects(path):
+            if "error" in fields:
+                failed += 1
+                continue
+            if limit is not None and taken == limit:
+                break
+            taken += 1
+            films.append(_film(fields, place, model, cutters))
+    if not films:
+        raise DataError(f"There are no rollouts in {', '.join(repr(str(path)) for path in paths)}.")
+    return films, failed
+
+
+def _film(
+    fields: Mapping[str, Any], place: str, model: str | Path | None, cutters: dict[str, Cutter]
+) -> Film:
+    try:
+        found = fields if "trajectory" in fields else fields.get("rollout")
+        rollout = Rollout.from_json(json.dumps(found))
+        named = str(model or rollout.provenance.get("model") or "")
+        if not named:
+            raise DataError("it does not say which model wrote it. Name that with --model.")
+        cutter = cutters.get(named) or cutters.setdefault(named, Cutter.load(named))
+        written_by = Path(str(rollout.provenance.get("model") or named)).name
+        start = _short(rollout.prompt) or _short(rollout.text)
+        return cutter.film_of(rollout, name=f"{start} ({written_by})")
+    except (DataError, TrajectoryError) as error:
+        raise DataError(f"{place}: {error}") from error
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= NAME else line[: NAME - 1].rstrip() + "\u2026"

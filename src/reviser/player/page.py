@@ -1,0 +1,88 @@
+"""One self-contained page to watch films in: no network, no framework, no build.
+
+Puts the assets together and the films beside them, as data. What a model wrote is never markup:
+here it is escaped JSON in a block that nothing runs, there it becomes text nodes. The page's policy
+allows its own script and style, by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from reviser.errors import DataError
+from reviser.player.film import Film
+
+TITLE = "Rollouts"
+
+_MARKUP = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+"""What JSON must not hold inside HTML, and half characters, which UTF-8 cannot hold."""
+_IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+
+
+def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str:
+    """The page; the same films give the same bytes."""
+    if not films:
+        raise DataError("There is nothing to watch: give one rollout or more.")
+    style, script = _asset("player.css"), _asset("edits.js") + _asset("player.js")
+    parts = {
+        "policy": (
+            f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)};"
+            " base-uri 'none'; form-action 'none'"
+        ),
+        "title": escape(title),
+        "note": escape(note),
+        "style": style,
+        "data": embedded({"films": [_told(film) for film in films]}),
+        "script": script,
+    }
+    return _PLACE.sub(lambda place: parts[place[1]], _asset("player.html"))
+
+
+def embedded(content: Any) -> str:
+    """JSON that is safe inside a script element, and reads back as what it was."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _MARKUP.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _told(film: Film) -> dict[str, Any]:
+    """A film in columns, which are shorter than a record for each step."""
+    words = list(dict.fromkeys(step.action for step in film.steps))
+    place = {word: n for n, word in enumerate(words)}
+    return {
+        "name": film.name,
+        "text": film.text,
+        "cursor": film.cursor,
+        "words": words,
+        "action": [place[step.action] for step in film.steps],
+        "offset": [step.edit.offset for step in film.steps],
+        "removed": [step.edit.removed for step in film.steps],
+        "inserted": [step.edit.inserted for step in film.steps],
+        "cursors": [step.edit.cursor for step in film.steps],
+        "logprob": _rounded(step.logprob for step in film.steps),
+        "given": [n for n, step in enumerate(film.steps) if step.given],
+        "facts": film.facts,
+    }
+
+
+def _rounded(values: Iterable[float | None]) -> list[float | None]:
+    return [None if x is None or not math.isfinite(x) else round(x, 3) for x in values]
+
+
+def _asset(name: str) -> str:
+    """A file of ours; its imports of another are left out, since all of them become one script."""
+    text = files("reviser.player").joinpath("assets", name).read_text("utf-8")
+    return _IMPORT.sub("", text) if name.endswith(".js") else text
+
+
+def _hashed(content: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

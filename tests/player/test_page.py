@@ -1,0 +1,443 @@
+"""A film is the executor's, step by step; the page holds films as data, and none of it runs."""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+import films
+import small_tokenizers
+from reviser.cli import main
+from reviser.core.trajectory import Trajectory
+from reviser.errors import ConfigError, DataError
+from reviser.generate import Rollout
+from reviser.player import film, page
+
+DOCS = Path(__file__).parents[2] / "docs"
+MODEL, CUTTER = films.cutter()
+
+pieces = st.sampled_from([films.MULTIBYTE, "The", " cat", "\n", "é", "😀", "", "ש", "e\u0301"])
+prompts = st.lists(pieces, max_size=4).map("".join)
+seeds = st.integers(0, 2**32)
+
+
+class Markup(HTMLParser):
+    """The tags of a page, and what its scripts and styles hold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.held: dict[str, str] = {}
+        self._inside = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag in ("script", "style"):
+            self._inside = dict(attrs).get("type") or tag
+            self.held[self._inside] = ""
+
+    def handle_endtag(self, _: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.held[self._inside] += data
+
+    @property
+    def films(self) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = json.loads(self.held["application/json"])["films"]
+        return told
+
+
+def texts_of(told: dict[str, Any]) -> list[str]:
+    """What a viewer that counts UTF-16 units, and knows nothing else, makes of a film."""
+    units = told["text"].encode("utf-16-le", "surrogatepass")
+    texts = [told["text"]]
+    columns = zip(told["offset"], told["removed"], told["inserted"], told["cursors"], strict=True)
+    for offset, removed, inserted, cursor in columns:
+        gone, put = (text.encode("utf-16-le", "surrogatepass") for text in (removed, inserted))
+        assert units[2 * offset : 2 * offset + len(gone)] == gone
+        units = units[: 2 * offset] + put + units[2 * offset + len(gone) :]
+        texts.append(units.decode("utf-16-le"))
+        units[: 2 * cursor].decode("utf-16-le")  # the cursor stands in no character
+        assert cursor <= len(units) // 2
+    return texts
+
+
+# -- films ----------------------------------------------------------------------------------------
+
+
+@given(prompt=prompts, seed=seeds, most=st.integers(1, 60))
+def test_a_viewer_sees_the_executors_text_at_every_step(prompt: str, seed: int, most: int) -> None:
+    rollout = MODEL.generate(prompt, seed=seed, max_actions=most)
+    told = Markup(page.to_html([CUTTER.film_of(rollout)])).films[0]
+    assert texts_of(told) == list(films.texts(CUTTER, rollout))
+    assert told["logprob"] == [-1.0] * rollout.statistics.actions
+
+
+@given(parts=st.lists(prompts, min_size=2, max_size=4), seed=seeds)
+def test_what_stood_behind_a_gap_is_given_not_chosen(parts: list[str], seed: int) -> None:
+    rollout = MODEL.infill("{}".join(parts), seed=seed, max_actions=20)
+    told = Markup(page.to_html([CUTTER.film_of(rollout)])).films[0]
+    assert texts_of(told) == list(films.texts(CUTTER, rollout))
+    assert told["given"] == list(rollout.trajectory.unlearned)
+    assert [told["logprob"][n] for n in told["given"]] == [None] * len(told["given"])
+    assert len(told["logprob"]) - len(told["given"]) == len(rollout.logprobs)
+
+
+def test_each_id_of_an_action_has_its_word() -> None:
+    vocab = CUTTER.vocab
+    assert vocab.replace is not None
+    assert vocab.span_delete is not None
+    assert vocab.end is not None
+    one, two = vocab.move_id(1), vocab.move_id(-1)
+    ids = [65, 66, two, one, vocab.replace, 67, vocab.span_delete, one, vocab.end, vocab.stop]
+    shown = CUTTER.film(Trajectory(restoration=tuple(ids)))
+    assert [step.action for step in shown.steps] == [
+        "insert", "insert", "move -1", "move +1", "replace", "by", "span delete", "+1", "end",
+        "stop",
+    ]  # fmt: skip
+
+
+def test_a_film_tells_what_the_rollout_tells_of_itself() -> None:
+    rollout = MODEL.generate("The cat", seed=3, max_actions=7, max_length=400)
+    facts = dict(CUTTER.film_of(rollout).facts)
+    assert facts["Actions"] == "7"
+    assert facts["Ended by"] == "max actions"
+    assert "temperature 0.9" in facts["Settings"]
+    assert "max_length 400" in facts["Settings"]
+    assert "max_edits" not in facts["Settings"]
+    assert facts["Locked text"] == "1 of 1 stretches unchanged, by SHA-256"
+    assert facts["Model"] == "x"
+
+
+def test_another_text_than_the_rollouts_is_refused() -> None:
+    rollout = replace(MODEL.generate("The cat", max_actions=5), text="Another")
+    with pytest.raises(DataError, match="write another text"):
+        CUTTER.film_of(rollout)
+
+
+@pytest.mark.parametrize("ids", [[10**6], [CUTTER.vocab.move_id(8)], [CUTTER.vocab.stop] * 2])
+def test_actions_that_cannot_be_are_refused(ids: list[int]) -> None:
+    with pytest.raises(DataError, match="cannot be replayed with this model"):
+        CUTTER.film(Trajectory(restoration=tuple(ids)))
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def harmless() -> film.Film:
+    return replace(films.hostile(), name="a", text="a", steps=(), final="a", facts=())
+
+
+def test_text_never_becomes_markup() -> None:
+    attack = page.to_html([films.hostile()], title=films.HOSTILE, note=films.HOSTILE)
+    plain = page.to_html([harmless()], title="a", note="a")
+    found, expected = Markup(attack), Markup(plain)
+    assert found.tags == expected.tags
+    assert found.held["module"] == expected.held["module"]
+    assert found.attributes == expected.attributes
+    told = found.films[0]
+    assert (told["name"], told["text"], told["words"][0]) == (films.HOSTILE,) * 3
+    assert told["facts"] == [[films.HOSTILE, films.HOSTILE]]
+    assert told["logprob"] == [None, -1.0]
+
+
+@given(st.text() | st.text(alphabet="<>&\"'/!-script{}\u2028\u2029\\"))
+def test_embedded_json_reads_back_and_holds_no_markup(text: str) -> None:
+    written = page.embedded({text: [text]})
+    assert json.loads(written) == {text: [text]}
+    assert not re.search("[<>&\u2028\u2029\ud800-\udfff]", written)
+
+
+def test_half_a_character_can_be_written() -> None:
+    broken = replace(harmless(), name="\ud800")
+    assert Markup(page.to_html([broken]).encode().decode()).films[0]["name"] == "\ud800"
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else() -> None:
+    found = Markup(page.to_html([harmless()]))
+    policy = next(v for k, v in found.attributes if k == "content" and "default-src" in (v or ""))
+
+    def hashed(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{hashed(found.held['module'])}';"
+        f" style-src 'sha256-{hashed(found.held['style'])}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_the_page_asks_for_nothing_else() -> None:
+    found = Markup(page.to_html([harmless()]))
+    assert not {"link", "img", "iframe", "object", "base", "form"} & {*found.tags}
+    assert not {"src", "href", "srcset", "style"} & {name for name, _ in found.attributes}
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    script = found.held["module"] + found.held["style"]
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch\(|XMLHttp|eval\(", script)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", script)
+
+
+def test_the_same_films_give_the_same_bytes() -> None:
+    code = "import films; from reviser.player import page; print(page.to_html([films.long(50)]))"
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=Path(films.__file__).parent, check=True,
+            capture_output=True,
+        ).stdout
+        for _ in range(2)
+    }  # fmt: skip
+    assert len(runs) == 1
+
+
+def test_a_page_of_nothing_is_refused() -> None:
+    with pytest.raises(DataError, match="give one rollout or more"):
+        page.to_html([])
+
+
+def test_the_assets_are_installed_with_the_package() -> None:
+    assets = files("reviser.player").joinpath("assets")
+    names = {"edits.js", "player.css", "player.html", "player.js"}
+    assert {each.name for each in assets.iterdir()} == names
+
+
+# -- the gallery ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gallery() -> str:
+    run = subprocess.run(
+        [sys.executable, DOCS / "gallery.py"], capture_output=True, check=True, text=True,
+        encoding="utf-8",
+    )  # fmt: skip
+    return run.stdout
+
+
+def test_the_gallery_is_what_its_script_writes(gallery: str) -> None:
+    written = (DOCS / "gallery.html").read_text(encoding="utf-8")
+    assert written == gallery, "python docs/gallery.py > docs/gallery.html"
+    assert len(gallery.encode()) < 1_000_000
+
+
+def test_the_gallery_ends_with_the_papers_texts(gallery: str) -> None:
+    fixtures = Path(films.__file__).parent / "fixtures" / "paper.json"
+    printed = json.loads(fixtures.read_text(encoding="utf-8"))["printed"]
+    told = Markup(gallery).films
+    assert [each["name"] for each in told] == [each["name"] for each in printed]
+    for each, expected in zip(told, printed, strict=True):
+        assert len(each["offset"]) == len(expected["actions"])
+        # the print loses escapes, never a letter or a digit
+        last, text = (
+            "".join(c for c in t if c.isalnum()) for t in (texts_of(each)[-1], expected["text"])
+        )
+        assert last == text
+
+
+# -- files and the command ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the player needs of a model: its tokenizer and its actions."""
+    path = tmp_path_factory.mktemp("model")
+    tokenizer = small_tokenizers.byte_level()
+    vocab = type(CUTTER.vocab).from_tokenizer(
+        tokenizer, operators=("delete", "replace", "swap", "span_delete", "span_move", "span_copy"),
+        max_move=8,
+    )  # fmt: skip
+    assert vocab == CUTTER.vocab
+    vocab.save(path)
+    tokenizer.save(str(path / "tokenizer.json"))
+    return path
+
+
+def rollout(seed: int, **provenance: str) -> Rollout:
+    made = MODEL.generate(films.MULTIBYTE, seed=seed, max_actions=12)
+    return replace(made, provenance=provenance)
+
+
+def lines(path: Path, *objects: Any) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in objects), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path, folder: Path) -> Path:
+    made = [rollout(n, model=str(folder)).to_dict() for n in range(3)]
+    nested = {"id": "x", "prompt": "y", "continuation": "z", "rollout": made[2]}
+    failed = {"line": 2, "error": "It failed."}
+    return lines(tmp_path / "rollouts.jsonl", {"line": 1, **made[0]}, failed, made[1], nested)
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, ["play", *map(str, args)])
+
+
+def test_play_writes_a_page_of_a_file_of_rollouts(file: Path, tmp_path: Path) -> None:
+    result = run(file, "-o", tmp_path / "page.html", "--title", "Mine")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        f"{tmp_path / 'page.html'}: 3 rollouts",
+        "left out, an error instead of a rollout: 1",
+    ]
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    told = Markup(text).films
+    expected = [rollout(n).text for n in range(3)]
+    assert [texts_of(each)[-1] for each in told] == expected
+    assert "<title>Mine</title>" in text
+
+
+def test_limit_counts_the_rollouts_of_each_file(file: Path) -> None:
+    found, failed = film.read([file, file], limit=2)
+    assert len(found) == 4
+    assert failed == 2
+    assert found[0] == found[2]
+
+
+def test_a_model_that_moved_is_named(tmp_path: Path, folder: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", rollout(1, model="/nowhere/at/all").to_dict())
+    result = run(file, "-o", tmp_path / "a.html")
+    assert result.exit_code == 1
+    assert result.stderr == "error: There is no folder '/nowhere/at/all'.\n"
+    assert run(file, "-o", tmp_path / "a.html", "--model", folder).exit_code == 0
+    assert film.read([file], model=folder)[0][0].name.endswith("(all)")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"error": "It failed."}, "There are no rollouts in"),
+        ({"prompt": "a", "continuation": "b"}, "Line 1 of .* is no rollout"),
+        (rollout(1).to_dict(), "Line 1 of .* does not say which model wrote it. Name that with"),
+        ([], "Line 1 of .* must be a JSON object"),
+    ],
+)
+def test_lines_that_cannot_be_played_are_told(content: Any, sentence: str, tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", content)
+    with pytest.raises(DataError, match=sentence):
+        film.read([file])
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    result = run(tmp_path / "none.jsonl", "-o", tmp_path / "a.html")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: Cannot read")
+
+
+def test_play_needs_somewhere_to_write(file: Path) -> None:
+    result = run(file)
+    assert result.exit_code == 2
+    assert "Say where the page goes" in result.stderr
+
+
+# -- moving pictures ------------------------------------------------------------------------------
+
+
+def test_a_gif_has_a_frame_for_each_action(file: Path, tmp_path: Path) -> None:
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
+    path = tmp_path / "a.gif"
+    result = run(file, "--gif", path, "--rollout", 2, "--pace", 20, "--width", 320)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{path}: 13 frames")
+    with images.open(path) as picture:
+        assert picture.size[0] == 320
+        assert picture.info["loop"] == 0
+        assert picture.info["duration"] == 50
+        total = sum(_durations(picture))
+    assert total == 12 * 50 + 2500
+
+
+def _durations(picture: Any) -> list[int]:
+    found = []
+    for n in range(picture.n_frames):
+        picture.seek(n)
+        found.append(picture.info["duration"])
+    return found
+
+
+def test_a_place_that_cannot_be_written_to_is_told(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
+    for option in ("-o", "--gif"):
+        result = run(file, option, file / "a.out")
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: Cannot write")
+    assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
+
+
+def test_a_fast_gif_takes_in_several_actions_at_a_time() -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
+    from reviser.player import picture
+
+    shown = picture.frames(films.long(1000), 1000)
+    assert [frame.step for frame in shown] == [*range(0, 1000, 40), 1000]
+    assert shown[-1].text == films.long(1000).final
+
+
+@given(prompt=prompts, seed=seeds)
+def test_lines_of_a_picture_are_the_text_and_fit(prompt: str, seed: int) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
+    from reviser.player import picture
+
+    shown = CUTTER.film_of(MODEL.generate(prompt, seed=seed, max_actions=30))
+    font = picture._font(picture.TEXT)
+    for frame in picture.frames(shown, 5)[::7]:
+        cut = picture._wrapped(frame.text, font, 120)
+        assert "".join(frame.text[start:end] for start, end in cut) == frame.text
+        for start, end in cut:
+            line = picture._plain(frame.text[start:end]).rstrip()
+            assert font.getlength(line) <= 120 or len(line) == 1
+        assert 0 <= frame.cursor <= len(frame.text)
+        assert frame.fresh.stop <= len(frame.text)
+
+
+def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path) -> None:
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
+    from reviser.player import picture
+
+    shown = films.long(2500)
+    with pytest.raises(
+        ConfigError, match=r"2,501 frames, and 2,000 are the most\. .* pace of 50\."
+    ):
+        picture.write_gif(tmp_path / "a.gif", shown, pace=10)
+    written = picture.write_gif(tmp_path / "a.gif", shown, pace=2500)
+    assert written == 26
+    with images.open(tmp_path / "a.gif") as drawn:
+        assert drawn.size == (640, 2 * 16 + 24 * 27 + 2 * 13)
+        assert drawn.n_frames == 26
+    for cursor in (0, 5, 50, 99):
+        near = picture._near([(n, n + 1) for n in range(99)], cursor, 24)
+        assert len(near) == 24
+        assert near[0][0] <= cursor <= near[-1][1]
+
+
+def test_a_rollout_that_is_not_there_is_refused(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
+    result = run(file, "--gif", tmp_path / "a.gif", "--rollout", 9)
+    assert result.exit_code == 2
+    assert "--rollout is 9; there are 3." in result.stderr
+
+
+def test_without_pillow_the_extra_is_named(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "reviser.player.picture", raising=False)
+    result = run(file, "--gif", tmp_path / "a.gif")
+    assert result.exit_code == 1
+    assert "pip install 'reviser-lm[player]'" in result.stderr
