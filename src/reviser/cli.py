@@ -349,7 +349,8 @@ def _limit_options(command: Any) -> Any:
               help="What runs the model.")  # fmt: skip
 @click.option("--url", help="Of a vLLM server that runs the model; for --engine vllm.")
 @click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
-              help="For the engine, as rows=16 or enforce_eager=true; may be repeated.")  # fmt: skip
+              help="For the engine, as rows=16 or enforce_eager=true; may be"
+                   " repeated.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for all networks.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--name", help="What clients call the model; its folder's name if not given.")
