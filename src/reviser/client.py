@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +135,7 @@ class Stream:
         """Stop reading; the server soon stops writing."""
         self._edits.close()
 
-    def _follow(self) -> Iterator[StreamedEdit | None]:
+    def _follow(self) -> Generator[StreamedEdit | None, None, None]:
         reading, client, failures = self._reading, self._client, 0
         while reading.rollout is None:
             try:
@@ -145,19 +145,21 @@ class Stream:
                     self._stream_id = response.headers["x-stream-id"]
                     if reading.last is None:
                         yield None
-                    for data in response.iter_raw():
+                    for data in response.iter_bytes():
                         for edit in reading.feed(data):
                             failures = 0
                             yield edit
-            except httpx2.TransportError as error:
+            except httpx2.ConnectError as error:
                 if not self._stream_id:
                     raise _unreachable(client.url, error) from error
+            except httpx2.TransportError:
+                pass  # before an answer, too: a text that nobody reads is given up soon
             if reading.rollout is None:
                 failures += 1
                 if failures > client.retries:
                     raise _unreachable(client.url, "the connection breaks again and again")
                 reading.lose()
-                time.sleep(0.1 * 2 ** (failures - 1))
+                time.sleep(_pause(failures))
 
     def _request(self) -> dict[str, Any]:
         return _stream_request(self._path, self._asked, self._stream_id, self._reading)
@@ -201,9 +203,9 @@ class AsyncStream:
 
     async def aclose(self) -> None:
         """Stop reading; the server soon stops writing."""
-        await self._edits.aclose()  # type: ignore[attr-defined]
+        await self._edits.aclose()
 
-    async def _follow(self) -> AsyncIterator[StreamedEdit]:
+    async def _follow(self) -> AsyncGenerator[StreamedEdit, None]:
         reading, client, failures = self._reading, self._client, 0
         while reading.rollout is None:
             try:
@@ -213,19 +215,21 @@ class AsyncStream:
                         body = await response.aread()
                         raise _refusal(response.status_code, response.headers, body)
                     self.id = response.headers["x-stream-id"]
-                    async for data in response.aiter_raw():
+                    async for data in response.aiter_bytes():
                         for edit in reading.feed(data):
                             failures = 0
                             yield edit
-            except httpx2.TransportError as error:
+            except httpx2.ConnectError as error:
                 if not self.id:
                     raise _unreachable(client.url, error) from error
+            except httpx2.TransportError:
+                pass
             if reading.rollout is None:
                 failures += 1
                 if failures > client.retries:
                     raise _unreachable(client.url, "the connection breaks again and again")
                 reading.lose()
-                await asyncio.sleep(0.1 * 2 ** (failures - 1))
+                await asyncio.sleep(_pause(failures))
 
 
 class Client:
@@ -368,6 +372,10 @@ def _stream_request(
     if not stream:
         return {"method": "POST", "url": path, "json": {**asked, "stream": True}}
     return {"method": "GET", "url": f"/v1/streams/{stream}", "headers": reading.headers}
+
+
+def _pause(failures: int) -> float:
+    return float(min(0.1 * 2 ** (failures - 1), 5.0))
 
 
 def _names(answer: str) -> list[str]:

@@ -140,7 +140,13 @@ class Desk:
             if not self._load() and all(job.was_read for job in self._streams.values()):
                 break
             await asyncio.sleep(0.02)
+        self.abandon()
         self.ended()
+
+    def abandon(self) -> None:
+        """Hand every text over as it is."""
+        for job in [*self._waiting, *self._running]:
+            self.cancel(job, by="end")
 
     def _die(self, reason: str) -> None:
         """The engine cannot go on: tell all who wait, and end."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
@@ -58,6 +59,7 @@ class Pump:
         changed: Callable[[State], None],
         recovery_seconds: float,
     ) -> None:
+        self._reviser = reviser
         self._driver = reviser.driver
         self._tell = tell
         self._changed = changed
@@ -90,6 +92,7 @@ class Pump:
 
     def _run(self) -> None:
         try:
+            self._warm_up()
             self._recover()
             while self.state == "ready":
                 self._listen()
@@ -98,6 +101,11 @@ class Pump:
         finally:  # a mistake of our own must not leave a server that only seems to live
             if self.state not in ("closed", "dead"):
                 self._become("dead")
+
+    def _warm_up(self) -> None:
+        """Do once what is slow the first time: tables of the tokenizer, a compiled function."""
+        with suppress(ReviserError):
+            Writing(self._reviser.plan_infill("a{}b"), self._reviser.codec, self._driver, {})
 
     def _become(self, state: State) -> None:
         self.state = state

@@ -28,10 +28,11 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Of SIGTERM and SIGINT."""
-        if self._loop is None or self._desk.draining:
+        is_second = self._desk.draining
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._desk.abandon if is_second else self._desk.drain)
+        if self._loop is None or is_second:
             super().handle_exit(sig, frame)
-        else:
-            self._loop.call_soon_threadsafe(self._desk.drain)
 
     def _end(self) -> None:
         self.should_exit = True

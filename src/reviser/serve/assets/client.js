@@ -45,6 +45,10 @@ export async function* readEvents(body) {
   }
 }
 
+function pause(failures) {
+  return new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** failures, 5000)));
+}
+
 function parseEvent(block) {
   const event = {};
   for (const line of block.split("\n")) {
@@ -86,7 +90,7 @@ export class Stream {
         if (++failures > this.client.retries) {
           throw new ServerError("The connection to the server breaks again and again.", 0);
         }
-        await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** (failures - 1)));
+        await pause(failures - 1);
       }
     }
   }
@@ -168,11 +172,19 @@ export class Client {
   }
 
   async begin(path, body) {
-    const aborter = new AbortController();
     const asked = { ...body, unit: "utf16", stream: true };
-    const stream = new Stream(this, await this.post(path, asked, aborter.signal));
-    stream.aborter = aborter;
-    return stream;
+    for (let failures = 0; ; failures++) {
+      const aborter = new AbortController();
+      try {
+        const stream = new Stream(this, await this.post(path, asked, aborter.signal));
+        stream.aborter = aborter;
+        return stream;
+      } catch (error) {
+        // A text that nobody reads is given up soon, so it may be asked for again.
+        if (error instanceof ServerError || failures >= this.retries) throw error;
+        await pause(failures);
+      }
+    }
   }
 
   post(path, body, signal = undefined) {
