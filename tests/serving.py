@@ -102,7 +102,7 @@ class FaultyEngine:
         slots = [walk.slot for walk in self.running.values()]
         allowed = expand(self.vocab, self._rows.fork(slots).fill_mask())
         walks = list(zip(self.running.values(), allowed, strict=True))
-        actions = [self._pick(walk.rng, row) for walk, row in walks]
+        actions = [self._pick(walk, row) for walk, row in walks]
         self._rows.advance(actions, slots)
         steps = []
         for (number, walk), action in zip(list(self.running.items()), actions, strict=True):
@@ -117,8 +117,11 @@ class FaultyEngine:
                 self._leave(number)
         return steps
 
-    def _pick(self, rng: Random, allowed: npt.NDArray[np.bool_]) -> int:
-        """A token or a control, and STOP seldom."""
+    def _pick(self, walk: Walk, allowed: npt.NDArray[np.bool_]) -> int:
+        """A token or a control; STOP seldom, and with a bias against it only if it must be."""
+        rng = walk.rng
+        if walk.request.config.stop_bias < 0 and allowed.sum() > 1:
+            allowed[self.vocab.stop] = False
         tokens = np.flatnonzero(allowed & self._is_token)
         controls = np.flatnonzero(allowed & ~self._is_token)
         some = tokens if len(tokens) and (rng.random() < 0.5 or not len(controls)) else controls

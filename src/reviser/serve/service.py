@@ -35,7 +35,13 @@ FAILURES: Responses = {
     429: {"model": Failure, "description": "Too many wait; Retry-After says how long."},
     503: {"model": Failure, "description": "The server is ending, or its engine does not answer."},
 }
-EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+_TEXT = {"type": "string"}
+_EVENT = {
+    "type": "object",
+    "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT},
+    "required": ["data"],
+}
+EVENTS = {"text/event-stream": {"schema": _EVENT}}
 
 
 class Service:
