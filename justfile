@@ -12,7 +12,7 @@ default:
 install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
-    python -m pip install -qq --editable '.[train,eval,player]' --group dev
+    python -m pip install -qq --editable '.[train,eval,player,serve]' --group dev
 
 # rewrite the files in the house format
 format:

@@ -317,6 +317,78 @@ def infill(text: str | None, **options: Any) -> None:
     _write("stream_infill", _standard_input() if text is None else text, **options)
 
 
+def _limit_options(command: Any) -> Any:
+    """An option for each limit that an operator is likely to set."""
+    from reviser.serve.limits import Limits
+
+    meanings = {
+        "running": "Requests that the engine works on at a time.",
+        "waiting": "Requests that wait for it; one more is answered 429.",
+        "body_bytes": "Largest body of a request.",
+        "prompt_characters": "Longest prompt or text with gaps.",
+        "prompt_tokens": "The same, in ids of its history.",
+        "max_actions": "Highest max_actions of a request.",
+        "max_length": "Most tokens of a text, whatever a request says.",
+        "seconds": "Longest time for a request; then the text is sent as it is.",
+        "stream_bytes": "Events kept for a stream, for readers who are slow or come back.",
+        "resume_seconds": "How long a stream goes on, or is kept, without a reader.",
+        "drain_seconds": "Longest time from SIGTERM to the end.",
+        "stall_seconds": "Longest time for a step of the engine; then it counts as dead.",
+    }
+    for name, meaning in reversed(meanings.items()):
+        flag, default = f"--{name.replace('_', '-')}", getattr(Limits, name)
+        option = click.option(flag, default=default, show_default=True, type=type(default),
+                              help=meaning)  # fmt: skip
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("model", metavar="MODEL")
+@click.option("--engine", default="hf", show_default=True, type=click.Choice(["hf", "vllm"]),
+              help="What runs the model.")  # fmt: skip
+@click.option("--url", help="Of a vLLM server that runs the model; for --engine vllm.")
+@click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=JSON",
+              help="For the engine, as rows=16 or enforce_eager=true; may be"
+                   " repeated.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for all networks.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--name", help="What clients call the model; its folder's name if not given.")
+@click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path),
+              help="Keys that are let in, one a line; or REVISER_API_KEYS, with commas"
+                   " between.")  # fmt: skip
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL",
+              help="Web page whose scripts may ask, as https://example.org; may be"
+                   " repeated.")  # fmt: skip
+@_limit_options
+def serve(
+    model: str, engine: str, url: str | None, engine_options: tuple[str, ...], host: str,
+    port: int, name: str | None, api_key_file: Path | None, origins: tuple[str, ...], **limits: Any,
+) -> None:  # fmt: skip
+    """Serve a model over HTTP: texts, edits as they happen, and OpenAI's completions.
+
+    MODEL is a folder or a hub name. SIGTERM lets what was accepted end first. The log, JSON lines
+    without anybody's text, goes to standard error.
+    """
+    from reviser.generate import load
+
+    with _extra("serve"):
+        from reviser.serve.app import make_app
+        from reviser.serve.gate import read_keys
+        from reviser.serve.limits import Limits
+        from reviser.serve.logs import write_json_lines
+        from reviser.serve.run import run
+    checked = Limits(**limits)
+    keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS", ""))
+    _quiet(model)
+    write_json_lines()
+    called = name or Path(model).name or model
+    with load(model, engine=engine, **_options(url, engine_options)) as reviser:
+        app = make_app(reviser, checked, name=called, keys=keys, origins=origins)
+        status = run(app, host=host, port=port)
+    sys.exit(status)
+
+
 def _write(
     how: str, text: str, model: str, engine: str, url: str | None,
     engine_options: tuple[str, ...], pace: float, as_json: bool, **settings: Any,

@@ -39,3 +39,14 @@ class EngineError(ReviserError, RuntimeError):
 
 class MissingExtra(ReviserError, ImportError):
     """An optional dependency that is not installed."""
+
+
+class RequestRefused(ReviserError, RuntimeError):
+    """A server that does not take a request now, or not from this caller."""
+
+    def __init__(self, message: str, status: int, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of HTTP."""
+        self.retry_after = retry_after
+        """Seconds to wait before it is worth another try, if the server told."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from reviser.core.actions import Kind
 from reviser.core.canvas import Canvas, Edit
-from reviser.core.codec import Codec, TextEdit
+from reviser.core.codec import Codec, TextEdit, Unit
 from reviser.core.mask import is_argument
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
@@ -125,17 +125,24 @@ class Writing:
     """
 
     def __init__(
-        self, plan: Plan, codec: Codec, driver: Driver, provenance: dict[str, Any]
+        self,
+        plan: Plan,
+        codec: Codec,
+        driver: Driver,
+        provenance: dict[str, Any],
+        unit: Unit = "char",
     ) -> None:
         self.plan = plan
         self._codec = codec
         self._vocab = vocab = driver.engine.vocab
         self._provenance = provenance
         self._canvas = Canvas.replay(vocab, [*plan.prefix, *plan.given])
-        self._stream = codec.stream(self._canvas.tokens())
+        self._stream = codec.stream(self._canvas.tokens(), unit=unit)
         here = self._canvas.cursor
         self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
         """Where the cursor is in the text now."""
+        self.kind = ""
+        """What the last id did: the name of a `Kind`, or argument."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._edits = 0
@@ -155,7 +162,10 @@ class Writing:
         """Apply one step; the edit of the text that it is."""
         if step.error is not None:
             raise step.error
+        is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
+        kind = Kind(self._vocab.kinds[step.action])
+        self.kind = "argument" if is_argument else kind.name.lower()
         if edit.changes_text:
             self._follow(edit)
             self._edits += 1
@@ -209,10 +219,10 @@ class Writing:
         for gap in self._gaps[within[0] + 1 :]:
             gap[:] = gap[0] + grown, gap[1] + grown
 
-    def cancel(self) -> None:
+    def cancel(self, reason: StopReason = "cancelled") -> None:
         """Stop here. The engine drops the request."""
         if self._stop_reason is None:
-            self._stop_reason = "cancelled"
+            self._stop_reason = reason
             self._leave()
 
     def rollout(self) -> Rollout:
@@ -292,7 +302,7 @@ class Reviser:
         self.engine = engine
         self.codec = codec
         self.provenance = provenance or {}
-        self._driver = Driver(engine)
+        self.driver = Driver(engine)
 
     def close(self) -> None:
         """Let go of the engine; what runs is lost."""
@@ -348,10 +358,10 @@ class Reviser:
             self.plan_infill(text, **nth(settings, n)) for n, text in enumerate(_several(texts))
         )
 
-    def write(self, plan: Plan) -> Writing:
+    def write(self, plan: Plan, *, unit: Unit = "char") -> Writing:
         """Begin to write: the engine gets the request when the first step is asked for."""
         self.engine.check(plan.request)
-        return self._writing(plan)
+        return self._writing(plan, unit)
 
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""
@@ -371,7 +381,7 @@ class Reviser:
                 writings[n] = self._writing(plan)
                 yield plan.request
 
-        for step in self._driver.run(requests(), held=lambda: len(done)):
+        for step in self.driver.run(requests(), held=lambda: len(done)):
             writing = writings.get(step.request)
             if writing is None:  # it failed before
                 continue
@@ -386,8 +396,8 @@ class Reviser:
                 yield done.pop(shown)
                 shown += 1
 
-    def _writing(self, plan: Plan) -> Writing:
-        return Writing(plan, self.codec, self._driver, self.provenance)
+    def _writing(self, plan: Plan, unit: Unit = "char") -> Writing:
+        return Writing(plan, self.codec, self.driver, self.provenance, unit)
 
     def plan(self, prompt: str = "", /, **settings: Any) -> Plan:
         """What `generate` asks of the engine."""

@@ -103,6 +103,11 @@ class Canvas:
         """Whether STOP was applied."""
         return self._pending is not None and self._pending.kind is Kind.STOP
 
+    @property
+    def is_spelling(self) -> bool:
+        """Whether an action of several ids has begun and is not complete."""
+        return self._pending is not None and self._pending.kind is not Kind.STOP
+
     def tokens(self) -> list[int]:
         """All tokens, in order."""
         return self._left + self._right[::-1]
@@ -129,7 +134,7 @@ class Canvas:
 
     def act(self, action: Action) -> list[Edit]:
         """Apply a whole action, however many ids spell it; all of it or nothing."""
-        if self._pending is not None and not self.is_finished:
+        if self.is_spelling:
             raise InvalidAction("An action is half spelled; complete it or roll it back first.")
         edits: list[Edit] = []
         try:

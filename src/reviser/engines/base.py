@@ -19,7 +19,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, trace
 from reviser.errors import ConfigError, EngineError
 
-StopReason = Literal["stop", "max_actions", "context", "cancelled"]
+StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +44,14 @@ class DecodeConfig:
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
 
     def __post_init__(self) -> None:
-        for name, (kind, low, high) in _RANGES.items():
+        for name, (kind, low, high) in RANGES.items():
             value = getattr(self, name)
             if value is None and name in ("max_length", "max_edits"):
                 continue
             is_right = isinstance(value, kind) and not isinstance(value, bool)
             if not (is_right and low <= value <= high):
                 whole = "a whole number" if kind is Integral else "a number"
-                bounds = f", {low} or more" if high in (inf, _MOST) else f" from {low} to {high}"
+                bounds = f", {low} or more" if high in (inf, MOST) else f" from {low} to {high}"
                 raise ConfigError(f"{name} is {value!r}; it must be {whole}{bounds}.")
             object.__setattr__(self, name, int(value) if kind is Integral else float(value))
         if self.top_p == 0:
@@ -59,18 +59,19 @@ class DecodeConfig:
 
 
 _SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
-_MOST = 2**40 - 1
-_RANGES: dict[str, tuple[type, float, float]] = {
+MOST = 2**40 - 1
+RANGES: dict[str, tuple[type, float, float]] = {
     "temperature": (Real, 0, 1000),
     "top_k": (Integral, 0, inf),
     "top_p": (Real, 0, 1),
     "min_p": (Real, 0, 1),
     "seed": (Integral, 0, 2**64 - 1),
     "max_actions": (Integral, 1, inf),
-    "max_length": (Integral, 0, _MOST),
-    "max_edits": (Integral, 0, _MOST),
+    "max_length": (Integral, 0, MOST),
+    "max_edits": (Integral, 0, MOST),
     "stop_bias": (Real, -1e30, 1e30),  # finite in float32, whatever the temperature
 }
+"""Kind of number, lowest and highest value of each setting; top_p must be above its lowest."""
 
 
 @dataclass(frozen=True, kw_only=True)

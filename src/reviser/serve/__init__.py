@@ -1,0 +1,1 @@
+"""Writing over HTTP: JSON, and edits as they happen."""

@@ -1,0 +1,55 @@
+"""The process: sockets, signals, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from reviser.serve.desk import Desk
+
+
+class _Server(uvicorn.Server):
+    """On the first signal it drains, on the second it ends."""
+
+    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+        super().__init__(config)
+        self._desk = desk
+        self._loop: asyncio.AbstractEventLoop | None = None
+        desk.ended = self._end
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Remember the loop that signals must reach."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Of SIGTERM and SIGINT."""
+        is_second = self._desk.draining
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._desk.abandon if is_second else self._desk.drain)
+        if self._loop is None or is_second:
+            super().handle_exit(sig, frame)
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+
+def run(app: FastAPI, *, host: str = "127.0.0.1", port: int = 8000) -> int:
+    """Serve until a signal or a dead engine ends it; the exit status of the process."""
+    desk: Desk = app.state.desk
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
+    )
+    _Server(config, desk).run()
+    return 1 if desk.died or not desk.draining else 0

@@ -1,0 +1,149 @@
+"""What the routes share: requests checked against the limits, handed to the desk, waited for.
+
+Is handed a `Reviser`, so it knows neither which engine runs nor where a model came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from reviser.core.codec import Unit
+from reviser.engines.base import DecodeConfig
+from reviser.errors import ConfigError
+from reviser.generate import Plan, Reviser, Rollout
+from reviser.serve.answers import EventStream, Json, unless_gone
+from reviser.serve.bodies import Failure, Settings, Streamed
+from reviser.serve.desk import Desk, Job
+from reviser.serve.limits import Limits
+from reviser.serve.metrics import Metrics
+
+Responses = dict[int | str, dict[str, Any]]
+GONE = 499
+"""What nginx calls it when the client left; nobody reads it."""
+
+FAILURES: Responses = {
+    400: {"model": Failure, "description": "Something in the request is wrong; it says what."},
+    401: {"model": Failure, "description": "No valid key."},
+    408: {"model": Failure, "description": "The body did not come in time."},
+    413: {"model": Failure, "description": "The body is too large."},
+    429: {"model": Failure, "description": "Too many wait; Retry-After says how long."},
+    503: {"model": Failure, "description": "The server is ending, or its engine does not answer."},
+}
+_TEXT = {"type": "string"}
+_EVENT = {
+    "type": "object",
+    "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT},
+    "required": ["data"],
+}
+EVENTS = {"text/event-stream": {"schema": _EVENT}}
+
+
+class Service:
+    """What the routes of one server share."""
+
+    def __init__(self, reviser: Reviser, limits: Limits, name: str) -> None:
+        self.reviser = reviser
+        self.limits = limits
+        self.name = name
+        self.created = int(time.time())
+        self.metrics = Metrics()
+        self.desk = Desk(reviser, limits, self.metrics, name)
+
+    def settings(self, asked: Settings) -> dict[str, Any]:
+        """The settings of a request, within the limits."""
+        limits, settings = self.limits, asked.settings()
+        if settings.get("max_actions", 1) > limits.max_actions:
+            raise ConfigError(
+                f"max_actions is {settings['max_actions']}; this server takes"
+                f" {limits.max_actions} or less."
+            )
+        settings.setdefault("max_actions", min(DecodeConfig.max_actions, limits.max_actions))
+        length = settings.get("max_length")
+        settings["max_length"] = min(
+            limits.max_length if length is None else length, limits.max_length
+        )
+        return settings
+
+    def check_prompt(self, text: str) -> None:
+        """Refuse a text that is too long to be read."""
+        if len(text) > self.limits.prompt_characters:
+            raise ConfigError(
+                f"The text has {len(text)} characters; this server takes"
+                f" {self.limits.prompt_characters} or less."
+            )
+
+    def planned(self, make: Callable[[], Plan]) -> Plan:
+        """A plan that is not too long."""
+        plan = make()
+        if len(plan.request.history) > self.limits.prompt_tokens:
+            raise ConfigError(
+                f"The text has {len(plan.request.history)} tokens; this server takes"
+                f" {self.limits.prompt_tokens} or less."
+            )
+        return plan
+
+    async def accept(
+        self, request: Request, make: Callable[[], Plan], *, is_stream: bool = False,
+        unit: Unit = "char",
+    ) -> Job:  # fmt: skip
+        """Begin to write for a request."""
+        owner = request.state.owner
+        return await self.desk.accept(
+            lambda: self.planned(make), owner=owner, is_stream=is_stream, unit=unit
+        )
+
+    async def written(self, request: Request, job: Job) -> Rollout | None:
+        """What was written; None if the client has left, and the text with it."""
+        work = asyncio.ensure_future(job.result())
+        try:
+            if await unless_gone(request, work):
+                rollout = await work
+                note(request, rollout)
+                return rollout
+        finally:
+            if not work.done():
+                work.cancel()
+            self.desk.cancel(job, by="client")
+        return None
+
+    async def answer(self, request: Request, body: Streamed, make: Callable[[], Plan]) -> Response:
+        """JSON or a stream, as the body says."""
+        job = await self.accept(request, make, is_stream=body.stream, unit=body.unit)
+        if body.stream:
+            return self.stream(job)
+        rollout = await self.written(request, job)
+        return Json(rollout.to_json()) if rollout else Response(status_code=GONE)
+
+    def stream(self, job: Job, place: int = 0) -> EventStream:
+        """The events of a stream, from one on."""
+        headers = {"x-stream-id": job.id}
+        return EventStream(self.desk.read(job, place), headers, self.limits.write_seconds)
+
+
+def note(request: Request, rollout: Rollout) -> None:
+    """Facts for the log."""
+    told = rollout.statistics
+    request.state.facts.update(actions=told.actions, stop_reason=rollout.stop_reason)
+
+
+def in_characters(text: str, spans: list[list[int]], unit: Unit) -> list[tuple[int, int]]:
+    """Spans as Python counts them."""
+    if unit == "char":
+        return [(start, end) for start, end in spans]
+    places = [0]
+    for char in text:
+        places.append(places[-1] + (2 if ord(char) > 0xFFFF else 1))
+    place_of = {place: n for n, place in enumerate(places)}
+    try:
+        return [(place_of[start], place_of[end]) for start, end in spans]
+    except KeyError as error:
+        raise ConfigError(
+            f"A span has the bound {error.args[0]}, which is outside the text's {places[-1]}"
+            " UTF-16 units or within a character."
+        ) from error

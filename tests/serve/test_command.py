@@ -1,0 +1,60 @@
+"""`reviser serve` as a person runs it, with a real model."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fuzz
+import small_tokenizers
+from serving import eventually
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
+
+from reviser.client import Client
+from reviser.generate import load
+
+
+def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
+    folder, keys, log = tmp_path / "mine", tmp_path / "keys", tmp_path / "log"
+    fuzz.folder_of_a_fresh_model(folder, tokenizer=small_tokenizers.byte_level())
+    keys.write_text("abc\n")
+    command = [sys.executable, "-m", "reviser", "serve", str(folder), "--port", "0"]
+    command += ["--api-key-file", str(keys), "--engine-option", "rows=4", "--running", "4"]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stderr=errors)
+    try:
+        eventually(lambda: '"state": "ready"' in log.read_text(), 60)
+        [url] = re.findall(r"http://127.0.0.1:\d+", log.read_text())
+        with Client(url, api_key="abc") as client, load(folder, rows=4) as model:
+            assert client.models() == ["mine"]
+            for seed in range(3):
+                settings = {"seed": seed, "max_actions": 30, "max_length": 200}
+                wanted = model.infill("Ben{} to the park.", **settings)
+                stream = client.stream_infill("Ben{} to the park.", **settings)
+                assert stream.rollout().trajectory == wanted.trajectory
+                assert stream.text == wanted.text
+                assert stream.rollout().provenance["model"] == "mine"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_cannot_be_served_is_told_before_a_model_is_opened(tmp_path: Path) -> None:
+    for arguments, words in [
+        (["nowhere", "--api-key-file", str(tmp_path / "keys")], "Cannot read the keys"),
+        (["nowhere", "--running", "0"], "running is 0; it must be a whole number, 1 or more"),
+    ]:
+        command = [sys.executable, "-m", "reviser", "serve", *arguments]
+        run = subprocess.run(command, capture_output=True, text=True)
+        assert run.returncode == 1
+        assert run.stderr.startswith("error: ")
+        assert words in run.stderr

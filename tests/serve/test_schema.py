@@ -1,0 +1,78 @@
+"""The OpenAPI schema against the server: whatever it allows is answered as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from serving import Served, serving
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed.")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    limits = {"max_actions": 20, "resume_seconds": 0.5, "running": 16}
+    with serving(limits=limits) as served:
+        yield served
+
+
+OPERATIONS = [
+    ("/v1/generate", "POST"),
+    ("/v1/infill", "POST"),
+    ("/v1/completions", "POST"),
+    ("/v1/models", "GET"),
+    ("/v1/streams/{stream}", "GET"),
+    ("/v1/streams/{stream}/cancel", "POST"),
+    ("/health", "GET"),
+    ("/ready", "GET"),
+    ("/metrics", "GET"),
+]
+
+
+CASES = [(*operation, "positive") for operation in OPERATIONS]
+CASES += [(*operation, "negative") for operation in OPERATIONS[:3]]  # those with a body
+
+
+@pytest.mark.parametrize(("path", "method", "mode"), CASES)
+def test_every_answer_is_one_that_the_schema_knows(
+    server: Served, path: str, method: str, mode: str
+) -> None:
+    operation = schemathesis.openapi.from_url(f"{server.url}/openapi.json")[path][method]
+    schemathesis.checks.load_all_checks()
+    names = ["not_a_server_error", "status_code_conformance", "content_type_conformance"]
+    names += ["response_schema_conformance", "negative_data_rejection"]
+    wanted = [schemathesis.checks.CHECKS.get_one(name) for name in names]
+
+    @given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+    def answers(case: Any) -> None:
+        case.call_and_validate(checks=wanted, timeout=20)
+
+    answers()
+
+
+def test_all_operations_are_tried(server: Served) -> None:
+    told = server.get("/openapi.json").json()["paths"]
+    assert {(path, how.upper()) for path, hows in told.items() for how in hows} == {*OPERATIONS}
+
+
+def test_the_schema_has_examples_and_ranges(server: Served) -> None:
+    told = server.get("/openapi.json").json()
+    parts = told["components"]["schemas"]
+    for name in ("GenerateBody", "InfillBody", "CompletionBody"):
+        assert parts[name]["examples"]
+        assert parts[name]["additionalProperties"] is False
+    temperature = parts["GenerateBody"]["properties"]["temperature"]
+    assert (temperature["minimum"], temperature["maximum"], temperature["default"]) == (
+        0,
+        1000,
+        0.9,
+    )
+    assert "422" not in str(told)
+    for example in parts["InfillBody"]["examples"]:
+        assert server.post("/v1/infill", example | {"max_actions": 5}).status_code == 200

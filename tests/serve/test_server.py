@@ -1,0 +1,482 @@
+"""The server under stress and in trouble: overload, faults, limits, keys, logs, bad input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+
+import httpx2
+
+from reviser.client import Client
+from reviser.engines.base import DecodeConfig
+from reviser.errors import ConfigError, RequestRefused
+from reviser.generate import Rollout
+from reviser.serve.bodies import RolloutBody, Settings
+from reviser.serve.events import Buffer
+from reviser.serve.gate import Keys, read_keys
+from reviser.serve.limits import Limits
+from serving import NAME, Served, eventually, serving
+
+LONG = {"prompt": "The", "max_actions": 3000, "stop_bias": -1}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    limits = {
+        "body_bytes": 20_000, "prompt_characters": 2000, "prompt_tokens": 900, "max_actions": 300,
+        "body_seconds": 0.5, "resume_seconds": 1,
+    }  # fmt: skip
+    with serving(keys=("first-key", "second-key"), limits=limits) as served:
+        yield served
+
+
+KEY = {"Authorization": "Bearer first-key"}
+
+
+def sentence(answer: Any) -> str:
+    """What an error says; it must be one, in full, and tell no secrets."""
+    told = answer.json()["error"]
+    assert set(told) == {"message", "type", "code"}
+    assert told["code"] == answer.status_code
+    assert told["message"].endswith((".", "?"))
+    for secret in ("secret", "-key", "Traceback", "/tmp", "/home", "internal"):
+        assert secret not in answer.text
+    return str(told["message"])
+
+
+# -- load and faults ------------------------------------------------------------------------------
+
+
+def test_overload_is_refused_with_429_and_passes() -> None:
+    with serving(seconds=0.01, limits={"running": 4, "waiting": 6}) as server:
+
+        def ask(seed: int) -> Any:
+            return server.post("/v1/generate", {"prompt": "The", "seed": seed, "max_actions": 40})
+
+        with ThreadPoolExecutor(40) as pool:
+            answers = list(pool.map(ask, range(40)))
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert 20 <= len(refused) <= 30
+        assert {answer.status_code for answer in answers} == {200, 429}
+        for answer in refused:
+            assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert "wait already" in sentence(answer)
+        assert ask(1).status_code == 200
+        counts = server.metrics()
+        assert counts['reviser_refused_total{reason="full"}'] == len(refused)
+        assert counts["reviser_waiting"] == counts["reviser_running"] == 0
+        asked = counts['reviser_requests_total{route="/v1/generate",status="200"}']
+        assert asked == counts["reviser_completion_seconds_count"] == 41 - len(refused)
+        assert counts["reviser_first_edit_seconds_count"] == asked
+        with Client(server.url) as client:
+            streams = [client.stream(**LONG) for _ in range(10)]
+            with pytest.raises(RequestRefused, match="wait already") as error:
+                client.stream(**LONG)
+            for stream in streams:
+                stream.close()
+        assert error.value.status == 429
+        assert error.value.retry_after
+
+
+def test_sigterm_under_load_loses_nothing_that_was_accepted() -> None:
+    with serving(seconds=0.02, limits={"running": 8, "waiting": 32}) as server:
+
+        def ask(seed: int) -> Rollout:
+            body = {"prompt": "The", "seed": seed, "max_actions": 40}
+            with Client(server.url) as client:
+                return client.stream(**body).rollout() if seed % 2 else client.generate(**body)
+
+        with ThreadPoolExecutor(24) as pool:
+            futures = [pool.submit(ask, seed) for seed in range(24)]
+            eventually(lambda: server.metrics()["reviser_waiting"] == 16)
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: server.get("/ready").status_code == 503)
+            assert server.get("/ready").json() == {"status": "draining"}
+            assert server.get("/health").status_code == 200
+            late = server.post("/v1/generate", {})
+            assert (late.status_code, "about to end" in sentence(late)) == (503, True)
+            rollouts = [future.result() for future in futures]
+        assert all(rollout.stop_reason in ("stop", "max_actions") for rollout in rollouts)
+        assert server.process.wait(10) == 0
+
+
+def test_a_drain_waits_for_a_reader_who_may_come_back() -> None:
+    with serving(seconds=0.01, limits={"resume_seconds": 3}) as server:
+        body = {"prompt": "The", "seed": 3, "max_actions": 20, "stream": True}
+        with httpx2.stream("POST", server.url + "/v1/generate", json=body) as response:
+            stream = response.headers["x-stream-id"]
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        rest = server.get(f"/v1/streams/{stream}")
+        assert "event: done" in rest.text
+        assert server.process.wait(10) == 0
+
+
+def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
+    limits = {"drain_seconds": 0.5}
+    with serving(seconds=0.05, limits=limits) as server, Client(server.url) as client:
+        stream = client.stream(**LONG)
+        next(iter(stream))
+        server.process.send_signal(signal.SIGTERM)
+        assert stream.rollout().stop_reason == "cancelled"
+        assert server.process.wait(20) == 0
+    with serving(seconds=0.05) as server, Client(server.url) as client:
+        stream = client.stream(**LONG)
+        next(iter(stream))
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        assert stream.rollout().stop_reason == "cancelled"
+        assert server.process.wait(20) != 0
+
+
+def test_an_engine_that_fails_once_is_taken_up_again() -> None:
+    with serving(seconds=0.02) as server, Client(server.url) as client:
+        stream = client.stream(**LONG)
+        next(iter(stream))
+        with ThreadPoolExecutor(1) as pool:
+            whole = pool.submit(server.post, "/v1/generate", LONG)
+            eventually(lambda: server.engine()["running"] == 2)
+            server.fault.write_text("raise once")
+            assert whole.result().status_code == 503
+        assert "engine failed" in sentence(whole.result())
+        with pytest.raises(RequestRefused, match="engine failed") as error:
+            stream.rollout()
+        assert error.value.status == 503
+        eventually(client.is_ready)
+        assert client.generate("The", max_actions=5).text
+        assert server.metrics()["reviser_engine_failures_total"] == 1
+        assert "the engine broke" in server.log.read_text()
+
+
+def test_one_request_that_the_engine_fails_fails_alone() -> None:
+    with serving(seconds=0.02) as server, ThreadPoolExecutor(2) as pool:
+        body = {"prompt": "The", "max_actions": 60, "stop_bias": -1}
+        both = [pool.submit(server.post, "/v1/generate", body) for _ in range(2)]
+        eventually(lambda: server.engine()["running"] == 2)
+        server.fault.write_text("step error")
+        answers = [future.result() for future in both]
+        assert sorted(answer.status_code for answer in answers) == [200, 503]
+        for answer in answers:
+            if answer.status_code == 503:
+                sentence(answer)
+        assert server.get("/ready").status_code == 200
+
+
+@pytest.mark.parametrize("word", ["raise", "hang"])
+def test_a_dead_engine_ends_the_process_for_its_supervisor(word: str) -> None:
+    limits = {"recovery_seconds": 1, "stall_seconds": 1, "running": 2}
+    with serving(seconds=0.02, limits=limits) as server, ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(server.post, "/v1/generate", LONG) for _ in range(4)]
+        eventually(lambda: server.engine()["running"] == 2)
+        server.fault.write_text(word)
+        if word == "raise":
+            eventually(lambda: server.get("/ready").status_code == 503)
+            assert "does not answer" in sentence(server.post("/v1/generate", LONG))
+        for future in asked:
+            answer = future.result()
+            assert (answer.status_code, "engine failed" in sentence(answer)) == (503, True)
+        assert server.process.wait(20) == 1
+
+
+def test_a_slow_reader_holds_up_nobody_and_may_fall_behind() -> None:
+    limits = {"stream_bytes": 5000, "write_seconds": 1, "resume_seconds": 5, "max_actions": 4000}
+    with serving(limits=limits) as server:
+        body = json.dumps(LONG | {"stream": True, "max_actions": 4000, "max_length": 50}).encode()
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", server.port))
+            reader.sendall(
+                b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            head = reader.recv(2000).decode()
+            stream = head.partition("x-stream-id: ")[2].partition("\r\n")[0]
+            answer = server.post("/v1/generate", {"prompt": "The", "max_actions": 50})
+            assert answer.status_code == 200  # while the other takes nothing
+            eventually(lambda: server.engine()["running"] == 0, 30)
+            reader.settimeout(5)
+            rest = b""
+            while not rest.endswith(b"0\r\n\r\n"):  # now it reads on
+                data = reader.recv(65536)
+                if not data:
+                    break  # cut, since it took nothing for so long
+                rest += data
+            assert b"event: done" not in rest
+        late = server.get(f"/v1/streams/{stream}", headers={"Last-Event-ID": "3"})
+        assert (late.status_code, "no longer kept" in sentence(late)) == (410, True)
+
+
+def test_a_text_that_takes_too_long_is_handed_over_as_it_is() -> None:
+    with serving(seconds=0.02, limits={"seconds": 0.6, "running": 1}) as server:
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(server.post, "/v1/generate", LONG)
+            eventually(lambda: server.engine()["running"] == 1)
+            second = pool.submit(server.post, "/v1/generate", LONG)
+            assert first.result().json()["stop_reason"] == "time"
+            assert second.result().status_code in (200, 503)
+        completion = server.post("/v1/completions", {"max_tokens": 3000, "stop_bias": -1}).json()
+        assert completion["choices"][0]["finish_reason"] == "length"
+
+
+# -- keys, limits, logs ---------------------------------------------------------------------------
+
+
+def test_without_a_key_nothing_is_written(server: Served) -> None:
+    for headers in (
+        {}, {"Authorization": "Bearer"}, {"Authorization": "Bearer first-keyy"},
+        {"Authorization": "Basic first-key"}, {"Authorization": "first-key"},
+        {"X-Api-Key": "first-key"}, {"Authorization": b"Bearer \xff"},
+    ):  # fmt: skip
+        for path in ("/v1/generate", "/v1/infill", "/v1/completions", "/v1/streams/x/cancel"):
+            answer = server.post(path, {"prompt": "The"}, headers=headers)
+            assert (answer.status_code, "valid key" in sentence(answer)) == (401, True)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert server.get("/v1/models", headers=headers).status_code == 401
+    for path in ("/health", "/ready", "/metrics", "/client.js", "/openapi.json"):
+        assert server.get(path).status_code == 200
+    for key in ("first-key", "second-key"):
+        headers = {"Authorization": f"bearer {key}"}
+        assert server.post("/v1/generate", {"max_actions": 3}, headers=headers).status_code == 200
+
+
+def test_a_stream_belongs_to_the_key_that_began_it(server: Served) -> None:
+    body = {"stream": True, "max_actions": 5}
+    stream = server.post("/v1/generate", body, headers=KEY).headers["x-stream-id"]
+    other = {"Authorization": "Bearer second-key"}
+    assert server.get(f"/v1/streams/{stream}", headers=other).status_code == 404
+    assert server.post(f"/v1/streams/{stream}/cancel", None, headers=other).status_code == 404
+    assert server.get(f"/v1/streams/{stream}", headers=KEY).status_code == 200
+
+
+def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# ours\nabc\n\n  def \n")
+    assert read_keys(tmp_path / "keys", "") == ["abc", "def"]
+    assert read_keys(None, "x, y,") == ["x", "y"]
+    assert read_keys(None, "") == []
+    (tmp_path / "none").write_text("#\n")
+    with pytest.raises(ConfigError, match="no key in"):
+        read_keys(tmp_path / "none", "")
+    with pytest.raises(ConfigError, match="Cannot read the keys"):
+        read_keys(tmp_path / "missing", "")
+    with pytest.raises(ConfigError, match="space"):
+        read_keys(None, "a b")
+    assert Keys(["a"]).owner(b"Bearer a") == Keys(["b", "a"]).owner(b"Bearer a") != ""
+    assert Keys(["a"]).owner(b"Bearer b") is None
+    assert Keys().owner(b"") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/generate", {"prompt": "a" * 2001}, 400, "2001 characters; this server takes 2000"),
+        ("/v1/infill", {"text": "ʒ" * 1000 + "{}"}, 400, "tokens; this server takes 900"),
+        ("/v1/generate", {"prompt": "a" * 20_000}, 413, "20000 bytes or less"),
+        ("/v1/generate", {"max_actions": 301}, 400, "max_actions is 301; this server takes 300"),
+        ("/v1/completions", {"max_tokens": 301}, 400, "this server takes 300"),
+        ("/v1/generate", {"temprature": 1}, 400, "no field 'temprature'. Did you mean 'temper"),
+        ("/v1/generate", {"zzz": 1}, 400, "no field 'zzz'. Known: "),
+        ("/v1/generate", {"temperature": -1}, 400, "'temperature': Input should be greater"),
+        ("/v1/generate", {"temperature": "1"}, 400, "'temperature': Input should be a valid num"),
+        ("/v1/generate", {"top_k": 1.5}, 400, "'top_k'"),
+        ("/v1/generate", {"seed": True}, 400, "'seed'"),
+        ("/v1/generate", {"top_p": 0}, 400, "'top_p': Input should be greater than 0"),
+        ("/v1/generate", {"prompt": "\ud800"}, 400, "half a surrogate"),
+        ("/v1/generate", {"\ud800": 1}, 400, "no field"),
+        ("/v1/generate", [], 400, "body"),
+        ("/v1/infill", {"text": "no"}, 400, "The text has no gap"),
+        ("/v1/infill", {}, 400, "'text': Field required"),
+        ("/v1/infill", {"text": "no", "spans": [[2, 1]]}, 400, "must be in order"),
+        ("/v1/infill", {"text": "no", "spans": [[0, 9]]}, 400, "within the text's 2"),
+        ("/v1/infill", {"text": "no", "spans": [[0]]}, 400, "'spans.0'"),
+        ("/v1/infill", {"text": "no", "spans": []}, 400, "give one or more"),
+        ("/v1/completions", {"model": "gpt"}, 404, "no such model"),
+        ("/v1/completions", {"n": 2}, 400, "'n'"),
+        ("/v1/completions", {"stop": ["."]}, 400, "'stop'"),
+        ("/v1/completions", {"max_tokens": 3, "max_actions": 3}, 400, "mean the same"),
+        ("/v1/nothing", {}, 404, "nothing here"),
+        ("/health", {}, 405, "not how it is asked"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_a_sentence(
+    server: Served, path: str, body: Any, status: int, words: str
+) -> None:
+    answer = server_post_json(server, path, body)
+    assert answer.status_code == status, answer.text
+    assert words in sentence(answer)
+
+
+def server_post_json(server: Served, path: str, body: Any) -> Any:
+    """As Python's own JSON, which holds more than httpx2 would send."""
+    headers = KEY | {"content-type": "application/json"}
+    return httpx2.post(server.url + path, content=json.dumps(body), headers=headers, timeout=20)
+
+
+def test_a_body_that_is_endless_or_does_not_come_is_cut_off(server: Served) -> None:
+    def endless() -> Iterator[bytes]:
+        yield from [b"x" * 1000] * 100
+
+    try:
+        answer = httpx2.post(server.url + "/v1/generate", content=endless(), headers=KEY)
+        assert answer.status_code == 413
+    except httpx2.TransportError:
+        pass  # it may break off before the answer is read
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.sendall(b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+                     b"authorization: Bearer first-key\r\n\r\n{")  # fmt: skip
+        slow.settimeout(5)
+        assert b" 408 " in slow.recv(200)
+
+
+def test_control_tokens_in_a_prompt_are_letters(server: Served) -> None:
+    text = "<|stop|><|endoftext|> <|move+1|>"
+    told = server.post("/v1/generate", {"prompt": text, "max_actions": 20}, headers=KEY).json()
+    assert told["text"].startswith(text)
+    prefix = told["trajectory"]["prefix"]
+    assert len(prefix) > 10
+    filled = server.post("/v1/infill", {"text": text + "{}" + text}, headers=KEY).json()
+    assert filled["text"].startswith(text)
+    assert filled["text"].endswith(text)
+
+
+def test_the_log_tells_facts_and_no_text(server: Served) -> None:
+    marker = "zebra-crossing"
+    for path, body in [
+        ("/v1/generate", {"prompt": marker}),
+        ("/v1/generate", {"prompt": marker, "stream": True}),
+        ("/v1/infill", {"text": marker + "{}"}),
+        ("/v1/infill", {"text": marker}),
+        ("/v1/completions", {"prompt": marker, "user": marker}),
+        ("/v1/completions", {"prompt": marker, "suffix": marker, "stream": True}),
+        ("/v1/completions", {"model": marker}),
+        ("/v1/generate", {marker: marker}),
+        ("/v1/generate", {"temperature": marker}),
+        (f"/v1/{marker}?{marker}={marker}", {}),
+        (f"/v1/streams/{marker}/cancel", {}),
+    ]:
+        server.post(path, body, headers=KEY | {"user-agent": marker, "x-request-id": marker})
+        server.post(path, body, headers={"authorization": f"Bearer {marker}"})
+    with httpx2.stream("POST", server.url + "/v1/generate", headers=KEY, json=LONG) as response:
+        response.close()
+    time.sleep(0.1)
+    log = server.log.read_text()
+    assert marker not in log
+    assert "-key" not in log
+    lines = [json.loads(line) for line in log.splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert {"time", "level", "id", "route", "status", "seconds"} <= set(requests[0])
+    assert any(line.get("actions") for line in requests)
+    assert "none" in {line["route"] for line in requests}
+    assert marker not in server.get("/metrics").text
+    assert "secret" not in log
+
+
+# -- OpenAI's routes ------------------------------------------------------------------------------
+
+
+def test_completions_are_what_openais_clients_expect(server: Served) -> None:
+    def ask(**body: Any) -> Any:
+        return server.post("/v1/completions", {"seed": 4, "max_tokens": 30, **body}, headers=KEY)
+
+    told = ask(prompt="The cat", model=NAME, n=1, stop=None, presence_penalty=0).json()
+    settings = {"prompt": "The cat", "seed": 4, "max_actions": 30}
+    rollout = server.post("/v1/generate", settings, headers=KEY).json()
+    assert told["object"] == "text_completion"
+    assert told["model"] == NAME
+    [choice] = told["choices"]
+    assert "The cat" + choice["text"] == rollout["text"]
+    assert (
+        choice["finish_reason"] == {"stop": "stop", "max_actions": "length"}[rollout["stop_reason"]]
+    )
+    cost = rollout["statistics"]
+    assert told["usage"] == {
+        "prompt_tokens": cost["tokens_before"],
+        "completion_tokens": cost["actions"],
+        "total_tokens": cost["tokens_before"] + cost["actions"],
+    }
+    assert ask(prompt="The cat", echo=True).json()["choices"][0]["text"] == rollout["text"]
+    between = ask(prompt="The", suffix=" end.").json()["choices"][0]["text"]
+    whole = ask(prompt="The", suffix=" end.", echo=True).json()["choices"][0]["text"]
+    assert whole == "The" + between + " end."
+    lines = ask(prompt="The cat", stream=True, stream_options={"include_usage": True}).text
+    first, last, end = lines.split("\n\n")[:-1]
+    assert json.loads(first.removeprefix("data: "))["choices"] == [choice]
+    assert json.loads(last.removeprefix("data: "))["usage"] == told["usage"]
+    assert end == "data: [DONE]"
+    models = server.get("/v1/models", headers=KEY).json()
+    assert [model["id"] for model in models["data"]] == [NAME]
+
+
+# -- bodies ---------------------------------------------------------------------------------------
+
+
+def test_settings_are_those_of_decoding() -> None:
+    assert set(Settings.model_fields) == {field.name for field in fields(DecodeConfig)}
+    assert DecodeConfig(**Settings().model_dump()) == DecodeConfig()
+    assert set(RolloutBody.model_fields) == {field.name for field in fields(Rollout)}
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1", True, None])
+def test_a_limit_out_of_range_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="running is"):
+        Limits(running=value)
+    Limits(waiting=0, resume_seconds=0, seconds=1)
+
+
+def test_a_buffer_forgets_the_oldest_and_never_the_newest() -> None:
+    buffer = Buffer(10)
+    for n in range(6):
+        buffer.add(b"%d" % n * 4)
+    assert buffer.end == 6
+    assert buffer.since(3) is None
+    assert buffer.since(4) == [b"4444", b"5555"]
+    assert buffer.since(5) == [b"5555"]
+    assert buffer.since(6) == []
+    buffer.add(b"x" * 100)
+    assert buffer.since(5) is None
+    assert buffer.since(6) == [b"x" * 100]
+
+
+def test_no_body_makes_the_server_fail(server: Served) -> None:
+    rng = Random(6)
+    words: list[Any] = [
+        None, True, False, 0, -1, 1, 2**63, 2**64, 2**200, 1e308, -0.0, 1.5, "", "The{}", "{}",
+        "\ud800", "\0", "😀{}", "x" * 3000, [], {}, [[]], [[0, 1]], [[1, 0], [2]], {"a": 1},
+        float("nan"), float("inf"), "utf16", "char",
+    ]  # fmt: skip
+    names = [
+        *Settings.model_fields, "prompt", "text", "spans", "unit", "stream", "max_tokens",
+        "suffix", "echo", "model", "n", "stop", "logit_bias", "stream_options", "x",
+    ]  # fmt: skip
+    broken = [b"", b"{", b"[" * 5000, b"\xff\xfe", b"null", b"1" * 5000, b'{"prompt": "\\ud800"}',
+              b'{"a":1,"a":2}', b"{}" * 3, b'"x"']  # fmt: skip
+    headers = KEY | {"content-type": "application/json"}
+    statuses = set()
+    with httpx2.Client(base_url=server.url, headers=headers, timeout=20) as http:
+        for n in range(300):
+            path = rng.choice(["/v1/generate", "/v1/infill", "/v1/completions"])
+            body = {rng.choice(names): rng.choice(words) for _ in range(rng.randint(0, 4))}
+            if rng.random() < 0.5:
+                body |= {"max_actions": 3} | ({"text": "The{}"} if path == "/v1/infill" else {})
+            data = broken[n] if n < len(broken) else json.dumps(body).encode()
+            answer = http.post(path, content=data)
+            statuses.add(answer.status_code)
+            if answer.status_code != 200:
+                sentence(answer)
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+            answer = http.post("/v1/generate", content=b"{}", headers={"content-type": kind})
+            assert answer.status_code == 400, kind
+            sentence(answer)
+    assert {200, 400} <= statuses <= {200, 400, 404}

@@ -1,0 +1,382 @@
+"""Edits over the wire: both clients rebuild the server's text, and nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+
+import httpx2
+
+from reviser.client import AsyncClient, Client, StreamedEdit
+from reviser.core.canvas import Canvas
+from reviser.errors import ConfigError, EngineError, RequestRefused
+from reviser.generate import Rollout
+from serving import NAME, Served, eventually, reviser, serving
+
+HERE = Path(__file__).parent
+CLIENT_JS = HERE.parent.parent / "src/reviser/serve/assets/client.js"
+MODEL = reviser()
+PIECES = [
+    "The cat", " sat", ".", "\n", "\r\n", "\u2028", "\u0085", "é", "e\u0301", "你好", "😀",
+    "👩\u200d🚀", "👍🏽", "🇩🇪", "שלום", "مرحبا", "\u202eabc\u202c", "नमस्ते", "\ufeff", "<|stop|>",
+    "<|endoftext|>",     "data: x\n\n", "\0", "{", "\U0001d518",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with serving(limits={"resume_seconds": 20}) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Served]:
+    with serving(seconds=0.02, limits={"resume_seconds": 0.5, "ping_seconds": 0.1}) as served:
+        yield served
+
+
+def random_request(rng: Random, most: int = 24) -> tuple[str, dict[str, Any]]:
+    """Either route, with any text."""
+    words = ["".join(rng.choices(PIECES, k=rng.randint(0, 4))) for _ in range(rng.randint(2, 4))]
+    settings = {"seed": rng.randrange(2**32), "max_actions": rng.randint(1, most)}
+    if rng.random() < 0.5:
+        return "/v1/generate", {"prompt": "".join(words), **settings}
+    return "/v1/infill", {"text": "{}".join(words), **settings}
+
+
+def expected(path: str, body: dict[str, Any]) -> Rollout:
+    """The same without a server."""
+    settings = {k: v for k, v in body.items() if k not in ("prompt", "text")}
+    settings["max_length"] = 16_384
+    how = MODEL.generate if path == "/v1/generate" else MODEL.infill
+    return how(body.get("prompt", body.get("text")), **settings)
+
+
+def replayed(rollout: Rollout) -> str:
+    """The text that its actions make."""
+    actions = [*rollout.trajectory.prefix, *rollout.trajectory.restoration]
+    return MODEL.codec.decode(Canvas.replay(MODEL.engine.vocab, actions).tokens())
+
+
+def same(rollout: Rollout, wanted: Rollout) -> bool:
+    """But for the model's name, which the server chooses."""
+    assert rollout.provenance == {"model": NAME}
+    assert replayed(rollout) == rollout.text
+    told, known = rollout.to_dict(), wanted.to_dict()
+    return all(told[name] == known[name] for name in known if name != "provenance")
+
+
+def in_javascript(
+    url: str, requests: list[tuple[str, dict[str, Any]]], at_once: int = 16
+) -> list[dict[str, Any]]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed.")
+    asked = {"client": str(CLIENT_JS), "url": url, "requests": requests, "atOnce": at_once}
+    run = subprocess.run(
+        [node, "--no-warnings", str(HERE / "rebuild.mjs")],
+        input=json.dumps(asked), capture_output=True, text=True, encoding="utf-8", timeout=100,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.split("\n") if line]
+
+
+async def in_python(
+    url: str, requests: list[tuple[str, dict[str, Any]]], at_once: int = 16
+) -> list[tuple[str, int, list[StreamedEdit], Rollout]]:
+    room = asyncio.Semaphore(at_once)
+    async with AsyncClient(url, retries=50) as client:
+
+        async def follow(path: str, body: dict[str, Any]) -> Any:
+            settings = dict(body)
+            async with room:
+                if path == "/v1/generate":
+                    stream = client.stream(settings.pop("prompt"), **settings)
+                else:
+                    stream = client.stream_infill(settings.pop("text"), **settings)
+                edits = [edit async for edit in stream]
+                return stream.text, stream.cursor, edits, await stream.rollout()
+
+        return await asyncio.gather(*(follow(*request) for request in requests))
+
+
+def test_both_clients_rebuild_the_servers_text_from_its_events(server: Served) -> None:
+    rng = Random(1)
+    requests = [random_request(rng, most=16) for _ in range(1000)]
+    ours = asyncio.run(in_python(server.url, requests))
+    for n, (text, cursor, edits, rollout) in enumerate(ours):
+        assert text == rollout.text == replayed(rollout)
+        assert cursor == edits[-1].cursor
+        assert [edit.step for edit in edits] == list(range(1, len(edits) + 1))
+        assert [edit.logprob for edit in edits] == list(rollout.logprobs)
+        if n % 5 == 0:
+            assert same(rollout, expected(*requests[n]))
+    theirs = in_javascript(server.url, requests)
+    for (_, _, edits, rollout), told in zip(ours, theirs, strict=True):
+        assert told["text"] == told["theirs"] == rollout.text
+        assert told["edits"] == len(edits)
+        assert told["actions"] == list(rollout.trajectory.restoration)
+
+
+def raw_events(response: Any) -> list[tuple[int, str, Any]]:
+    """By a parser of the test's own."""
+    blocks = response.content.split(b"\n\n")
+    assert blocks.pop() == b""
+    events = []
+    for block in blocks:
+        if block != b":":
+            lines = block.decode().split("\n")
+            assert [line.partition(": ")[0] for line in lines] == ["id", "event", "data"]
+            number, kind, data = (line.partition(": ")[2] for line in lines)
+            events.append((int(number), kind, json.loads(data)))
+    return events
+
+
+def test_events_are_numbered_by_step_and_end_with_the_rollout(server: Served) -> None:
+    body = {"text": "The{} mat. 😀{}", "seed": 5, "max_actions": 40}
+    for unit in ("char", "utf16"):
+        response = server.post("/v1/infill", body | {"stream": True, "unit": unit})
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = raw_events(response)
+        start, *edits, done = events
+        assert [number for number, _, _ in events] == list(range(len(events)))
+        assert [kind for _, kind, _ in events] == ["start", *["edit"] * len(edits), "done"]
+        assert start[2] == {
+            "stream": response.headers["x-stream-id"], "text": "The mat. 😀", "cursor": 3,
+            "unit": unit,
+        }  # fmt: skip
+        assert [data["step"] for _, _, data in edits] == [number for number, _, _ in edits]
+        assert same(Rollout.from_json(json.dumps(done[2])), expected("/v1/infill", body))
+        kinds = {data["kind"] for _, _, data in edits}
+        assert {"insert", "move"} <= kinds <= {
+            "insert", "move", "stop", "delete", "replace", "swap", "span_delete", "span_move",
+            "span_copy", "argument",
+        }  # fmt: skip
+        for _, _, data in edits:
+            assert set(data) == {
+                "step", "kind", "offset", "removed", "inserted", "cursor", "logprob"
+            }  # fmt: skip
+
+
+def test_spans_count_what_offsets_count(server: Served) -> None:
+    text = "😀😀 sat"
+    whole = server.post("/v1/infill", {"text": text, "spans": [[2, 6]]}).json()
+    assert [part["text"] for part in whole["locked"]] == ["😀😀"]
+    asked = {"text": text, "spans": [[4, 8]], "unit": "utf16"}
+    assert server.post("/v1/infill", asked).json()["text"] == whole["text"]
+    within = server.post("/v1/infill", asked | {"spans": [[1, 8]]})
+    assert (within.status_code, "within a character" in within.text) == (400, True)
+
+
+def test_a_reader_who_comes_back_gets_what_is_left(slow: Served) -> None:
+    body = {"prompt": "The", "seed": 3, "max_actions": 40, "stream": True, "stop_bias": -1}
+    wanted = list(MODEL.stream("The", seed=3, max_actions=40, stop_bias=-1))
+    seen: list[int] = []
+    with httpx2.stream("POST", slow.url + "/v1/generate", json=body) as response:
+        stream = response.headers["x-stream-id"]
+        lines = response.iter_lines()
+        while len(seen) < 5:
+            line = next(lines)
+            if line.startswith("id: "):
+                seen.append(int(line[4:]))
+    while True:
+        again = {"Last-Event-ID": str(seen[-1])}
+        with httpx2.stream("GET", f"{slow.url}/v1/streams/{stream}", headers=again) as response:
+            assert response.status_code == 200
+            before = len(seen)
+            is_over = True
+            for line in response.iter_lines():
+                if line.startswith("id: "):
+                    seen.append(int(line[4:]))
+                    if len(seen) == before + 7:  # and leaves again
+                        is_over = False
+                        break
+            if is_over:
+                break
+    assert seen == list(range(len(wanted) + 2))
+    whole = slow.get(f"/v1/streams/{stream}")  # from the start, as often as one likes
+    assert [number for number, _, _ in raw_events(whole)] == seen
+
+
+@pytest.mark.parametrize("last", ["-1", "x", "1.5", "99999", "9" * 30, "", "²"])
+def test_an_event_id_that_was_none_is_refused(server: Served, last: str) -> None:
+    stream = server.post("/v1/generate", {"stream": True, "max_actions": 5}).headers["x-stream-id"]
+    headers = {"Last-Event-ID": last.encode()}
+    assert server.get(f"/v1/streams/{stream}", headers=headers).status_code == 400
+
+
+class Breaking:
+    """A proxy that cuts connections after a few hundred bytes of an answer."""
+
+    def __init__(self, port: int, rng: Random) -> None:
+        self._target, self._rng = port, rng
+        self.cuts = 0
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass_on, args=(near,), daemon=True).start()
+
+    def _pass_on(self, near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", self._target)) as far:
+
+            def ask() -> None:
+                try:
+                    while data := near.recv(65536):
+                        far.sendall(data)
+                    far.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass
+
+            threading.Thread(target=ask, daemon=True).start()
+            left = self._rng.randint(500, 9000)
+            try:
+                while left > 0 and (data := far.recv(min(left, 700))):
+                    near.sendall(data)
+                    left -= len(data)
+            except OSError:
+                return
+            finally:  # closing alone says nothing while another thread reads
+                for side in (near, far):
+                    with suppress(OSError):
+                        side.shutdown(socket.SHUT_RDWR)
+            self.cuts += left <= 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def test_clients_take_up_broken_streams_by_themselves(server: Served) -> None:
+    rng = Random(2)
+    requests = [random_request(rng, most=60) for _ in range(40)]
+    proxy = Breaking(server.port, Random(3))
+    try:
+        ours = asyncio.run(in_python(proxy.url, requests))
+        for (path, body), (text, _, edits, rollout) in zip(requests, ours, strict=True):
+            assert text == rollout.text
+            assert [edit.step for edit in edits] == list(range(1, len(edits) + 1))
+            assert same(rollout, expected(path, body))
+        assert proxy.cuts > 20
+        with Client(proxy.url, retries=50) as client:
+            for (_, body), (text, _, edits, _) in list(zip(requests, ours, strict=True))[:10]:
+                if "prompt" in body:
+                    stream = client.stream(**body)
+                    assert [edit.step for edit in stream] == [edit.step for edit in edits]
+                    assert stream.text == stream.rollout().text == text
+        cuts = proxy.cuts
+        theirs = in_javascript(proxy.url, requests)
+        assert [told["text"] for told in theirs] == [text for text, _, _, _ in ours]
+        assert [told["edits"] for told in theirs] == [len(edits) for _, _, edits, _ in ours]
+        assert proxy.cuts > cuts + 20
+    finally:
+        proxy.close()
+
+
+def test_many_at_once_are_not_mixed_up(server: Served) -> None:
+    rng = Random(4)
+    requests = [random_request(rng, most=60) for _ in range(128)]
+    with ThreadPoolExecutor(64) as pool, httpx2.Client(timeout=60) as http:
+        answers = list(pool.map(lambda r: http.post(server.url + r[0], json=r[1]), requests))
+    for (path, body), answer in zip(requests, answers, strict=True):
+        assert answer.status_code == 200, answer.text
+        assert same(Rollout.from_json(answer.text), expected(path, body))
+
+
+def test_both_python_clients_ask_everything(server: Served) -> None:
+    with Client(server.url) as client:
+        assert client.is_ready()
+        assert client.models() == [NAME]
+        body = {"seed": 3, "max_actions": 20}
+        assert same(
+            client.generate("The", **body), expected("/v1/generate", body | {"prompt": "The"})
+        )
+        filled = client.infill("The cat", [(3, 7)], **body)
+        assert filled.text.startswith("The")
+        stream = client.stream_infill("The{}.", **body)
+        text = "The."
+        for edit in stream:
+            text = edit.apply(text)
+            assert (text, edit.cursor) == (stream.text, stream.cursor)
+        with pytest.raises(ConfigError, match="Did you mean 'temperature'"):
+            client.generate("The", temperatur=1)
+        with pytest.raises(ConfigError, match="no gap"):
+            client.stream_infill("The")
+        with pytest.raises(RequestRefused, match="no such stream") as refused:
+            client._ask("POST", "/v1/streams/none/cancel")
+        assert refused.value.status == 404
+
+    async def ask() -> None:
+        async with AsyncClient(server.url) as client:
+            assert await client.is_ready()
+            assert await client.models() == [NAME]
+            assert await client.infill("The cat", [(3, 7)], **body) == filled
+            with pytest.raises(ConfigError, match="no gap"):
+                await client.stream_infill("The").rollout()
+
+    asyncio.run(ask())
+    with pytest.raises(EngineError, match="cannot be reached"):
+        Client("http://127.0.0.1:9").generate("The")
+    assert not Client("http://127.0.0.1:9").is_ready()
+
+
+def test_whoever_cancels_gets_the_text_so_far(slow: Served) -> None:
+    before = slow.engine()["cancelled"]
+    with Client(slow.url) as client:
+        stream = client.stream("The", max_actions=3000, stop_bias=-1)
+        for edit in stream:
+            if edit.step == 5:
+                stream.cancel()
+        rollout = stream.rollout()
+    assert rollout.stop_reason == "cancelled"
+    assert rollout.text == stream.text
+    assert 5 <= rollout.statistics.actions < 100
+    assert slow.engine()["running"] == 0
+    assert slow.engine()["cancelled"] == before + 1
+
+
+def test_a_client_that_vanishes_frees_the_engine(slow: Served) -> None:
+    before = slow.engine()["cancelled"]
+    body = {"prompt": "The", "max_actions": 3000, "stop_bias": -1}
+    with httpx2.stream("POST", slow.url + "/v1/generate", json=body | {"stream": True}) as response:
+        parts = response.iter_bytes()
+        next(parts)
+        assert slow.engine()["running"] == 1
+    assert slow.engine()["running"] == 1  # for a while: the reader may come back
+    eventually(lambda: slow.engine()["running"] == 0, 3)
+    completion = {"prompt": "The", "max_tokens": 3000, "stop_bias": -1}
+    buffered = completion | {"stream": True}
+    for path, asked in [
+        ("/v1/generate", body),
+        ("/v1/completions", completion),
+    ]:
+        with pytest.raises(httpx2.TimeoutException):
+            httpx2.post(slow.url + path, json=asked, timeout=0.3).raise_for_status()
+        eventually(lambda: slow.engine()["running"] == 0, 3)
+    with httpx2.stream("POST", slow.url + "/v1/completions", json=buffered) as response:
+        parts = response.iter_bytes()  # to let go of it would end the connection
+        assert next(parts) == b":\n\n"  # a sign of life
+        assert slow.engine()["running"] == 1
+    eventually(lambda: slow.engine()["running"] == 0, 3)
+    assert slow.engine()["cancelled"] == before + 4
+    assert slow.metrics()['reviser_cancelled_total{by="absence"}'] >= 1
+    assert slow.metrics()['reviser_cancelled_total{by="client"}'] >= 3
