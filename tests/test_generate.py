@@ -311,6 +311,14 @@ def test_an_engine_that_writes_outside_the_gaps_is_stopped() -> None:
     assert isinstance(failed, EngineError)
 
 
+@pytest.mark.parametrize("logprob", [float("nan"), float("-inf"), float("inf")])
+def test_a_chance_that_is_no_number_is_the_engines_failure(logprob: float) -> None:
+    writing = BYTES.stream("a")
+    with pytest.raises(EngineError, match="log-probability"):
+        writing.take(Step(1, 5, logprob))
+    assert writing.text == "a"
+
+
 def test_a_writing_can_be_cancelled_from_elsewhere() -> None:
     async def watch() -> str:
         writing = BYTES.stream("The", seed=3, max_actions=10**6, stop_bias=-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -334,6 +335,7 @@ def _limit_options(command: Any) -> Any:
         "resume_seconds": "How long a stream goes on, or is kept, without a reader.",
         "drain_seconds": "Longest time from SIGTERM to the end.",
         "stall_seconds": "Longest time for a step of the engine; then it counts as dead.",
+        "recovery_seconds": "For an engine that failed to answer again; then the server ends.",
     }
     for name, meaning in reversed(meanings.items()):
         flag, default = f"--{name.replace('_', '-')}", getattr(Limits, name)
@@ -379,9 +381,11 @@ def serve(
         from reviser.serve.logs import write_json_lines
         from reviser.serve.run import run
     checked = Limits(**limits)
-    keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS", ""))
+    keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     _quiet(model)
     write_json_lines()
+    if not keys and host not in ("127.0.0.1", "::1", "localhost"):
+        logging.getLogger("reviser.serve").warning("open to all who reach it: there are no keys")
     called = name or Path(model).name or model
     with load(model, engine=engine, **_options(url, engine_options)) as reviser:
         app = make_app(reviser, checked, name=called, keys=keys, origins=origins)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reviser.core.codec import TextEdit
-from reviser.errors import ConfigError, EngineError, MissingExtra, RequestRefused
+from reviser.errors import ConfigError, EngineError, MissingExtra, RequestRefused, ReviserError
 from reviser.generate import Rollout
 
 try:
@@ -46,6 +46,7 @@ class _Reading:
         self.text = ""
         self.cursor = 0
         self.rollout: Rollout | None = None
+        self.error: ReviserError | None = None
         self.last: str | None = None
         """The id of the last whole event."""
         self._rest = b""
@@ -59,10 +60,11 @@ class _Reading:
                 name, _, value = line.partition(b":")
                 fields[name.decode()] = value.removeprefix(b" ").decode()
             if "data" in fields:
-                yield from self._take(fields["event"], json.loads(fields["data"]))
+                yield from self._take(fields["event"], fields["data"])
                 self.last = fields["id"]
 
-    def _take(self, kind: str, told: dict[str, Any]) -> Iterator[StreamedEdit]:
+    def _take(self, kind: str, data: str) -> Iterator[StreamedEdit]:
+        told = json.loads(data)
         if kind == "start":
             self.id, self.text, self.cursor = told["stream"], told["text"], told["cursor"]
         elif kind == "edit":
@@ -70,10 +72,16 @@ class _Reading:
             self.text, self.cursor = edit.apply(self.text), edit.cursor
             yield edit
         elif kind == "done":
-            self.rollout = Rollout.from_json(json.dumps(told))
-        elif kind == "error":
+            self.rollout = Rollout.from_json(data)
+        elif kind == "failure":
             problem = told["error"]
             raise _problem(problem["code"], problem["message"])
+
+    def result(self) -> Rollout:
+        """What was written, or why there is nothing."""
+        if self.rollout is None:
+            raise self.error or EngineError("This stream was closed before its end.")
+        return self.rollout
 
     def lose(self) -> None:
         """Forget half an event: it comes again."""
@@ -116,16 +124,19 @@ class Stream:
         return self._reading.cursor
 
     def __iter__(self) -> Iterator[StreamedEdit]:
-        for edit in self._edits:
-            if edit is not None:
-                yield edit
+        try:
+            for edit in self._edits:
+                if edit is not None:
+                    yield edit
+        except ReviserError as error:
+            self._reading.error = error
+            raise
 
     def rollout(self) -> Rollout:
         """What was written, when it is done."""
         for _ in self:
             pass
-        assert self._reading.rollout is not None
-        return self._reading.rollout
+        return self._reading.result()
 
     def cancel(self) -> None:
         """Leave the text where it is; what is left of the edits, and the rollout, still come."""
@@ -156,7 +167,7 @@ class Stream:
                 pass  # before an answer, too: a text that nobody reads is given up soon
             if reading.rollout is None:
                 failures += 1
-                if failures > client.retries:
+                if failures > _most(client.retries, self._stream_id):
                     raise _unreachable(client.url, "the connection breaks again and again")
                 reading.lose()
                 time.sleep(_pause(failures))
@@ -187,18 +198,27 @@ class AsyncStream:
         return self._reading.cursor
 
     async def __aiter__(self) -> AsyncIterator[StreamedEdit]:
-        async for edit in self._edits:
-            yield edit
+        try:
+            async for edit in self._edits:
+                yield edit
+        except ReviserError as error:
+            self._reading.error = error
+            raise
 
     async def rollout(self) -> Rollout:
         """What was written, when it is done."""
         async for _ in self:
             pass
-        assert self._reading.rollout is not None
-        return self._reading.rollout
+        return self._reading.result()
 
     async def cancel(self) -> None:
-        """Leave the text where it is; what is left of the edits, and the rollout, still come."""
+        """Leave the text where it is; what is left of the edits, and the rollout, still come.
+
+        Before the first edit was asked for there is nothing to leave, and it is closed.
+        """
+        if not self.id:
+            await self.aclose()
+            return
         await self._client._ask("POST", f"/v1/streams/{self.id}/cancel")
 
     async def aclose(self) -> None:
@@ -226,7 +246,7 @@ class AsyncStream:
                 pass
             if reading.rollout is None:
                 failures += 1
-                if failures > client.retries:
+                if failures > _most(client.retries, self.id):
                     raise _unreachable(client.url, "the connection breaks again and again")
                 reading.lose()
                 await asyncio.sleep(_pause(failures))
@@ -258,19 +278,19 @@ class Client:
 
     def generate(self, prompt: str = "", **settings: Any) -> Rollout:
         """Write on behind a prompt, which stays as it is."""
-        return self._rollout("/v1/generate", {"prompt": prompt, **settings})
+        return self._rollout("/v1/generate", _asked(settings, prompt=prompt))
 
     def infill(self, text: str, spans: Spans | None = None, **settings: Any) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return self._rollout("/v1/infill", _gaps(text, spans) | settings)
+        return self._rollout("/v1/infill", _asked(settings, **_gaps(text, spans)))
 
     def stream(self, prompt: str = "", **settings: Any) -> Stream:
         """Write on behind a prompt, edit by edit."""
-        return Stream(self, "/v1/generate", {"prompt": prompt, **settings})
+        return Stream(self, "/v1/generate", _asked(settings, prompt=prompt))
 
     def stream_infill(self, text: str, spans: Spans | None = None, **settings: Any) -> Stream:
         """Fill gaps, edit by edit."""
-        return Stream(self, "/v1/infill", _gaps(text, spans) | settings)
+        return Stream(self, "/v1/infill", _asked(settings, **_gaps(text, spans)))
 
     def models(self) -> list[str]:
         """What the server has."""
@@ -316,19 +336,19 @@ class AsyncClient:
 
     async def generate(self, prompt: str = "", **settings: Any) -> Rollout:
         """Write on behind a prompt, which stays as it is."""
-        return await self._rollout("/v1/generate", {"prompt": prompt, **settings})
+        return await self._rollout("/v1/generate", _asked(settings, prompt=prompt))
 
     async def infill(self, text: str, spans: Spans | None = None, **settings: Any) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return await self._rollout("/v1/infill", _gaps(text, spans) | settings)
+        return await self._rollout("/v1/infill", _asked(settings, **_gaps(text, spans)))
 
     def stream(self, prompt: str = "", **settings: Any) -> AsyncStream:
         """Write on behind a prompt, edit by edit."""
-        return AsyncStream(self, "/v1/generate", {"prompt": prompt, **settings})
+        return AsyncStream(self, "/v1/generate", _asked(settings, prompt=prompt))
 
     def stream_infill(self, text: str, spans: Spans | None = None, **settings: Any) -> AsyncStream:
         """Fill gaps, edit by edit."""
-        return AsyncStream(self, "/v1/infill", _gaps(text, spans) | settings)
+        return AsyncStream(self, "/v1/infill", _asked(settings, **_gaps(text, spans)))
 
     async def models(self) -> list[str]:
         """What the server has."""
@@ -361,6 +381,15 @@ def _options(url: str, api_key: str | None, timeout: float) -> dict[str, Any]:
     }
 
 
+def _asked(settings: dict[str, Any], **what: Any) -> dict[str, Any]:
+    """A body; how it is counted and sent is the client's business."""
+    for name in ("stream", "unit"):
+        if name in settings:
+            raise ConfigError(f"{name!r} is not for callers: offsets are of characters here, and"
+                              " stream and stream_infill are methods.")  # fmt: skip
+    return what | settings
+
+
 def _gaps(text: str, spans: Spans | None) -> dict[str, Any]:
     return {"text": text} | ({} if spans is None else {"spans": [list(span) for span in spans]})
 
@@ -372,6 +401,11 @@ def _stream_request(
     if not stream:
         return {"method": "POST", "url": path, "json": {**asked, "stream": True}}
     return {"method": "GET", "url": f"/v1/streams/{stream}", "headers": reading.headers}
+
+
+def _most(retries: int, stream: str) -> int:
+    """Before an answer one more try is enough: the server may be writing for each."""
+    return retries if stream else min(retries, 1)
 
 
 def _pause(failures: int) -> float:
@@ -388,7 +422,7 @@ def _text(response: Any) -> str:
     return str(response.text)
 
 
-def _refusal(status: int, headers: Any, body: bytes) -> Exception:
+def _refusal(status: int, headers: Any, body: bytes) -> ReviserError:
     try:
         message = str(json.loads(body)["error"]["message"])
     except (KeyError, TypeError, ValueError):
@@ -397,9 +431,11 @@ def _refusal(status: int, headers: Any, body: bytes) -> Exception:
     return _problem(status, message, int(wait) if wait.isdigit() else None)
 
 
-def _problem(status: int, message: str, retry_after: int | None = None) -> Exception:
+def _problem(status: int, message: str, retry_after: int | None = None) -> ReviserError:
     if status == 400:
         return ConfigError(message)
+    if status == 502:
+        return EngineError(message)
     return RequestRefused(message, status, retry_after)
 
 

@@ -13,6 +13,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
 from operator import index
 from pathlib import Path
 from typing import Any, get_args
@@ -77,7 +78,13 @@ class Rollout:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return asdict(self) | {"trajectory": self.trajectory.to_dict()}
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return told | {
+            "trajectory": self.trajectory.to_dict(),
+            "statistics": asdict(self.statistics),
+            "locked": [asdict(part) for part in self.locked],
+            "config": asdict(self.config),
+        }
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -162,10 +169,11 @@ class Writing:
         """Apply one step; the edit of the text that it is."""
         if step.error is not None:
             raise step.error
+        if not isfinite(step.logprob):
+            raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
         is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
-        kind = Kind(self._vocab.kinds[step.action])
-        self.kind = "argument" if is_argument else kind.name.lower()
+        self.kind = "argument" if is_argument else self._vocab.kind(step.action).name.lower()
         if edit.changes_text:
             self._follow(edit)
             self._edits += 1
@@ -499,8 +507,8 @@ def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
             raise ConfigError("spans must be pairs of places in the text.") from error
         if not bounds or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
             raise ConfigError(
-                f"spans {list(spans)} must be in order, apart, and within the text's {len(text)}"
-                " characters; give one or more."
+                f"spans {str(list(spans))[:80]} must be in order, apart, and within the text's"
+                f" {len(text)} characters; give one or more."
             )
         edges = [0, *bounds, len(text)]
         parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]

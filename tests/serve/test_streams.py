@@ -321,6 +321,13 @@ def test_both_python_clients_ask_everything(server: Served) -> None:
             client.generate("The", temperatur=1)
         with pytest.raises(ConfigError, match="no gap"):
             client.stream_infill("The")
+        for name in ("unit", "stream"):
+            with pytest.raises(ConfigError, match=f"'{name}' is not for callers"):
+                client.generate("The", **{name: "utf16"})
+        stream = client.stream("The", **body)
+        stream.close()
+        with pytest.raises(EngineError, match="closed before its end"):
+            stream.rollout()
         with pytest.raises(RequestRefused, match="no such stream") as refused:
             client._ask("POST", "/v1/streams/none/cancel")
         assert refused.value.status == 404
@@ -332,11 +339,32 @@ def test_both_python_clients_ask_everything(server: Served) -> None:
             assert await client.infill("The cat", [(3, 7)], **body) == filled
             with pytest.raises(ConfigError, match="no gap"):
                 await client.stream_infill("The").rollout()
+            unread = client.stream("The")
+            await unread.cancel()
+            with pytest.raises(EngineError, match="closed before its end"):
+                await unread.rollout()
 
     asyncio.run(ask())
     with pytest.raises(EngineError, match="cannot be reached"):
         Client("http://127.0.0.1:9").generate("The")
     assert not Client("http://127.0.0.1:9").is_ready()
+
+
+def test_a_server_that_hangs_up_is_asked_once_more_and_no_more() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked: list[bytes] = []
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        asked.append(connection.recv(100))
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(EngineError, match="again and again"):
+            Client(f"http://127.0.0.1:{listener.getsockname()[1]}").stream("The")
+        assert [data[:4] for data in asked] == [b"POST"] * 2
 
 
 def test_whoever_cancels_gets_the_text_so_far(slow: Served) -> None:

@@ -71,6 +71,7 @@ class VLLMEngine:
         self.vocab = vocab
         self._engine = engine
         self._context: int = engine.model_config.max_model_len
+        _tell_of_death(engine.engine_core)
         self._running: dict[str, _Running] = {}
         self._names: dict[int, str] = {}
         self._added = 0
@@ -182,6 +183,19 @@ class VLLMEngine:
     def close(self) -> None:
         """End vLLM's processes."""
         self._engine.engine_core.shutdown()
+
+
+def _tell_of_death(core: Any) -> None:
+    """Wake whoever waits for an engine that was killed: vLLM 0.32 would let them wait for ever."""
+    thread = getattr(core, "output_queue_thread", None)  # none if the engine is in this process
+    if thread is not None:
+        outputs = core.outputs_queue
+
+        def tell() -> None:
+            thread.join()
+            outputs.put(RuntimeError("vLLM's engine has ended."))
+
+        threading.Thread(target=tell, name="vllm-watch", daemon=True).start()
 
 
 class VLLMServer:

@@ -30,17 +30,14 @@ class Json(Response):
 
 
 class EventStream(Response):
-    """Server-sent events, until they end or the reader goes or takes nothing for too long."""
+    """Server-sent events, until they end or the reader goes."""
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, events: AsyncIterator[bytes], headers: dict[str, str], write_seconds: float
-    ) -> None:
+    def __init__(self, events: AsyncIterator[bytes], headers: dict[str, str]) -> None:
         super().__init__(headers=STREAM_HEADERS | headers)
         del self.headers["content-length"]
         self._events = events
-        self._write_seconds = write_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what comes."""
@@ -53,20 +50,16 @@ class EventStream(Response):
             leaving.cancel()
             if not sending.done():
                 sending.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, OSError):
+            with suppress(asyncio.CancelledError, OSError):
                 await sending
 
     async def _send(self, send: Send) -> None:
-        async def out(body: bytes, more: bool = True) -> None:
-            async with asyncio.timeout(self._write_seconds):
-                await send({"type": "http.response.body", "body": body, "more_body": more})
-
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         try:
             await send(start)
             async for part in self._events:
-                await out(part)
-            await out(b"", more=False)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
         finally:
             await self._events.aclose()  # type: ignore[attr-defined]
 

@@ -35,12 +35,13 @@ from reviser.serve.service import EVENTS, FAILURES, Responses, Service, in_chara
 WRITTEN: Responses = FAILURES | {
     200: {
         "model": RolloutBody,
-        "description": "The rollout; with stream, the events start, edit ... and done or error.",
+        "description": "The rollout; with stream, the events start, edit ... and done or failure.",
         "content": EVENTS,
     }
 }
 STREAMED: Responses = FAILURES | {
     200: {"description": "The events that are left.", "content": EVENTS},
+    204: {"description": "There are none left."},
     404: {"model": Failure, "description": "No such stream, or no more."},
     410: {"model": Failure, "description": "These events are no longer kept."},
 }
@@ -137,6 +138,8 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
             ):
                 raise ConfigError("Last-Event-ID must be the id of an event: a whole number.")
             place = int(last_event_id) + 1
+        if place == job.buffer.end and job.is_done:
+            return Response(status_code=204)  # which ends an EventSource
         if place > job.buffer.end:
             raise ConfigError(f"This stream has {job.buffer.end} events so far.")
         if job.buffer.since(place) is None:
@@ -160,11 +163,13 @@ def _add_status(app: FastAPI, service: Service) -> None:
     not_ready: Responses = {503: {"model": Status, "description": "Send no requests now."}}
     script = files("reviser.serve").joinpath("assets/client.js").read_bytes()
 
+    @app.head("/health", include_in_schema=False)  # as some balancers ask
     @app.get("/health", tags=["status"])
     async def health() -> Status:
         """Whether the process lives."""
         return Status(status="ok")
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready", responses=not_ready, tags=["status"])
     async def ready() -> Response:
         """Whether requests are taken: the engine answers, and the server is not about to end."""

@@ -47,9 +47,10 @@ class Body(BaseModel):
             known = list(cls.model_fields)
             for name in given:
                 if name not in known:
-                    near = difflib.get_close_matches(str(name), known, n=1)
+                    short = str(name)[:40]
+                    near = difflib.get_close_matches(short, known, n=1)
                     advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-                    message = f"There is no field {str(name)[:40]!a}. {advice}"
+                    message = f"There is no field {short!a}. {advice}"
                     raise PydanticCustomError(SENTENCE, "{message}", {"message": message})
         return given
 
@@ -115,11 +116,22 @@ class InfillBody(Streamed):
     )
 
 
+def _nullable(schema: dict[str, Any]) -> None:
+    """Let the schema say that null stands for no value, as OpenAI's clients send it."""
+    for name, each in schema["properties"].items():
+        if {"type": "null"} not in each.get("anyOf", ()):
+            kept = {
+                key: each.pop(key) for key in ("title", "description", "default") if key in each
+            }
+            schema["properties"][name] = kept | {"anyOf": [each, {"type": "null"}]}
+    schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
+
+
 class CompletionBody(Settings):
     """A request of OpenAI's completions, as far as it means something here."""
 
     model: str | None = Field(None, description="As /v1/models names it.")
-    prompt: str = ""
+    prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = ""
     suffix: str | None = Field(None, description="Text behind the gap that is written.")
     max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
     echo: bool = False
@@ -128,15 +140,27 @@ class CompletionBody(Settings):
     user: str | None = None
     n: Literal[1] = 1
     best_of: Literal[1] | None = None
-    logprobs: None = None
-    stop: None = None
+    logprobs: Literal[0] | None = None
+    stop: Annotated[list[str], Field(max_length=0)] | None = None
     presence_penalty: Annotated[float, Field(ge=0, le=0)] = 0.0
     frequency_penalty: Annotated[float, Field(ge=0, le=0)] = 0.0
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]}
-    )
+    model_config = ConfigDict(json_schema_extra=_nullable)
+
+    @model_validator(mode="before")
+    @classmethod
+    def leave_out_nulls(cls, given: Any) -> Any:
+        """They stand for no value."""
+        if not isinstance(given, dict):
+            return given
+        known = cls.model_fields
+        return {k: value for k, value in given.items() if value is not None or k not in known}
+
+    @property
+    def text(self) -> str:
+        """The prompt; a list has the one."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
 
 class Problem(BaseModel):

@@ -47,8 +47,7 @@ def add_completions(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         make = _plan(service, body)
         job = await service.accept(request, make)
         if body.stream:
-            events = _stream(service, request, job, body)
-            return EventStream(events, {}, service.limits.write_seconds)
+            return EventStream(_stream(service, request, job, body), {})
         rollout = await service.written(request, job)
         if rollout is None:
             return Response(status_code=GONE)
@@ -68,17 +67,17 @@ def _plan(service: Service, body: CompletionBody) -> Callable[[], Plan]:
         body.max_actions = body.max_tokens
     settings = service.settings(body)
     suffix = body.suffix or ""
-    service.check_prompt(body.prompt + suffix)
+    service.check_prompt(body.text + suffix)
     if not suffix:
-        return lambda: service.reviser.plan(body.prompt, **settings)
-    place = len(body.prompt)
-    return lambda: service.reviser.plan_infill(body.prompt + suffix, [(place, place)], **settings)
+        return lambda: service.reviser.plan(body.text, **settings)
+    place = len(body.text)
+    return lambda: service.reviser.plan_infill(body.text + suffix, [(place, place)], **settings)
 
 
 def _completion(service: Service, job: Job, body: CompletionBody, rollout: Rollout) -> Completion:
     text = rollout.text
     if not body.echo:
-        text = text[len(body.prompt) : len(text) - len(body.suffix or "")]
+        text = text[len(body.text) : len(text) - len(body.suffix or "")]
     cost = rollout.statistics
     return Completion(
         id=f"cmpl-{job.id}",

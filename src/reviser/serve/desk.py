@@ -26,6 +26,8 @@ from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.pump import FAILED, News, Pump, State
 
+ENDING = "This server is about to end; ask another."
+
 log = logging.getLogger("reviser.serve")
 
 
@@ -44,8 +46,11 @@ class Job:
         self.steps = 0
         self.buffer = Buffer(limits.stream_bytes)
         self.has_begun = False
+        self.is_done = False
+        """Whether nothing follows."""
         self.rollout: Rollout | None = None
         self.error: ReviserError | None = None
+        self.cancelled_by = ""
         self.readers = 0
         self.was_read = not is_stream
         self.news = asyncio.Event()
@@ -55,15 +60,15 @@ class Job:
             data = json.dumps(start | {"unit": unit}, ensure_ascii=False)
             self.buffer.add(event(0, "start", data))
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing follows."""
-        return self.rollout is not None or self.error is not None
-
     def wake(self) -> None:
         """Tell all who wait that something has changed."""
         self.news.set()
         self.news = asyncio.Event()
+
+    def stop_timer(self) -> None:
+        """Let nothing happen to it by itself."""
+        if self.timer is not None:
+            self.timer.cancel()
 
     async def result(self) -> Rollout:
         """What was written, when it is."""
@@ -107,7 +112,9 @@ class Desk:
         self.pump = Pump(
             self.reviser,
             tell=lambda news: soon(self._hear, news),
+            acted=self.metrics.actions.inc,
             changed=lambda state: soon(self._engine_is, state),
+            probe_seconds=self.limits.probe_seconds,
             recovery_seconds=self.limits.recovery_seconds,
         )
         self.pump.start()
@@ -154,9 +161,10 @@ class Desk:
             self.died = True
             self.metrics.ready.set(0)
             log.error("engine is dead", extra={"facts": {"reason": reason}})
-            for job in [*self._running, *self._waiting]:
+            for job in list(self._running):
                 self._finish(job, error=EngineError(FAILED))
-            self._waiting.clear()
+            while self._waiting:
+                self._finish(self._waiting.popleft(), error=self._refusal("engine", ENDING, 503))
             self.ended()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -180,12 +188,12 @@ class Desk:
 
     def _engine_is(self, state: State) -> None:
         self.metrics.ready.set(self.is_ready)
-        reason = self.pump.reason if self.pump is not None and state == "failing" else ""
+        reason = self.pump.reason if self.pump is not None and state != "ready" else ""
         log.info("engine", extra={"facts": {"state": state, "reason": reason}})
         if state == "failing":
             self.metrics.failures.inc()
-        elif state == "dead":
-            self._die("it does not answer")
+        if state == "dead" or (state == "failing" and self.draining):
+            self._die(reason)
         elif state == "ready":
             self._feed()
 
@@ -202,7 +210,7 @@ class Desk:
     def check_room(self) -> None:
         """Refuse what cannot be taken now."""
         if self.draining:
-            raise self._refusal("draining", "This server is about to end; ask another.", 503)
+            raise self._refusal("draining", ENDING, 503)
         if not self.is_ready:
             raise self._refusal("engine", "The engine does not answer now; ask again later.", 503)
         if self._load() >= self.limits.running + self.limits.waiting:
@@ -229,7 +237,7 @@ class Desk:
         """Leave a text where it is."""
         if job.is_done:
             return
-        self.metrics.cancelled.labels(by).inc()
+        job.cancelled_by = job.cancelled_by or by
         if job in self._waiting:
             self._waiting.remove(job)
             job.writing.cancel(reason)
@@ -238,9 +246,10 @@ class Desk:
             self.pump.cancel(job, reason)
 
     def _feed(self) -> None:
-        """Give the pump as much as it may have."""
+        """Give the pump as much as it may have; while the engine fails, nothing."""
         assert self.pump is not None
-        while self._waiting and len(self._running) < self.limits.running and not self.died:
+        is_up = self.pump.state == "ready"
+        while is_up and self._waiting and len(self._running) < self.limits.running:
             job = self._waiting.popleft()
             self._running.add(job)
             self.pump.add(job)
@@ -257,15 +266,14 @@ class Desk:
             assert isinstance(job, Job)
             if job.is_done:
                 continue
-            self.metrics.actions.inc(news.actions)
-            if news.actions and not job.has_begun:
+            if job.steps and not job.has_begun:
                 job.has_begun = True
                 self.metrics.first_edit.observe(time.monotonic() - job.accepted)
             for each in news.events:
                 job.buffer.add(each)
             if news.reason:
                 log.error("request failed", extra={"facts": {"reason": news.reason}})
-            if news.rollout is not None or news.error is not None:
+            if news.is_last:
                 self._finish(job, news.rollout, news.error)
             elif news.events:
                 job.wake()
@@ -279,24 +287,29 @@ class Desk:
         self.metrics.completion.observe(seconds)
         self._seconds += 0.1 * (seconds - self._seconds)
         if rollout is not None:
-            job.rollout = replace(rollout, provenance=self.provenance)
+            rollout = replace(rollout, provenance=self.provenance)
             grown = rollout.statistics.tokens_after - rollout.statistics.tokens_before
             self.metrics.tokens.inc(max(0, grown))
-        job.error = error
         self.metrics.ended.labels(rollout.stop_reason if rollout else "error").inc()
+        if job.cancelled_by:
+            self.metrics.cancelled.labels(job.cancelled_by).inc()
+        job.is_done = True
+        del job.writing  # a stream may be kept for a while, what it was written with need not
         if job.is_stream:
-            self._end_stream(job)
+            self._end_stream(job, rollout, error)
+        else:
+            job.rollout, job.error = rollout, error
         job.wake()
         self._count()
 
     # -- streams ------------------------------------------------------------------------------
 
-    def _end_stream(self, job: Job) -> None:
-        if job.rollout is not None:
-            last = event(job.buffer.end, "done", job.rollout.to_json())
+    def _end_stream(self, job: Job, rollout: Rollout | None, error: ReviserError | None) -> None:
+        if rollout is not None:
+            last = event(job.buffer.end, "done", rollout.to_json())
         else:
-            assert job.error is not None
-            last = event(job.buffer.end, "error", json.dumps(told(job.error)))
+            assert error is not None
+            last = event(job.buffer.end, "failure", json.dumps(told(error)))
         job.buffer.add(last)
         if not job.readers:
             self._later(job)
@@ -314,15 +327,14 @@ class Desk:
     async def read(self, job: Job, place: int = 0) -> AsyncIterator[bytes]:
         """The events of a stream from one on, and pings in between; who stops reading is missed."""
         job.readers += 1
-        if job.timer is not None:
-            job.timer.cancel()
+        job.stop_timer()
         try:
             while True:
                 news, events = job.news, job.buffer.since(place)
                 if events is None:
                     slow = "This reader fell behind by more than the server keeps: begin anew."
                     lost = RequestRefused(slow, 410)
-                    yield event(place, "error", json.dumps(told(lost)))
+                    yield event(place, "failure", json.dumps(told(lost)))
                     return
                 if events:
                     place += len(events)
@@ -332,7 +344,8 @@ class Desk:
                     return
                 else:
                     try:
-                        await asyncio.wait_for(news.wait(), self.limits.ping_seconds)
+                        async with asyncio.timeout(self.limits.ping_seconds):
+                            await news.wait()
                     except TimeoutError:
                         yield PING
         finally:
@@ -342,6 +355,7 @@ class Desk:
 
     def _later(self, job: Job) -> None:
         """Without a reader, a stream has some time left."""
+        job.stop_timer()
         if self.limits.resume_seconds == 0:
             self._expire(job)
         else:
@@ -358,6 +372,7 @@ class Desk:
 
     def _forget(self, job: Job) -> None:
         job.was_read = True
+        job.stop_timer()  # it would hold on to the job
         self._streams.pop(job.id, None)
 
 
@@ -371,4 +386,4 @@ def status_of(error: ReviserError) -> int:
     """Of HTTP."""
     if isinstance(error, RequestRefused):
         return error.status
-    return 503 if isinstance(error, EngineError) else 400
+    return 502 if isinstance(error, EngineError) else 400

@@ -11,6 +11,8 @@ from typing import Any
 
 from reviser.core.codec import TextEdit
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # made once: it is asked for every action
+
 PING = b":\n\n"
 """A comment, which readers skip."""
 
@@ -31,7 +33,7 @@ def edit_data(step: int, kind: str, edit: TextEdit, logprob: float) -> str:
         "cursor": edit.cursor,
         "logprob": logprob,
     }
-    return json.dumps(told, ensure_ascii=False)
+    return _encode(told)
 
 
 class Buffer:

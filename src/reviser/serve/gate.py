@@ -49,16 +49,18 @@ class Keys:
         return digest.hex()[:16] if is_known else None
 
 
-def read_keys(file: Path | None, listed: str) -> list[str]:
+def read_keys(file: Path | None, listed: str | None) -> list[str]:
     """The keys of a file, one a line, and those of a list with commas between."""
     try:
         lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read the keys in {str(file)!r}: {error}.") from error
-    keys = [key.strip() for key in (*lines, *listed.split(","))]
-    keys = [key for key in keys if key and not key.startswith("#")]
-    if file is not None and not keys:
-        raise ConfigError(f"There is no key in {str(file)!r}: write one on a line of its own.")
+    keys = [line.strip() for line in lines if not line.lstrip().startswith("#")]
+    keys += [key.strip() for key in (listed or "").split(",")]
+    keys = [key for key in keys if key]
+    if not keys and (file is not None or listed is not None):
+        place = "REVISER_API_KEYS" if file is None else repr(str(file))
+        raise ConfigError(f"There is no key in {place}: give one, or leave it out to serve all.")
     if any(not key.isascii() or " " in key for key in keys):
         raise ConfigError("A key holds a space or a character that HTTP cannot send.")
     return keys
@@ -161,8 +163,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 def headers_of(error: RequestRefused) -> dict[str, str]:
     """What goes with a refusal."""
     headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    if error.status in (408, 413):
-        headers["connection"] = "close"  # the rest of the body is not read
+    if error.status in (408, 413, 503):  # the rest of the body is not read; another is better asked
+        headers["connection"] = "close"
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     return headers

@@ -43,6 +43,8 @@ class Limits:
     """From SIGTERM to the end, at most."""
     stall_seconds: float = 120.0
     """For one step of the engine; then it counts as dead."""
+    probe_seconds: float = 10.0
+    """Between signs of life that an engine without work is asked for."""
     recovery_seconds: float = 30.0
     """For an engine that failed to answer again; then the process ends."""
 
@@ -60,4 +62,4 @@ _LOWEST: dict[str, float] = {"waiting": 0, "streams": 0, "resume_seconds": 0}
 _LOWEST |= dict.fromkeys(
     ["body_seconds", "seconds", "ping_seconds", "write_seconds", "drain_seconds"], 0.001
 )
-_LOWEST |= dict.fromkeys(["stall_seconds", "recovery_seconds"], 0.001)
+_LOWEST |= dict.fromkeys(["stall_seconds", "probe_seconds", "recovery_seconds"], 0.001)

@@ -36,17 +36,21 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class News:
-    """What became of a piece of work in one step of the engine."""
+    """What became of a piece of work in one step of the engine; that it began, if nothing else."""
 
     work: Work
     events: list[bytes] = field(default_factory=list)
-    actions: int = 0
     rollout: Rollout | None = None
     """Of a text that is done."""
     error: ReviserError | None = None
     """Of one that failed."""
     reason: str = ""
     """Why the engine failed it: for the log, not for who asked."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing follows."""
+        return self.rollout is not None or self.error is not None
 
 
 class Pump:
@@ -56,16 +60,21 @@ class Pump:
         self,
         reviser: Reviser,
         tell: Callable[[list[News]], None],
+        acted: Callable[[int], None],
         changed: Callable[[State], None],
+        probe_seconds: float,
         recovery_seconds: float,
     ) -> None:
         self._reviser = reviser
         self._driver = reviser.driver
         self._tell = tell
+        self._acted = acted
         self._changed = changed
+        self._probe_seconds = probe_seconds
         self._recovery_seconds = recovery_seconds
         self._orders: SimpleQueue[tuple[Work, StopReason | None] | None] = SimpleQueue()
         self._running: dict[int, Work] = {}
+        self._closing = threading.Event()
         self.state: State = "starting"
         self.reason = ""
         """Why the engine failed, if it did."""
@@ -87,6 +96,7 @@ class Pump:
 
     def close(self, seconds: float) -> None:
         """End the thread, unless it hangs in a step for longer than this."""
+        self._closing.set()
         self._orders.put(None)
         self._thread.join(seconds)
 
@@ -112,17 +122,19 @@ class Pump:
         self._changed(state)
 
     def _listen(self) -> None:
-        """Take all orders there are; wait for one if there is nothing else to do."""
+        """Take all orders there are; without any work wait for one, and see that all is well."""
         try:
-            order = self._orders.get(block=not self._running)
             while True:
+                is_idle = not self._running
+                order = self._orders.get(is_idle, self._probe_seconds if is_idle else None)
                 if order is None:
                     self.state = "closed"
                     return
                 self._obey(*order)
-                order = self._orders.get(block=not self._running)
         except Empty:
-            return
+            if is_idle and (trouble := self._trouble()) is not None:
+                self._fail_all(trouble)
+                self._recover()
 
     def _obey(self, work: Work, reason: StopReason | None) -> None:
         if reason is not None:
@@ -153,35 +165,37 @@ class Pump:
             return
         finally:
             self.stepping_since = None
+        self._acted(len(steps))
         news: dict[int, News] = {}
         doubt: ReviserError | None = None
         for step in steps:
             work = self._running.get(step.request)
             if work is None:  # it failed a moment ago
                 continue
-            told = news.setdefault(step.request, News(work))
+            told = news.get(step.request) or News(work)
             try:
                 edit = work.writing.take(step)
             except ReviserError as error:
                 doubt = error
                 self._drop(step.request)
-                news[step.request] = replace(_failed(work, error), events=told.events)
-                continue
-            work.steps += 1
-            if work.is_stream:
-                data = edit_data(work.steps, work.writing.kind, edit, step.logprob)
-                told.events.append(event(work.steps, "edit", data))
-            rollout = None
-            if step.ended is not None:
-                self._drop(step.request)
-                rollout = work.writing.rollout()
-            news[step.request] = News(work, told.events, told.actions + 1, rollout)
-        self._tell(list(news.values()))
+                told = replace(_failed(work, error), events=told.events)
+            else:
+                work.steps += 1
+                if work.is_stream:
+                    data = edit_data(work.steps, work.writing.kind, edit, step.logprob)
+                    told.events.append(event(work.steps, "edit", data))
+                if step.ended is not None:
+                    self._drop(step.request)
+                    told = replace(told, rollout=work.writing.rollout())
+            if told.events or told.is_last or work.steps == 1:
+                news[step.request] = told
+        if news:
+            self._tell(list(news.values()))
         now = time.monotonic()
         late = [n for n, work in self._running.items() if work.deadline < now]
         if late:
             self._tell([self._ended(number, "time") for number in late])
-        if doubt is not None and not self._answers():
+        if doubt is not None and self._trouble() is not None:
             self._fail_all(doubt)
             self._recover()
 
@@ -203,18 +217,16 @@ class Pump:
     def _recover(self) -> None:
         """Ask the engine until it answers, or for too long."""
         until, pause = time.monotonic() + self._recovery_seconds, 0.05
-        while self.state != "closed":
-            if self._answers():
-                self._become("ready")
-                return
-            if time.monotonic() + pause > until:
+        while (trouble := self._trouble()) is not None:
+            self.reason = _reason(trouble)
+            if time.monotonic() + pause > until or self._closing.wait(pause):
                 self._become("dead")
                 return
-            time.sleep(pause)
             pause = min(2 * pause, 2.0)
+        self._become("ready")
 
-    def _answers(self) -> bool:
-        """Whether the engine takes one action on an empty text."""
+    def _trouble(self) -> Exception | None:
+        """What comes of asking for one action on an empty text, if it is not the action."""
         vocab = self._driver.engine.vocab
         token = int((vocab.kinds == Kind.INSERT).argmax())
         prefix = [] if vocab.prefix_actions([]) else [token]
@@ -224,9 +236,10 @@ class Pump:
         number = None
         try:
             number = self._driver.add(request)
-            return all(step.error is None for step in self._driver.take([number]))
-        except Exception:  # noqa: BLE001 - any of them means that it does not answer
-            return False
+            errors = (step.error for step in self._driver.take([number]))
+            return next((error for error in errors if error is not None), None)
+        except Exception as error:  # noqa: BLE001 - any of them means that it does not answer
+            return error
         finally:
             self.stepping_since = None
             if number is not None:

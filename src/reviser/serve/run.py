@@ -8,6 +8,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from reviser.serve.desk import Desk
 
@@ -19,6 +20,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._desk = desk
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._was_told = False
         desk.ended = self._end
 
     async def startup(self, sockets: Any = None) -> None:
@@ -28,7 +30,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Of SIGTERM and SIGINT."""
-        is_second = self._desk.draining
+        is_second, self._was_told = self._was_told, True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._desk.abandon if is_second else self._desk.drain)
         if self._loop is None or is_second:
@@ -36,6 +38,34 @@ class _Server(uvicorn.Server):
 
     def _end(self) -> None:
         self.should_exit = True
+
+
+def _cutting(seconds: float) -> Any:
+    """The protocol of connections that are cut when their reader takes nothing for too long.
+
+    uvicorn would wait for ever, and closing waits for the reader too.
+    """
+
+    class Cutting(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        stuck: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.stuck = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._go_on()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self._go_on()
+
+        def _go_on(self) -> None:
+            if self.stuck is not None:
+                self.stuck.cancel()
+
+    return Cutting
 
 
 def run(app: FastAPI, *, host: str = "127.0.0.1", port: int = 8000) -> int:
@@ -48,6 +78,8 @@ def run(app: FastAPI, *, host: str = "127.0.0.1", port: int = 8000) -> int:
         log_config=None,
         access_log=False,
         server_header=False,
+        http=_cutting(desk.limits.write_seconds),
+        ws="none",  # there are none, and what is not there cannot fail
         timeout_graceful_shutdown=5,
         timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
     )

@@ -33,7 +33,8 @@ FAILURES: Responses = {
     408: {"model": Failure, "description": "The body did not come in time."},
     413: {"model": Failure, "description": "The body is too large."},
     429: {"model": Failure, "description": "Too many wait; Retry-After says how long."},
-    503: {"model": Failure, "description": "The server is ending, or its engine does not answer."},
+    502: {"model": Failure, "description": "The engine failed while it ran this request."},
+    503: {"model": Failure, "description": "Not taken: the server ends, or its engine is down."},
 }
 _TEXT = {"type": "string"}
 _EVENT = {
@@ -123,7 +124,7 @@ class Service:
     def stream(self, job: Job, place: int = 0) -> EventStream:
         """The events of a stream, from one on."""
         headers = {"x-stream-id": job.id}
-        return EventStream(self.desk.read(job, place), headers, self.limits.write_seconds)
+        return EventStream(self.desk.read(job, place), headers)
 
 
 def note(request: Request, rollout: Rollout) -> None:

@@ -84,7 +84,7 @@ export class Stream {
           if (edit !== null) yield edit;
         }
       } catch (error) {
-        if (error instanceof ServerError) throw error;
+        if (error instanceof ServerError || error instanceof SyntaxError) throw error;
       }
       if (this.rollout === null && !this.isClosed) {
         if (++failures > this.client.retries) {
@@ -108,7 +108,7 @@ export class Stream {
       return told;
     } else if (event === "done") {
       this.rollout = told;
-    } else if (event === "error") {
+    } else if (event === "failure") {
       throw new ServerError(told.error.message, told.error.code);
     }
     return null;

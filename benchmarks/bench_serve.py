@@ -1,0 +1,275 @@
+"""What serving costs: the same requests over HTTP and by the bare engine, side by side in one run.
+
+A server (`reviser serve`) and a bare engine, each in a process of its own with a thread to compute
+with, take turns; only one of them works at a time, and who asks has the other core. Every text that
+comes back is checked: its events make it, its actions replayed make it, and it is of the prompt
+that was sent. A ratio is the median over the rounds with its quartiles.
+
+    python benchmarks/bench_serve.py MODEL                    # Transformers
+    python benchmarks/bench_serve.py MODEL --engine vllm      # in vLLM's environment
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from bench_core import ratio
+
+from reviser.core.actions import ActionVocab
+from reviser.core.canvas import Canvas
+from reviser.core.codec import Codec, TextEdit
+from reviser.generate import Rollout, load
+
+NAMES = ("Ben", "Ada", "The dog", "Mia", "A small bird", "Tom", "Her mother", "The old man")
+WAYS = ("stream", "JSON")
+
+
+def bodies(count: int, actions: int, first: int) -> list[dict[str, Any]]:
+    """Requests of which no two are the same."""
+    return [
+        {"prompt": f"{NAMES[n % len(NAMES)]} had {n} cups", "seed": n, "max_actions": actions}
+        for n in range(first, first + count)
+    ]
+
+
+# -- the bare engine ------------------------------------------------------------------------------
+
+
+def bare(args: argparse.Namespace) -> None:
+    """In a process of its own: a line of requests in, seconds and actions out."""
+    model = load(args.model, engine=args.engine, **options(args))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        requests = [model.plan(body.pop("prompt"), **body).request for body in asked]
+        start = time.perf_counter()
+        actions = sum(1 for _ in model.driver.run(requests, ahead=args.concurrency))
+        print(json.dumps([time.perf_counter() - start, actions]), flush=True)
+
+
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    named = (option.partition("=") for option in args.engine_option)
+    return {name: json.loads(value) for name, _, value in named}
+
+
+class Bare:
+    """That process."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *argv, "--bare"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._read() == "ready"
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def run(self, asked: list[dict[str, Any]]) -> tuple[float, int]:
+        """Seconds and actions."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        seconds, actions = json.loads(self._read())
+        return seconds, actions
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()  # no more requests: it ends, and its engine with it
+
+
+# -- the server -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that is ready."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def memory(self) -> float:
+        """MiB that it holds."""
+        told = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", told)[0]) / 1024
+
+
+@contextmanager
+def served(model: str, *arguments: str) -> Iterator[Served]:
+    """`reviser serve`, until it is no longer needed."""
+    command = [sys.executable, "-m", "reviser", "serve", model, "--port", "0", *arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            while '"state": "ready"' not in (told := log.read_text()):
+                assert process.poll() is None, told
+                time.sleep(0.1)
+            [url] = re.findall(r"http://127.0.0.1:\d+", told)
+            yield Served(url, process, log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+
+
+@dataclass
+class Answer:
+    """What came back, and when."""
+
+    asked: dict[str, Any]
+    status: int
+    body: bytes
+    first: float
+    seconds: float
+
+
+async def ask(http: httpx2.AsyncClient, body: dict[str, Any], way: str) -> Answer:
+    start, first, parts = time.perf_counter(), 0.0, []
+    asked = body | {"stream": way == "stream"}
+    async with http.stream("POST", "/v1/generate", json=asked) as response:
+        async for part in response.aiter_raw():
+            parts.append(part)
+            if not first and b"event: edit" in part:
+                first = time.perf_counter() - start
+    return Answer(body, response.status_code, b"".join(parts), first, time.perf_counter() - start)
+
+
+async def load_up(
+    url: str, asked: list[dict[str, Any]], way: str, concurrency: int
+) -> tuple[float, list[Answer]]:
+    """Keep so many requests open until all have been answered."""
+    answers: list[Answer] = []
+    left = iter(asked)
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(base_url=url, timeout=900, limits=limits) as http:
+
+        async def worker() -> None:
+            for body in left:
+                answers.append(await ask(http, body, way))
+
+        start = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        return time.perf_counter() - start, answers
+
+
+class Judge:
+    """Checks answers against the prompts they were asked with, by replay."""
+
+    def __init__(self, model: str) -> None:
+        self._vocab, self._codec = ActionVocab.load(model), Codec.load(model)
+
+    def actions(self, answers: list[Answer], way: str) -> int:
+        """How many the texts took; an answer that is lost, cut or another's is an error."""
+        assert all(answer.status == 200 for answer in answers), {a.status for a in answers}
+        return sum(self._check(answer, way) for answer in answers)
+
+    def _check(self, answer: Answer, way: str) -> int:
+        told = self._followed(answer.body) if way == "stream" else answer.body.decode()
+        rollout = Rollout.from_json(told)
+        trajectory = rollout.trajectory
+        canvas = Canvas.replay(self._vocab, [*trajectory.prefix, *trajectory.restoration])
+        assert self._codec.decode(canvas.tokens()) == rollout.text
+        assert (rollout.prompt, rollout.config.seed) == (
+            answer.asked["prompt"], answer.asked["seed"]
+        )  # fmt: skip
+        assert rollout.text.startswith(rollout.prompt)
+        return rollout.statistics.actions
+
+    @staticmethod
+    def _followed(body: bytes) -> str:
+        """The rollout of a stream whose edits come to its text."""
+        text = ""
+        for number, block in enumerate(body.decode().split("\n\n")[:-1]):
+            name, kind, data = (line.partition(": ")[2] for line in block.split("\n"))
+            assert int(name) == number
+            told = json.loads(data)
+            if kind == "start":
+                text = told["text"]
+            elif kind == "edit":
+                place = {key: told[key] for key in ("offset", "removed", "inserted", "cursor")}
+                text = TextEdit(**place).apply(text)
+        assert kind == "done", kind
+        assert told["text"] == text
+        return data
+
+
+# -- the run --------------------------------------------------------------------------------------
+
+
+def percentiles(values: list[float]) -> str:
+    cut = statistics.quantiles(values, n=100)
+    return f"p50 {cut[49]:.3f} s, p99 {cut[98]:.3f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", help="A model folder.")
+    parser.add_argument("--engine", default="hf", choices=["hf", "vllm"])
+    parser.add_argument("--engine-option", action="append", default=[], metavar="NAME=JSON")
+    parser.add_argument("--requests", type=int, default=1000, help="Of each way in each round.")
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--actions", type=int, default=64, help="Most of each request.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if args.bare:
+        bare(args)
+        return
+    engine, judge = Bare(sys.argv[1:]), Judge(args.model)
+    rates: dict[str, list[float]] = {name: [] for name in ("bare", *WAYS)}
+    kept: dict[str, list[Answer]] = {name: [] for name in WAYS}
+    chosen = [f"--engine-option={option}" for option in args.engine_option]
+    running = f"--running={args.concurrency}"
+    with served(args.model, "--engine", args.engine, running, *chosen) as server:
+        warm = bodies(args.concurrency, args.actions, 10**6)
+        engine.run(warm)
+        asyncio.run(load_up(server.url, warm, "stream", args.concurrency))
+        for number in range(args.rounds):
+            asked = bodies(args.requests, args.actions, number * args.requests)
+            seconds, actions = engine.run(asked)
+            rates["bare"].append(actions / seconds)
+            line = [f"bare {actions / seconds:.0f} actions/s"]
+            for way in WAYS:
+                seconds, answers = asyncio.run(load_up(server.url, asked, way, args.concurrency))
+                assert len(answers) == len(asked)
+                actions = judge.actions(answers, way)
+                rates[way].append(actions / seconds)
+                kept[way] += answers
+                line.append(f"{way} {actions / seconds:.0f}")
+            told = ", ".join(line)
+            print(f"round {number + 1}: {told}; {server.memory:.0f} MiB", flush=True)
+    engine.close()
+    print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
+    for way in WAYS:
+        middle, low, high = ratio(rates[way], rates["bare"])
+        print(f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions a second")
+        if way == "stream":
+            print(f"  first edit: {percentiles([answer.first for answer in kept[way]])}")
+        print(f"  whole text: {percentiles([answer.seconds for answer in kept[way]])}")
+
+
+if __name__ == "__main__":
+    main()
