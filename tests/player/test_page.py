@@ -213,7 +213,7 @@ def test_a_page_of_nothing_is_refused() -> None:
 
 def test_the_assets_are_installed_with_the_package() -> None:
     assets = files("reviser.player").joinpath("assets")
-    names = {"edits.js", "player.css", "player.html", "player.js"}
+    names = {"player.css", "player.html", "player.js", "view.html", *page.MODULES}
     assert {each.name for each in assets.iterdir()} == names
 
 
