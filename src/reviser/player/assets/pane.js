@@ -279,7 +279,7 @@ function node({ text, looks }) {
 
 export const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-function quoted(text) {
+export function quoted(text) {
   const whole = [...visible(text)];
   const shown = whole.length > 40 ? [...whole.slice(0, 40), "\u2026"] : whole;
   return `\u201c\u2068${shown.join("")}\u2069\u201d`;
