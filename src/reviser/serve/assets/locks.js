@@ -13,6 +13,7 @@ export function lock(locks, start, end) {
 
 /** Without what is between two places. */
 export function unlock(locks, start, end) {
+  if (start >= end) return locks;
   return locks
     .flatMap(([low, high]) => [[low, Math.min(high, start)], [Math.max(low, end), high]])
     .filter(([low, high]) => low < high);
@@ -40,7 +41,7 @@ export function follow(locks, { start, end, size }) {
       low < start ? low : low < end ? start + size : low + grown,
       high <= start ? high : high <= end ? start : high + grown,
     ])
-    .filter(([low, high]) => low < high);
+    .reduce((all, [low, high]) => lock(all, low, high), []); // what was between may be gone
 }
 
 /** What was changed, given where the caret is now: behind what was put in. */

@@ -11,16 +11,17 @@ const KEY = "reviser-key"; // in sessionStorage: this tab, until it is closed
 const HOME = new URL(".", location.href).href;
 const ENDED = {
   stop: "the model ended it",
-  max_actions: "it took as many actions as it may",
-  context: "the model can read no more",
+  max_actions: "stopped at the most actions",
+  context: "stopped at the end of the model's context",
   cancelled: "interrupted",
-  time: "the server's time for a text was up",
+  time: "stopped at the server's longest time",
 };
 
 const client = new Client({ url: HOME, apiKey: recalled() });
 const editor = new Editor();
 const playback = new Playback();
-let work = null; // what is being written, and then what was
+let work = null; // what was asked for last
+let result = null; // what is shown: the last work that came to an edit
 let drawn = 0;
 
 // -- settings: the server says which there are -----------------------------------------------------
@@ -145,8 +146,8 @@ function begin() {
   const { text, cursor } = work.stream.start;
   const reel = new Reel({ name: "Result", text, cursor });
   reel.isDone = false;
+  result = work;
   document.body.classList.add("written");
-  for (const id of ["use", "copy", "save-text", "save-rollout", "another"]) $(id).disabled = true;
   $("proof").textContent = "";
   playback.show([new Pane(reel, "pane", playback.view, (step) => playback.seek(step))]);
   work.drawn = 0;
@@ -178,7 +179,7 @@ async function finish() {
   const { stream } = work;
   work.ended = performance.now();
   if (!stream?.start) {
-    $("status").textContent = "";
+    $("status").textContent = result?.told ?? "";
     return;
   }
   const reel = (work.reel ??= begin());
@@ -187,10 +188,10 @@ async function finish() {
   reel.facts = rollout ? facts(rollout) : [];
   draw();
   playback.arrange();
-  for (const id of ["use", "copy", "save-text", "another"]) $(id).disabled = false;
   $("save-rollout").disabled = !rollout;
-  $("status").textContent = `${told()}; ${rollout ? ENDED[rollout.stop_reason] : "broken off"}`;
-  announce(`Done: ${$("status").textContent}.`);
+  work.told = `${told()}; ${rollout ? ENDED[rollout.stop_reason] : "broken off"}`;
+  $("status").textContent = work.told;
+  announce(`Done: ${work.told}.`);
   if (rollout) await prove(stream, work.kept);
 }
 
@@ -249,7 +250,7 @@ function setWriting(isWriting) {
 }
 
 function bringIntoView() {
-  if ($("result").getBoundingClientRect().top < window.innerHeight * 0.6) return;
+  if ($("panes").getBoundingClientRect().top < window.innerHeight / 2) return;
   const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   $("result").scrollIntoView({ behavior: isCalm ? "auto" : "smooth" });
 }
@@ -270,14 +271,14 @@ function complain(words) {
 
 // -- what becomes of it ----------------------------------------------------------------------------
 
-const shown = () => work.reel.at(playback.step);
+const shown = () => result.reel.at(playback.step);
 
 /** Go on with the text that is shown; what was there before stays locked. */
 function use() {
   const { text, ids } = shown();
   const locks = [];
   ids.forEach((id, n) => {
-    if (work.reel.written[id] >= 0) return;
+    if (result.reel.written[id] >= 0) return;
     if (locks.at(-1)?.[1] === n) locks.at(-1)[1]++;
     else locks.push([n, n + 1]);
   });
@@ -364,7 +365,7 @@ $("use").addEventListener("click", use);
 $("copy").addEventListener("click", copy);
 $("save-text").addEventListener("click", () => save("text.txt", "text/plain", shown().text));
 $("save-rollout").addEventListener("click", () =>
-  save("rollout.json", "application/json", `${work.stream.json}\n`));
+  save("rollout.json", "application/json", `${result.stream.json}\n`));
 $("another").addEventListener("click", another);
 document.addEventListener("keydown", key);
 window.addEventListener("hashchange", readAddress);
