@@ -1,4 +1,4 @@
-"""The playground in a real Chromium on a real server: each control, the executor's text, trouble."""
+"""The playground in a real Chromium on a real server: controls, the executor's text, trouble."""
 
 from __future__ import annotations
 
@@ -668,12 +668,15 @@ def test_a_key_is_asked_for_and_kept_for_the_tab_only(visit: Any) -> None:
 
 
 def test_a_full_server_is_told_and_what_was_written_before_stays(visit: Any) -> None:
-    with serving(seconds=0.02, limits={"running": 1, "waiting": 0}) as server:
+    with serving(seconds=0.02, limits={"running": 1, "waiting": 1}) as server:
         page, other = visit(server, expects=f"{REFUSED} 429"), visit(server)
+        third = visit(server)
         write(page, "The", max_actions=5)
         before, status = text(page), page.inner_text("#status")
         begin(other, "The", max_actions=3000, stop_bias=-1)
         other.wait_for_selector(".row")
+        begin(third, "One")
+        eventually(lambda: server.metrics()["reviser_waiting"] == 1)
         page.click("#write")
         page.wait_for_function("() => document.getElementById('trouble').textContent !== ''")
         told = page.inner_text("#trouble")
@@ -682,6 +685,10 @@ def test_a_full_server_is_told_and_what_was_written_before_stays(visit: Any) -> 
         assert page.get_attribute("#trouble", "role") == "alert"
         assert (text(page), page.inner_text("#status")) == (before, status)
         assert saved(page, "#save-text") == before
+        third.keyboard.press("Escape")  # before it has begun
+        third.wait_for_function(DONE)
+        assert third.inner_text("#status").endswith("; interrupted")
+        assert (at(third), text(third)) == ((0, 0), "One")
         other.keyboard.press("Escape")
         other.wait_for_function(DONE)
         write(page)
