@@ -864,6 +864,38 @@ def test_the_sheet_lies_under_the_text_letter_by_letter(visit: Any, server: Serv
     assert sheet == area
 
 
+def test_the_cursor_stays_in_view_in_a_long_text(visit: Any, server: Served) -> None:
+    page = visit(server)
+    page.fill("#source", "A line.\n" * 80)
+    page.focus("#source")
+    scrolled = "() => document.querySelector('.paper').scrollTop"
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("a")
+    assert page.evaluate(scrolled) == 0
+    page.keyboard.press("Control+End")
+    page.keyboard.type("z")
+    assert page.evaluate(scrolled) > 1000
+    assert page.evaluate("() => document.getElementById('source').scrollTop") == 0
+
+
+def test_it_works_under_a_path(browser: Any, server: Served) -> None:
+    page = browser.new_page()
+    asked = []
+
+    def pass_on(route: Any) -> None:
+        asked.append(urlsplit(route.request.url).path)
+        route.fulfill(response=route.fetch(url=route.request.url.replace("/reviser/", "/")))
+
+    page.route("**/reviser/**", pass_on)
+    page.goto(f"{server.url}/reviser/")
+    page.wait_for_selector("#model b")
+    write(page, "The", max_actions=5)
+    assert text(page).startswith("The")
+    assert len(asked) > 10
+    assert all(path.startswith("/reviser/") for path in asked)
+    page.close()
+
+
 def test_ten_thousand_steps_are_taken_one_by_one_in_no_time(visit: Any, server: Served) -> None:
     seconds, is_right = visit(server).evaluate(
         """async () => {

@@ -326,7 +326,7 @@ function key(event) {
   const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey;
   const name = event.key.toLowerCase();
   if ($("keys").open) return;
-  if (event.key === "Escape") interrupt();
+  if (event.key === "Escape" && work?.isOpen) interrupt();
   else if (isCommand && event.key === "Enter") $("ask").requestSubmit();
   else if (isCommand && name === "g" && !event.shiftKey) editor.putGap();
   else if (isCommand && name === "l" && event.shiftKey) editor.turnLock();
