@@ -509,6 +509,25 @@ def test_locked_text_that_was_changed_would_be_told(visit: Any, server: Served) 
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [('"text": "The"', '"text": "Thx"'), ('"after": "', '"after": "0')],
+)
+def test_neither_the_text_nor_the_hashes_are_taken_on_trust(
+    visit: Any, server: Served, said: str, instead: str
+) -> None:
+    page = visit(server)
+
+    def lie(route: Any) -> None:
+        answer = route.fetch()
+        assert said in answer.text()
+        route.fulfill(response=answer, body=answer.text().replace(said, instead, 1))
+
+    page.route("**/v1/generate", lie)
+    write(page, "The", max_actions=3)
+    page.get_by_text("Locked text was changed").wait_for()
+
+
 ARITHMETIC = r"""async () => {
     const { change, follow, isLocked, lock, open, unlock } = await import("/playground/locks.js");
     let seed = 7;

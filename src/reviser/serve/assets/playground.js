@@ -189,7 +189,7 @@ async function finish() {
   draw();
   playback.arrange();
   $("save-rollout").disabled = !rollout;
-  work.told = `${told()}; ${rollout ? ENDED[rollout.stop_reason] : "broken off"}`;
+  work.told = `${told()}; ${rollout ? ENDED[rollout.stop_reason] ?? rollout.stop_reason : "broken off"}`;
   $("status").textContent = work.told;
   announce(`Done: ${work.told}.`);
   if (rollout) await prove(stream, work.kept);
@@ -210,9 +210,10 @@ function facts({ statistics, stop_reason, config, provenance }) {
   ];
 }
 
-/** Compare what was to stay with what the server says of it, by hashes of our own if we can. */
+/** Look for what was to stay in the text, and compare the server's hashes, with our own if we can. */
 async function prove({ rollout }, kept) {
   if (kept.length === 0) return;
+  const isThere = inOrder(work.reel.last.text, kept);
   const hashes = await Promise.all(kept.map(sha256));
   const isSame = rollout.locked.length === kept.length
     && rollout.locked.every(({ text, before, after }, n) =>
@@ -220,9 +221,20 @@ async function prove({ rollout }, kept) {
   if (work.kept !== kept) return; // another is being written by now
   const stretches = kept.length === 1 ? "1 locked stretch" : `${kept.length} locked stretches`;
   const by = hashes[0] === null ? "by the server's SHA-256" : "by SHA-256, checked in this page";
-  $("proof").classList.toggle("broken", !isSame);
-  $("proof").textContent = isSame ? `${stretches}, untouched: ${by}.`
+  $("proof").classList.toggle("broken", !(isThere && isSame));
+  $("proof").textContent = isThere && isSame ? `${stretches}, untouched: ${by}.`
     : "Locked text was changed. Please report this.";
+}
+
+/** Whether a text holds these parts, one behind the other. */
+function inOrder(text, parts) {
+  const whole = ` ${text}`; // some tokenizers hide a space at the very start
+  let place = 0;
+  return parts.every((part) => {
+    const found = whole.indexOf(part, place);
+    place = found + part.length;
+    return found >= 0;
+  });
 }
 
 async function sha256(text) {
@@ -237,6 +249,7 @@ async function interrupt() {
   try {
     await work.stream?.cancel();
   } catch (error) {
+    work.isUnwanted = false;
     if (work.isOpen) refused(error); // else it had ended by itself
   }
 }
