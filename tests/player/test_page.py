@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import films
@@ -390,6 +390,7 @@ def test_a_fast_gif_takes_in_several_actions_at_a_time() -> None:
 
 
 @given(prompt=prompts, seed=seeds)
+@example(prompt=films.MULTIBYTE + "The\n", seed=512)  # Raqm fails on a line break behind Arabic
 def test_lines_of_a_picture_are_the_text_and_fit(prompt: str, seed: int) -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
     from reviser.player import picture
