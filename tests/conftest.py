@@ -1,10 +1,14 @@
-"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for servers of our own; the paper."""
+"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for our servers; browser; paper."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+import browsers
 
 settings.register_profile(
     "default", deadline=None, derandomize=os.environ.get("CI") == "true", max_examples=100
@@ -28,3 +32,10 @@ def latex() -> str:
     if "REVISER_PAPER" not in os.environ and not path.exists():
         pytest.skip("reviser.tex is not at hand; REVISER_PAPER can say where it is")
     return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; not for the whole session, since it runs an event loop that others stumble over."""
+    with browsers.chromium() as chromium:
+        yield chromium

@@ -191,14 +191,15 @@ class Served:
 
 @contextmanager
 def serving(
-    *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (), **engine: Any
-) -> Iterator[Served]:
+    *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
+    playground: bool = True, **engine: Any,
+) -> Iterator[Served]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
     with tempfile.TemporaryDirectory() as folder:
         log, fault = Path(folder, "log"), Path(folder, "fault")
         asked = {
             "limits": dict(limits or {}),
-            "keys": keys,
+            "options": {"keys": keys, "playground": playground},
             "engine": engine | {"fault": str(fault)},
         }
         with log.open("wb") as errors:
@@ -240,7 +241,7 @@ def main() -> int:
     asked = json.loads(sys.argv[1])
     model = reviser(**asked["engine"])
     engine = model.engine
-    app = make_app(model, Limits(**asked["limits"]), name=NAME, keys=asked["keys"])
+    app = make_app(model, Limits(**asked["limits"]), name=NAME, **asked["options"])
 
     async def told() -> dict[str, int]:
         assert isinstance(engine, FaultyEngine)

@@ -362,10 +362,13 @@ def _limit_options(command: Any) -> Any:
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL",
               help="Web page whose scripts may ask, as https://example.org; may be"
                    " repeated.")  # fmt: skip
+@click.option("--playground/--no-playground", default=True, show_default=True,
+              help="A page at / to try the model on.")  # fmt: skip
 @_limit_options
 def serve(
     model: str, engine: str, url: str | None, engine_options: tuple[str, ...], host: str,
-    port: int, name: str | None, api_key_file: Path | None, origins: tuple[str, ...], **limits: Any,
+    port: int, name: str | None, api_key_file: Path | None, origins: tuple[str, ...],
+    playground: bool, **limits: Any,
 ) -> None:  # fmt: skip
     """Serve a model over HTTP: texts, edits as they happen, and OpenAI's completions.
 
@@ -388,7 +391,8 @@ def serve(
         logging.getLogger("reviser.serve").warning("open to all who reach it: there are no keys")
     called = name or Path(model).name or model
     with load(model, engine=engine, **_options(url, engine_options)) as reviser:
-        app = make_app(reviser, checked, name=called, keys=keys, origins=origins)
+        app = make_app(reviser, checked, name=called, keys=keys, origins=origins,
+                       playground=playground)  # fmt: skip
         status = run(app, host=host, port=port)
     sys.exit(status)
 

@@ -1,7 +1,5 @@
 """The page in a real Chromium: every control, the executor's text, no other host, for everybody."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -10,35 +8,14 @@ from typing import Any
 import pytest
 
 import films
+from browsers import serious
 from reviser.core.codec import TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.player import page as pages
 from reviser.player.film import Film, Step
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
-
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 MODEL, CUTTER = films.cutter()
 LONG = 10_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    place = os.environ.get("REVISER_CHROMIUM") or shutil.which("chromium")
-    if place is None:
-        pytest.skip("Chromium is not installed; REVISER_CHROMIUM can say where it is.")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=place, args=ARGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -547,7 +524,6 @@ def test_nothing_moves_by_itself_for_who_asked_for_that(show: Any) -> None:
 @pytest.mark.parametrize("width", [1200, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(show: Any, scheme: str, width: int) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing.")
     page = show(
         rollout(most=60)[0],
         filled(2)[0],
@@ -558,11 +534,11 @@ def test_axe_finds_nothing_serious(show: Any, scheme: str, width: int) -> None:
     )
     page.locator("summary").first.click()
     for _ in range(2):  # plain, and with every colour
-        assert serious(axe, page) == []
+        assert serious(page) == []
         page.click("#order")
         page.click("#ghost")
     page.click("#help")
-    assert serious(axe, page) == []
+    assert serious(page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -594,16 +570,6 @@ def test_text_can_be_read_on_every_shade(show: Any, scheme: str) -> None:
     )
     assert len({round(contrast, 3) for contrast in contrasts}) > 5
     assert min(contrasts) >= 4.5, contrasts
-
-
-def serious(axe: Any, page: Any) -> list[tuple[str, str]]:
-    found = axe.Axe().run(page).response
-    assert len(found["passes"]) > 15
-    return [
-        (each["id"], each["nodes"][0]["html"])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
 
 
 @pytest.mark.parametrize("width", [1200, 390, 320])

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -21,10 +21,13 @@ from reviser.errors import DataError
 from reviser.player.film import Film
 
 TITLE = "Rollouts"
+MODULES = ("edits.js", "pane.js", "playback.js")
+"""What shows and plays a film, each after those it imports; for other pages, too."""
 
 _MARKUP = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 """What JSON must not hold inside HTML, and half characters, which UTF-8 cannot hold."""
 _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
+"""Left out, since all modules become one script."""
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -32,7 +35,8 @@ def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str
     """The page; the same films give the same bytes."""
     if not films:
         raise DataError("There is nothing to watch: give one rollout or more.")
-    style, script = _asset("player.css"), _asset("edits.js") + _asset("player.js")
+    style = asset("player.css")
+    script = "".join(_IMPORT.sub("", asset(name)) for name in (*MODULES, "player.js"))
     parts = {
         "policy": (
             f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)};"
@@ -41,10 +45,21 @@ def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str
         "title": escape(title),
         "note": escape(note),
         "style": style,
+        "view": asset("view.html"),
         "data": embedded({"films": [_told(film) for film in films]}),
         "script": script,
     }
-    return _PLACE.sub(lambda place: parts[place[1]], _asset("player.html"))
+    return filled(asset("player.html"), parts)
+
+
+def asset(name: str) -> str:
+    """A file of ours."""
+    return files("reviser.player").joinpath("assets", name).read_text("utf-8")
+
+
+def filled(html: str, parts: Mapping[str, str]) -> str:
+    """A page with each {{place}} filled; what is put there is not looked at again."""
+    return _PLACE.sub(lambda place: parts[place[1]], html)
 
 
 def embedded(content: Any) -> str:
@@ -75,12 +90,6 @@ def _told(film: Film) -> dict[str, Any]:
 
 def _rounded(values: Iterable[float | None]) -> list[float | None]:
     return [None if x is None or not math.isfinite(x) else round(x, 3) for x in values]
-
-
-def _asset(name: str) -> str:
-    """A file of ours; its imports of another are left out, since all of them become one script."""
-    text = files("reviser.player").joinpath("assets", name).read_text("utf-8")
-    return _IMPORT.sub("", text) if name.endswith(".js") else text
 
 
 def _hashed(content: str) -> str:

@@ -181,7 +181,7 @@ def _fits(text: str, start: int, end: int, font: Font, room: float) -> int:
     if word and font.getlength(text[start : start + word].rstrip()) <= room:
         return start + word
     sizes = (n for n in range(end - start, 1, -1))
-    fitting = (n for n in sizes if font.getlength(text[start : start + n]) <= room)
+    fitting = (n for n in sizes if font.getlength(text[start : start + n].rstrip()) <= room)
     return start + next(fitting, 1)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Path, Request
@@ -30,6 +29,7 @@ from reviser.serve.completions import add_completions
 from reviser.serve.desk import status_of, told
 from reviser.serve.gate import Gate, Keys, headers_of
 from reviser.serve.limits import Limits
+from reviser.serve.pages import add_pages
 from reviser.serve.service import EVENTS, FAILURES, Responses, Service, in_characters
 
 WRITTEN: Responses = FAILURES | {
@@ -56,11 +56,12 @@ def make_app(
     name: str = "reviser",
     keys: Sequence[str] = (),
     origins: Sequence[str] = (),
+    playground: bool = True,
 ) -> FastAPI:
     """A server for a model, whichever engine runs it; `app.state.desk` drains it.
 
-    `name` is what clients call the model, `keys` are those that open it, and `origins` the web
-    pages of other hosts whose scripts may use it.
+    `name` is what clients call the model, `keys` are those that open it, `origins` the web pages
+    of other hosts whose scripts may use it, and `playground` whether there is a page at /.
     """
     service = Service(reviser, limits or Limits(), name)
     door = Keys(keys)
@@ -97,6 +98,7 @@ def make_app(
     _add_writing(app, service, guarded)
     add_completions(app, service, guarded)
     _add_status(app, service)
+    add_pages(app, playground=playground)
     _tidy_schema(app)
     return app
 
@@ -161,7 +163,6 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
 
 def _add_status(app: FastAPI, service: Service) -> None:
     not_ready: Responses = {503: {"model": Status, "description": "Send no requests now."}}
-    script = files("reviser.serve").joinpath("assets/client.js").read_bytes()
 
     @app.head("/health", include_in_schema=False)  # as some balancers ask
     @app.get("/health", tags=["status"])
@@ -181,10 +182,6 @@ def _add_status(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         """Counts for Prometheus."""
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4")
-
-    @app.get("/client.js", include_in_schema=False)
-    async def client() -> Response:
-        return Response(script, media_type="text/javascript")
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -33,74 +33,79 @@ function range(start, count) {
   return Int32Array.from({ length: count }, (_, n) => start + n);
 }
 
-/** A film that can be asked for its state at any step. Step 0 is before the first action. */
-export class Reel {
-  constructor(film) {
-    this.film = film;
-    this.length = film.offset.length;
-    this.words = film.action.map((n) => film.words[n]);
-    this.isGiven = new Uint8Array(this.length);
-    for (const n of film.given) this.isGiven[n] = 1;
-    /** Steps at the start that nobody chose: the film opens behind them. */
-    this.opening = this.isGiven.indexOf(0) < 0 ? this.length : this.isGiven.indexOf(0);
-    this.cursors = Int32Array.from([film.cursor, ...film.cursors]);
-    this.sizes = new Int32Array(this.length + 1);
-    this.starts = new Int32Array(this.length + 1); // the first identity that each step gives out
-    this.lost = new Map(); // step -> identities it took away, to bring them back
-    this.keyframes = [];
-    this.run();
-  }
-
-  edit(step) {
-    const film = this.film;
-    return {
-      offset: film.offset[step],
-      removed: film.removed[step],
-      inserted: film.inserted[step],
-      cursor: film.cursors[step],
+/** The steps of a film, whose columns are shorter than a record for each. */
+export function* steps(film) {
+  const given = new Set(film.given);
+  for (let n = 0; n < film.offset.length; n++) {
+    yield {
+      edit: {
+        offset: film.offset[n],
+        removed: film.removed[n],
+        inserted: film.inserted[n],
+        cursor: film.cursors[n],
+      },
+      word: film.words[film.action[n]],
+      logprob: film.logprob[n],
+      isGiven: given.has(n),
     };
   }
+}
 
-  /** Go through it once, keeping a state every so often. */
-  run() {
-    const { text, cursor } = this.film;
-    let state = { text, ids: range(0, text.length), cursor };
-    let next = text.length;
-    this.sizes[0] = text.length;
-    for (let step = 0; step < this.length; step++) {
-      if (step % KEYFRAME === 0) this.keyframes.push(state);
-      const edit = this.edit(step);
-      const { offset, removed, inserted } = edit;
-      this.starts[step] = next;
-      if (removed) this.lost.set(step, state.ids.slice(offset, offset + removed.length));
-      state = apply(state, edit, range(next, inserted.length));
-      next += inserted.length;
-      this.sizes[step + 1] = state.text.length;
-    }
-    this.starts[this.length] = next;
-    this.last = state;
-    this.written = new Int32Array(next).fill(-1); // identity -> the step that wrote it
-    for (let step = 0; step < this.length; step++) {
-      this.written.fill(step, this.starts[step], this.starts[step + 1]);
-    }
-    this.place = new Int32Array(next).fill(-1); // identity -> where it ends up
-    state.ids.forEach((id, n) => { this.place[id] = n; });
-    this.now = { step: 0, state: this.keyframes[0] ?? state };
+/** A text and its steps, which can be asked for its state at any of them. Step 0 is before the
+ *  first action. It may grow, and nothing that it said of a step changes by that. */
+export class Reel {
+  constructor({ name = "", text, cursor, facts = [] }, some = []) {
+    this.name = name;
+    this.facts = facts;
+    this.isDone = true; // false while more steps are to come
+    this.steps = [];
+    this.opening = 0; // steps at the start that nobody chose: it opens behind them
+    this.cursors = [cursor];
+    this.sizes = [text.length];
+    this.starts = []; // the first identity that each step gives out
+    this.written = new Array(text.length).fill(-1); // identity -> the step that wrote it
+    this.lost = new Map(); // step -> identities it took away, to bring them back
+    this.last = { text, ids: range(0, text.length), cursor };
+    this.keyframes = [this.last];
+    this.places = null; // identity -> where it is in the last text; made when it is asked for
+    this.now = { step: 0, state: this.last };
+    for (const step of some) this.append(step);
   }
 
-  /** The state after `step` actions, from wherever is nearest: here or a keyframe. */
+  get length() {
+    return this.steps.length;
+  }
+
+  /** Take one more step: {edit, word, logprob, isGiven}. */
+  append(step) {
+    const n = this.length;
+    const { edit } = step;
+    const { offset, removed, inserted, cursor } = edit;
+    if (removed) this.lost.set(n, this.last.ids.slice(offset, offset + removed.length));
+    this.last = apply(this.last, edit, range(this.written.length, inserted.length));
+    this.starts.push(this.written.length);
+    for (let unit = 0; unit < inserted.length; unit++) this.written.push(n);
+    this.steps.push(step);
+    this.cursors.push(cursor);
+    this.sizes.push(this.last.text.length);
+    this.places = null;
+    if (step.isGiven && this.opening === n) this.opening++;
+    if (this.length % KEYFRAME === 0) this.keyframes.push(this.last);
+  }
+
+  /** The state after `step` actions, from wherever is nearest: here, a keyframe or the end. */
   at(step) {
     const frame = Math.min(Math.floor(step / KEYFRAME), this.keyframes.length - 1);
-    let { step: here, state } = this.now;
-    if (frame >= 0 && Math.abs(step - here) > Math.abs(step - frame * KEYFRAME)) {
+    let { step: here, state } = step === this.length ? { step, state: this.last } : this.now;
+    if (Math.abs(step - here) > Math.abs(step - frame * KEYFRAME)) {
       [here, state] = [frame * KEYFRAME, this.keyframes[frame]];
     }
     for (; here < step; here++) {
-      const edit = this.edit(here);
+      const { edit } = this.steps[here];
       state = apply(state, edit, range(this.starts[here], edit.inserted.length));
     }
     for (; here > step; here--) {
-      const undo = inverse(this.edit(here - 1), this.cursors[here - 1]);
+      const undo = inverse(this.steps[here - 1].edit, this.cursors[here - 1]);
       state = apply(state, undo, this.lost.get(here - 1) ?? range(0, 0));
     }
     this.now = { step, state };
@@ -110,10 +115,11 @@ export class Reel {
   /** What is still to be written: pieces of the last text, each with its place in this one.
    *  Edits never change the order of units that stay, so both texts are walked side by side. */
   toCome(state) {
+    const places = (this.places ??= this.placed());
     const pieces = [];
     let written = 0;
     state.ids.forEach((id, n) => {
-      const place = this.place[id];
+      const place = places[id];
       if (place < 0) return; // it will be taken away again
       if (place > written) pieces.push({ at: n, text: this.last.text.slice(written, place) });
       written = place + 1;
@@ -121,6 +127,12 @@ export class Reel {
     const rest = this.last.text.slice(written);
     if (rest) pieces.push({ at: state.text.length, text: rest });
     return pieces;
+  }
+
+  placed() {
+    const places = new Int32Array(this.written.length).fill(-1);
+    this.last.ids.forEach((id, n) => { places[id] = n; });
+    return places;
   }
 }
 

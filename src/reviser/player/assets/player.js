@@ -1,471 +1,40 @@
-import { Reel, characters, readPlace, runs, visible, writePlace } from "./edits.js";
+import { Reel, readPlace, steps, visible, writePlace } from "./edits.js";
+import { $, Pane, element } from "./pane.js";
+import { Playback } from "./playback.js";
 
-// The view. It asks a reel for its state and shows that; whatever a model wrote becomes the text of
-// a node or the value of an attribute, never markup.
+// The page that `reviser play` writes: which of its films are shown, and its address.
 
-const ROW = 28; // height of a row of the list, as in the style
-const SHADES = 10;
-const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
-const { films } = JSON.parse(document.getElementById("films").textContent);
-const $ = (id) => document.getElementById(id);
+const { films } = JSON.parse($("films").textContent);
 const reels = films.map(() => null);
-const reel = (n) => (reels[n] ??= new Reel(films[n]));
-
-const now = { film: 0, beside: null, step: 0, playing: false, order: false, ghost: false };
-let panes = [];
-
-// -- one film on the page --------------------------------------------------------------------------
-
-class Pane {
-  constructor(n) {
-    this.reel = reel(n);
-    this.element = $("pane").content.firstElementChild.cloneNode(true);
-    const find = (selector) => this.element.querySelector(selector);
-    this.box = find(".text");
-    this.text = find(".text p");
-    this.says = find(".says");
-    this.path = find(".path");
-    this.canvas = find("canvas");
-    this.head = find(".head");
-    this.list = find(".actions");
-    this.rows = find(".rows");
-    this.shown = []; // what stands in the text now, piece by piece
-    this.made = new Map(); // rows of the list, by step
-    this.id = `pane${n}-${panes.length}`;
-    const { name, facts } = this.reel.film;
-    find("h2").textContent = visible(name);
-    this.element.setAttribute("aria-label", visible(name));
-    for (const [key, value] of facts) {
-      find("dl").append(element("dt", "", visible(key)), element("dd", "", visible(value)));
-    }
-    find(".facts").hidden = facts.length === 0;
-    this.rows.style.height = `${this.reel.length * ROW}px`;
-    this.canvas.setAttribute("aria-label", this.described());
-    this.list.addEventListener("scroll", () => this.drawRows());
-    this.rows.addEventListener("click", (event) => {
-      const row = event.target.closest(".row");
-      if (row) seek(Number(row.dataset.step) + 1);
-    });
-    this.path.addEventListener("pointerdown", (event) => {
-      this.path.setPointerCapture(event.pointerId);
-      this.seekTo(event);
-    });
-    this.path.addEventListener("pointermove", (event) => {
-      if (this.path.hasPointerCapture(event.pointerId)) this.seekTo(event);
-    });
-  }
-
-  described() {
-    const { cursors, length } = this.reel;
-    let back = 0;
-    for (let n = 1; n < cursors.length; n++) back += cursors[n] < cursors[n - 1];
-    return `The cursor's path over ${length} steps; it goes back ${back} times.`;
-  }
-
-  seekTo(event) {
-    const { left, width } = this.path.getBoundingClientRect();
-    const part = Math.min(1, Math.max(0, (event.clientX - left) / width));
-    seek(Math.round(part * this.reel.length));
-  }
-
-  /** The height that the last text needs. */
-  measure() {
-    this.box.style.minHeight = "";
-    this.text.textContent = this.reel.last.text;
-    this.shown = null;
-    return this.box.offsetHeight;
-  }
-
-  show(step) {
-    this.step = Math.min(step, this.reel.length);
-    const state = this.reel.at(this.step);
-    const coming = this.reel.toCome(state);
-    this.drawText(state, coming);
-    this.say(state, coming);
-    this.head.style.left = `${(100 * this.step) / Math.max(1, this.reel.length)}%`;
-    this.follow();
-  }
-
-  look(id) {
-    const step = this.reel.written[id];
-    if (step >= 0 && step === this.step - 1) return "fresh";
-    if (step < 0 || this.reel.isGiven[step]) return "there";
-    if (!now.order) return "";
-    const { opening, length } = this.reel;
-    return `order${Math.min(SHADES - 1, Math.floor((SHADES * (step - opening)) / Math.max(1, length - opening)))}`;
-  }
-
-  drawText(state, coming) {
-    const extras = new Map(); // place -> pieces that are not part of the text
-    const put = (at, looks, text) => extras.set(at, [...(extras.get(at) ?? []), { text, looks }]);
-    const edit = this.step > 0 ? this.reel.edit(this.step - 1) : null;
-    if (edit?.removed) put(edit.offset, "gone", edit.removed);
-    put(state.cursor, "cursor", "");
-    if (now.ghost) for (const piece of coming) put(piece.at, "ghost", piece.text);
-    const pieces = [];
-    for (const run of runs(state, (id) => this.look(id), extras)) {
-      pieces.push(...(extras.get(run.start) ?? []), run);
-      extras.delete(run.start);
-    }
-    for (const rest of extras.values()) pieces.push(...rest);
-    this.replace(pieces);
-    this.keepInView();
-  }
-
-  /** Change only the pieces that differ: what stands before and behind them is left alone. */
-  replace(pieces) {
-    const old = this.shown;
-    if (old === null) {
-      this.text.replaceChildren(...pieces.map(node));
-    } else {
-      const least = Math.min(old.length, pieces.length);
-      let head = 0;
-      while (head < least && same(old[head], pieces[head])) head++;
-      let tail = 0;
-      while (tail < least - head && same(old.at(-1 - tail), pieces.at(-1 - tail))) tail++;
-      const after = this.text.childNodes[old.length - tail] ?? null;
-      for (let n = old.length - tail - head; n > 0; n--) this.text.childNodes[head].remove();
-      const fresh = document.createDocumentFragment();
-      fresh.append(...pieces.slice(head, pieces.length - tail).map(node));
-      this.text.insertBefore(fresh, after);
-    }
-    this.shown = pieces;
-  }
-
-  keepInView() {
-    if (this.box.scrollHeight <= this.box.clientHeight) return;
-    const cursor = this.text.querySelector(".cursor").getBoundingClientRect();
-    const box = this.box.getBoundingClientRect();
-    if (cursor.top < box.top + 8 || cursor.bottom > box.bottom - 8) {
-      this.box.scrollTop += cursor.top - box.top - box.height / 2;
-    }
-  }
-
-  say(state, coming) {
-    const left = coming.reduce((sum, piece) => sum + characters(piece.text), 0);
-    const counts = several(characters(state.text), "character")
-      + (left ? `, ${left} still to come at ${several(coming.length, "place")}` : ", all of the text");
-    this.says.replaceChildren(element("b", "", this.told()), document.createTextNode(`; ${counts}.`));
-  }
-
-  /** What the step did, in words. */
-  told() {
-    if (this.step === 0) return "Before the first step";
-    const { removed, inserted } = this.reel.edit(this.step - 1);
-    const parts = [visible(this.reel.words[this.step - 1])];
-    if (removed) parts.push(`takes away ${quoted(removed)}`);
-    if (inserted) parts.push(quoted(inserted));
-    if (this.reel.isGiven[this.step - 1]) parts.push("(given)");
-    return parts.join(" ");
-  }
-
-  /** Bring the step's row into view. */
-  follow() {
-    const top = Math.max(0, this.step - 1) * ROW;
-    const { scrollTop, clientHeight } = this.list;
-    if (top < scrollTop || top + ROW > scrollTop + clientHeight) {
-      this.list.scrollTop = top - clientHeight / 2 + ROW / 2;
-    }
-    this.drawRows();
-  }
-
-  /** The rows that can be seen, and a few around them. */
-  drawRows() {
-    const first = Math.max(0, Math.floor(this.list.scrollTop / ROW) - 4);
-    const end = Math.min(this.reel.length, first + Math.ceil(this.list.clientHeight / ROW) + 8);
-    for (const [step, row] of this.made) {
-      if (step < first || step >= end) {
-        row.remove();
-        this.made.delete(step);
-      }
-    }
-    for (let step = first; step < end; step++) {
-      if (!this.made.has(step)) this.made.set(step, this.rows.appendChild(this.row(step)));
-    }
-    for (const [step, row] of this.made) {
-      row.setAttribute("aria-selected", String(step === this.step - 1));
-    }
-    const active = this.made.get(this.step - 1);
-    if (active) this.list.setAttribute("aria-activedescendant", active.id);
-    else this.list.removeAttribute("aria-activedescendant");
-  }
-
-  row(step) {
-    const { removed, inserted } = this.reel.edit(step);
-    const row = element("div", "row");
-    row.id = `${this.id}-${step}`;
-    row.dataset.step = step;
-    row.style.top = `${step * ROW}px`;
-    row.setAttribute("role", "option");
-    row.setAttribute("aria-setsize", this.reel.length);
-    row.setAttribute("aria-posinset", step + 1);
-    const what = element("span", "what", visible(this.reel.words[step]));
-    if (removed) {
-      const gone = element("del");
-      gone.append(element("bdi", "", visible(removed)));
-      what.append(" ", gone);
-    }
-    if (inserted) what.append(" \u201c", element("bdi", "", visible(inserted)), "\u201d");
-    row.append(element("span", "number", String(step + 1)), what);
-    const logprob = this.reel.film.logprob[step];
-    if (this.reel.isGiven[step]) row.append(element("span", "chance", "given"));
-    else if (logprob !== null) row.append(element("span", "chance", percent(logprob)));
-    return row;
-  }
-
-  drawPath() {
-    const { cursors, sizes, length, opening } = this.reel;
-    const { width, height } = this.path.getBoundingClientRect();
-    const scale = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = Math.round(height * scale);
-    const context = this.canvas.getContext("2d");
-    context.scale(scale, scale);
-    const highest = sizes.reduce((most, size) => Math.max(most, size), 1);
-    const x = (step) => (width * step) / Math.max(1, length);
-    const y = (place) => 3 + ((height - 6) * place) / highest;
-    const colours = getComputedStyle(this.element);
-    const colour = (name) => colours.getPropertyValue(name).trim();
-    context.beginPath();
-    context.moveTo(0, 0);
-    for (let step = 0; step <= length; step++) context.lineTo(x(step), y(sizes[step]));
-    context.lineTo(width, 0);
-    context.fillStyle = colour("--line");
-    context.globalAlpha = 0.55;
-    context.fill();
-    context.fillRect(0, 0, x(opening), height);
-    context.globalAlpha = 1;
-    context.beginPath();
-    context.moveTo(0, y(cursors[0]));
-    for (let step = 1; step <= length; step++) context.lineTo(x(step), y(cursors[step]));
-    context.strokeStyle = now.order ? this.gradient(context, x(opening), width) : colour("--series-0");
-    context.lineWidth = length > 2 * width ? 0.75 : 1.5;
-    context.lineJoin = "round";
-    context.stroke();
-  }
-
-  /** The shades of the order of writing, from the style, over the steps they stand for. */
-  gradient(context, start, end) {
-    const gradient = context.createLinearGradient(start, 0, Math.max(end, start + 1), 0);
-    const probe = this.path.appendChild(element("i"));
-    for (let n = 0; n < SHADES; n++) {
-      probe.className = `order${n}`;
-      const late = getComputedStyle(probe).getPropertyValue("--late");
-      probe.style.color = `color-mix(in oklch increasing hue, var(--series-0), var(--series-1) ${late})`;
-      gradient.addColorStop(n / (SHADES - 1), getComputedStyle(probe).color);
-    }
-    probe.remove();
-    return gradient;
-  }
-}
-
-function element(tag, looks = "", text = "") {
-  const made = document.createElement(tag);
-  if (looks) made.className = looks;
-  if (text) made.textContent = text;
-  return made;
-}
-
-/** A piece of the text. What is not part of the text stands in an attribute, drawn by the style. */
-function node({ text, looks }) {
-  if (!["cursor", "ghost", "gone"].includes(looks)) return element("span", looks, text);
-  const aside = element("span", looks);
-  if (text) aside.dataset.text = text;
-  aside.setAttribute("aria-hidden", "true");
-  return aside;
-}
-
-const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
-
-function quoted(text) {
-  const whole = [...visible(text)];
-  const shown = whole.length > 40 ? [...whole.slice(0, 40), "\u2026"] : whole;
-  return `\u201c\u2068${shown.join("")}\u2069\u201d`;
-}
-
-const same = (one, other) => one.looks === other.looks && one.text === other.text;
-
-function percent(logprob) {
-  const share = 100 * Math.exp(logprob);
-  return share >= 0.1 ? `${share.toFixed(share < 10 ? 1 : 0)} %` : "< 0.1 %";
-}
-
-// -- playback --------------------------------------------------------------------------------------
-
-const longest = () => Math.max(...panes.map((pane) => pane.reel.length));
-const opening = () => Math.min(...panes.map((pane) => pane.reel.opening));
-
-function draw() {
-  for (const pane of panes) pane.show(now.step);
-  const of = longest();
-  $("scrub").max = of;
-  $("scrub").value = now.step;
-  $("scrub").setAttribute("aria-valuetext", `${now.step} of ${of}`);
-  $("count").textContent = `${now.step} / ${of}`;
-}
-
-let drawn = 0;
-function redraw() {
-  drawn ||= requestAnimationFrame(() => {
-    drawn = 0;
-    draw();
-  });
-}
-
-function seek(step) {
-  pause();
-  now.step = Math.min(Math.max(0, Math.round(step)), longest());
-  redraw();
-  settle();
-}
-
-/** Once the steps come to rest: the address, and a word for who listens. */
-let rest = 0;
-function settle() {
-  clearTimeout(rest);
-  rest = setTimeout(() => {
-    history.replaceState(null, "", writePlace(now));
-    announce(`Step ${now.step} of ${longest()}: ${panes.map((pane) => pane.told()).join("; beside: ")}`);
-  }, 350);
-}
-
-function announce(words) {
-  $("live").textContent = words;
-}
-
-function setPlaying(playing) {
-  now.playing = playing;
-  document.body.classList.toggle("playing", playing);
-  $("play").setAttribute("aria-label", playing ? "Pause" : "Play");
-}
-
-function pause() {
-  if (now.playing) setPlaying(false);
-}
-
-function play() {
-  if (now.step >= longest()) now.step = opening();
-  setPlaying(true);
-  clearTimeout(rest);
-  announce("Playing");
-  const start = now.step;
-  let due = start;
-  let before = null;
-  const tick = (time) => {
-    if (!now.playing) return;
-    if (before !== null) due += (Math.min(250, time - before) / 1000) * Number($("speed").value);
-    before = time;
-    const step = Math.min(Math.floor(due), longest());
-    if (step !== now.step) {
-      now.step = step;
-      draw();
-    }
-    if (step < longest()) requestAnimationFrame(tick);
-    else {
-      setPlaying(false);
-      settle();
-    }
-  };
-  draw();
-  requestAnimationFrame(tick);
-}
-
-function toggle() {
-  if (!now.playing) return play();
-  pause();
-  settle();
-}
-
-// -- choosing --------------------------------------------------------------------------------------
+const reel = (n) => (reels[n] ??= new Reel(films[n], steps(films[n])));
+const now = { film: 0, beside: null };
+const playback = new Playback({
+  settled: () => history.replaceState(null, "", writePlace({ ...now, step: playback.step })),
+  keys: { n: () => turn(1), p: () => turn(-1) },
+});
 
 function open(film, beside, step = null) {
-  pause();
   now.film = film;
   now.beside = beside;
-  panes = [];
-  for (const n of beside === null ? [film] : [film, beside]) panes.push(new Pane(n));
-  $("panes").replaceChildren(...panes.map((pane) => pane.element));
-  $("panes").className = beside === null ? "" : "two";
   $("film").value = film;
   $("beside").value = beside ?? "";
-  now.step = Math.min(step ?? opening(), longest());
-  arrange();
-}
-
-/** Everything that depends on the size of the page, or on its colours. */
-function arrange() {
-  // Room for the last text from the start, so that nothing below it jumps.
-  const height = Math.max(...panes.map((pane) => pane.measure()));
-  for (const pane of panes) {
-    pane.box.style.minHeight = `${height}px`;
-    pane.drawPath();
-  }
-  draw();
-}
-
-function look(name, value) {
-  now[name] = value;
-  $(name).checked = value;
-  arrange();
-}
-
-function speed(change) {
-  const place = SPEEDS.indexOf(Number($("speed").value)) + change;
-  $("speed").value = SPEEDS[Math.min(Math.max(0, place), SPEEDS.length - 1)];
+  const shown = beside === null ? [film] : [film, beside];
+  const seek = (to) => playback.seek(to);
+  const panes = shown.map((n, place) => new Pane(reel(n), `pane${n}-${place}`, playback.view, seek));
+  playback.show(panes, step);
 }
 
 function turn(change) {
   const film = now.film + change;
   if (film < 0 || film >= films.length) return;
   open(film, now.beside);
-  settle();
+  playback.settle();
 }
 
 function fromAddress() {
   const { film, beside, step } = readPlace(location.hash, films.length);
   open(film ?? 0, beside, step);
 }
-
-// -- keys ------------------------------------------------------------------------------------------
-
-const KEYS = {
-  " ": toggle,
-  ArrowLeft: (event) => seek(now.step - (event.shiftKey ? 10 : 1)),
-  ArrowRight: (event) => seek(now.step + (event.shiftKey ? 10 : 1)),
-  Home: () => seek(0),
-  End: () => seek(longest()),
-  "-": () => speed(-1),
-  "+": () => speed(1),
-  "=": () => speed(1),
-  n: () => turn(1),
-  p: () => turn(-1),
-  o: () => look("order", !now.order),
-  t: () => look("ghost", !now.ghost),
-  "?": () => $("keys").showModal(),
-};
-const IN_LIST = {
-  ArrowUp: () => seek(now.step - 1),
-  ArrowDown: () => seek(now.step + 1),
-  PageUp: () => seek(now.step - 10),
-  PageDown: () => seek(now.step + 10),
-  Home: () => seek(0),
-  End: () => seek(longest()),
-};
-
-function key(event) {
-  const { target } = event;
-  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
-  const inList = target.closest?.(".actions");
-  const act = (inList ? IN_LIST[event.key] : null) ?? ($("listen").checked ? KEYS[event.key] : null);
-  const own = target.closest?.("select") // what has a use of its own for the key keeps it
-    || (target.type === "range" && /^(Arrow|Home|End|Page)/.test(event.key))
-    || (event.key === " " && target.closest?.("button, summary, input[type=checkbox]"));
-  if (!act || own) return;
-  event.preventDefault();
-  act(event);
-}
-
-// -- the page --------------------------------------------------------------------------------------
 
 films.forEach((film, n) => {
   for (const id of ["film", "beside"]) {
@@ -474,33 +43,13 @@ films.forEach((film, n) => {
     $(id).append(choice);
   }
 });
-for (const each of SPEEDS) {
-  const choice = element("option", "", `${each}/s`);
-  choice.value = each;
-  choice.selected = each === 10;
-  $("speed").append(choice);
-}
-$("film").addEventListener("change", () => { open(Number($("film").value), now.beside); settle(); });
+$("film").addEventListener("change", () => {
+  open(Number($("film").value), now.beside);
+  playback.settle();
+});
 $("beside").addEventListener("change", () => {
-  open(now.film, $("beside").value === "" ? null : Number($("beside").value), now.step);
-  settle();
+  open(now.film, $("beside").value === "" ? null : Number($("beside").value), playback.step);
+  playback.settle();
 });
-$("first").addEventListener("click", () => seek(0));
-$("back").addEventListener("click", () => seek(now.step - 1));
-$("play").addEventListener("click", toggle);
-$("on").addEventListener("click", () => seek(now.step + 1));
-$("last").addEventListener("click", () => seek(longest()));
-$("scrub").addEventListener("input", () => seek(Number($("scrub").value)));
-$("order").addEventListener("change", () => look("order", $("order").checked));
-$("ghost").addEventListener("change", () => look("ghost", $("ghost").checked));
-$("help").addEventListener("click", () => $("keys").showModal());
-$("close").addEventListener("click", () => $("keys").close());
-document.addEventListener("keydown", key);
 window.addEventListener("hashchange", fromAddress);
-let width = window.innerWidth;
-window.addEventListener("resize", () => {
-  if (window.innerWidth !== width) arrange(); // not for a phone's bars that come and go
-  width = window.innerWidth;
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", arrange);
 fromAddress();

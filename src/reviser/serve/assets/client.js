@@ -7,7 +7,8 @@
 //
 // Offsets count UTF-16 units, as JavaScript's strings do.
 
-/** What a server refused, with the status of HTTP and the seconds to wait, if it told. */
+/** What a server refused, with the status of HTTP and the seconds to wait, if it told.
+ *  Status 0 is that there was no answer. */
 export class ServerError extends Error {
   constructor(message, status, retryAfter = null) {
     super(message);
@@ -45,6 +46,8 @@ export async function* readEvents(body) {
   }
 }
 
+const isAnswer = (error) => error instanceof ServerError && error.status !== 0;
+
 function pause(failures) {
   return new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** failures, 5000)));
 }
@@ -63,9 +66,11 @@ export class Stream {
   constructor(client, response) {
     this.client = client;
     this.id = response.headers.get("x-stream-id");
+    this.start = null; // {text, cursor} before the first edit
     this.text = "";
     this.cursor = 0;
     this.rollout = null;
+    this.json = null; // the rollout as the server wrote it, on one line
     this.last = null;
     this.response = response;
     this.aborter = null;
@@ -84,7 +89,7 @@ export class Stream {
           if (edit !== null) yield edit;
         }
       } catch (error) {
-        if (error instanceof ServerError || error instanceof SyntaxError) throw error;
+        if (isAnswer(error) || error instanceof SyntaxError) throw error;
       }
       if (this.rollout === null && !this.isClosed) {
         if (++failures > this.client.retries) {
@@ -100,6 +105,7 @@ export class Stream {
     const told = JSON.parse(data);
     this.last = id;
     if (event === "start") {
+      this.start = told;
       this.text = told.text;
       this.cursor = told.cursor;
     } else if (event === "edit") {
@@ -108,6 +114,7 @@ export class Stream {
       return told;
     } else if (event === "done") {
       this.rollout = told;
+      this.json = data;
     } else if (event === "failure") {
       throw new ServerError(told.error.message, told.error.code);
     }
@@ -181,7 +188,7 @@ export class Client {
         return stream;
       } catch (error) {
         // A text that nobody reads is given up soon, so it may be asked for again.
-        if (error instanceof ServerError || failures >= this.retries) throw error;
+        if (isAnswer(error) || failures >= this.retries) throw error;
         await pause(failures);
       }
     }
@@ -195,7 +202,9 @@ export class Client {
   async ask(path, options) {
     const headers = { ...options.headers };
     if (this.apiKey !== null) headers.Authorization = `Bearer ${this.apiKey}`;
-    const response = await fetch(this.url + path, { ...options, headers });
+    const response = await fetch(this.url + path, { ...options, headers }).catch(() => {
+      throw new ServerError("The server cannot be reached.", 0);
+    });
     if (response.ok) return response;
     const told = await response.json().catch(() => null);
     const message = told?.error?.message ?? `The server answered with status ${response.status}.`;

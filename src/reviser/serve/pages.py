@@ -1,0 +1,61 @@
+"""The files that browsers get: a client, and the playground at /.
+
+A fixed table, read once: no path leads to another file. Knows nothing of models, keys or texts. The
+playground shows what is written with the player's own modules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from reviser.player import page
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'"
+)
+"""Nothing from elsewhere, no script inside markup, and no text that becomes markup."""
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",  # kept, but asked for by its ETag each time
+}
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+OWN = ("playground.css", "playground.js", "editor.js", "locks.js", "icon.svg")
+
+
+def add_pages(app: FastAPI, *, playground: bool) -> None:
+    """Add a route for each file."""
+    _add(app, "/client.js", _asset("client.js"))
+    if playground:
+        html = page.filled(_asset("playground.html"), {"view": page.asset("view.html")})
+        _add(app, "/", html, "html")
+        for name in OWN:
+            _add(app, f"/playground/{name}", _asset(name))
+        for name in (*page.MODULES, "player.css"):
+            _add(app, f"/playground/{name}", page.asset(name))
+
+
+def _add(app: FastAPI, path: str, text: str, ending: str = "") -> None:
+    content = text.encode()
+    media_type = TYPES[ending or path.rpartition(".")[2]]
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = HEADERS | {"etag": tag}
+
+    async def answer(request: Request) -> Response:
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=media_type, headers=headers)
+
+    app.add_api_route(path, answer, include_in_schema=False, response_model=None)
+
+
+def _asset(name: str) -> str:
+    return files("reviser.serve").joinpath("assets", name).read_text("utf-8")

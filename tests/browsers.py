@@ -1,0 +1,59 @@
+"""A real Chromium for the tests of pages, and axe to judge them; neither is skipped in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+import pytest
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip a test; in CI, where nothing may be missing, fail it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    try:
+        api = import_module("playwright.sync_api")
+    except ImportError:
+        missing("playwright is not installed.")
+    place = os.environ.get("REVISER_CHROMIUM") or shutil.which("chromium")
+    if place is None:
+        missing("Chromium is not installed; REVISER_CHROMIUM can say where it is.")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=place, args=ARGS)
+        yield browser
+        browser.close()
+
+
+def serious(page: Any) -> list[tuple[str, str]]:
+    """What axe finds that keeps somebody out."""
+    try:
+        axe = import_module("axe_playwright_python.sync_playwright")
+    except ImportError:
+        missing("axe-playwright-python is not installed.")
+    found = axe.Axe().run(page).response
+    assert len(found["passes"]) > 15
+    return [
+        (each["id"], each["nodes"][0]["html"])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
