@@ -73,8 +73,9 @@ def test_overload_is_refused_with_429_and_passes() -> None:
         assert 20 <= len(refused) <= 30
         assert {answer.status_code for answer in answers} == {200, 429}
         for answer in refused:
-            assert int(answer.headers["retry-after"]) == 2  # seven turns at four, a second each
             assert "wait already" in sentence(answer)
+        # Seven or more turns at four, a second each until it is known that they are shorter.
+        assert 2 <= max(int(answer.headers["retry-after"]) for answer in refused) <= 3
         assert ask(1).status_code == 200
         counts = server.metrics()
         assert counts['reviser_refused_total{reason="full"}'] == len(refused)

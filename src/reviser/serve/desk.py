@@ -204,7 +204,7 @@ class Desk:
 
     def _refusal(self, reason: str, message: str, status: int) -> RequestRefused:
         self.metrics.refused.labels(reason).inc()
-        share = (1 + len(self._waiting)) / self.limits.running
+        share = (1 + self._entering + len(self._waiting)) / self.limits.running
         return RequestRefused(message, status, max(1, min(60, math.ceil(self._seconds * share))))
 
     def check_room(self) -> None:
