@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx2
@@ -40,9 +41,17 @@ WAYS = ("stream", "JSON")
 
 
 def bodies(count: int, actions: int, first: int) -> list[dict[str, Any]]:
-    """Requests of which no two are the same."""
+    """Requests of which no two are the same, of half to one and a half times so many actions.
+
+    Were all as long, the bare engine would begin and end them together, which no server can.
+    """
+    rng = Random(first)
     return [
-        {"prompt": f"{NAMES[n % len(NAMES)]} had {n} cups", "seed": n, "max_actions": actions}
+        {
+            "prompt": f"{NAMES[n % len(NAMES)]} had {n} cups",
+            "seed": n,
+            "max_actions": rng.randint(actions // 2, actions + actions // 2),
+        }
         for n in range(first, first + count)
     ]
 
@@ -230,7 +239,7 @@ def main() -> None:
     parser.add_argument("--engine-option", action="append", default=[], metavar="NAME=JSON")
     parser.add_argument("--requests", type=int, default=1000, help="Of each way in each round.")
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--actions", type=int, default=64, help="Most of each request.")
+    parser.add_argument("--actions", type=int, default=64, help="Of a request, in the mean.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
