@@ -19,12 +19,9 @@ from pathlib import Path
 from typing import Any, get_args
 from weakref import finalize
 
-import numpy as np
-
 from reviser.core.actions import Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit, Unit
-from reviser.core.mask import is_argument
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
@@ -153,6 +150,7 @@ class Writing:
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._edits = 0
+        self._moves = 0
         self._gaps = [list(gap) for gap in plan.request.gaps]
         self._stop_reason: StopReason | None = None
         self._driver = driver
@@ -173,7 +171,9 @@ class Writing:
             raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
         is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
-        self.kind = "argument" if is_argument else self._vocab.kind(step.action).name.lower()
+        kind = self._vocab.kind(step.action)
+        self.kind = "argument" if is_argument else kind.name.lower()
+        self._moves += kind is Kind.MOVE and not is_argument
         if edit.changes_text:
             self._follow(edit)
             self._edits += 1
@@ -262,7 +262,7 @@ class Writing:
             statistics=Statistics(
                 actions=len(self._actions),
                 edits=self._edits,
-                moves=self._moves(),
+                moves=self._moves,
                 tokens_before=plan.request.length,
                 tokens_after=len(self._canvas),
             ),
@@ -270,11 +270,6 @@ class Writing:
             config=plan.request.config,
             provenance=self._provenance,
         )
-
-    def _moves(self) -> int:
-        history = np.array([self._actions], np.int64)
-        is_move = (self._vocab.kinds[history] == Kind.MOVE) & ~is_argument(self._vocab, history)
-        return int(is_move.sum())
 
     def _locked(self) -> tuple[Locked, ...]:
         """Each stretch as it was given, and as it is cut out of the canvas now."""
