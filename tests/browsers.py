@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -27,6 +29,14 @@ def missing(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def node() -> str:
+    """A Node: Playwright brings one along."""
+    found = shutil.which("node")
+    if found is None and (playwright := find_spec("playwright")) is not None:
+        found = str(Path(playwright.origin or "").with_name("driver") / "node")
+    return found or missing("Neither Node nor playwright is installed.")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -21,6 +20,7 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 import httpx2
 
+from browsers import node
 from reviser.client import AsyncClient, Client, StreamedEdit
 from reviser.core.canvas import Canvas
 from reviser.errors import ConfigError, EngineError, RequestRefused
@@ -83,12 +83,9 @@ def same(rollout: Rollout, wanted: Rollout) -> bool:
 def in_javascript(
     url: str, requests: list[tuple[str, dict[str, Any]]], at_once: int = 16
 ) -> list[dict[str, Any]]:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed.")
     asked = {"client": str(CLIENT_JS), "url": url, "requests": requests, "atOnce": at_once}
     run = subprocess.run(
-        [node, "--no-warnings", str(HERE / "rebuild.mjs")],
+        [node(), "--no-warnings", str(HERE / "rebuild.mjs")],
         input=json.dumps(asked), capture_output=True, text=True, encoding="utf-8", timeout=100,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
