@@ -210,7 +210,8 @@ class Judge:
     def _followed(body: bytes) -> str:
         """The rollout of a stream whose edits come to its text."""
         text = ""
-        for number, block in enumerate(body.decode().split("\n\n")[:-1]):
+        blocks = (block for block in body.decode().split("\n\n")[:-1] if block != ":")
+        for number, block in enumerate(blocks):
             name, kind, data = (line.partition(": ")[2] for line in block.split("\n"))
             assert int(name) == number
             told = json.loads(data)

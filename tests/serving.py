@@ -27,7 +27,7 @@ from reviser.core.codec import Codec
 from reviser.core.mask import Boundary, expand
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import EngineError
-from reviser.generate import Reviser
+from reviser.generate import Plan, Reviser
 
 NAME = "random"
 
@@ -141,12 +141,22 @@ class Walk:
     actions: int = 0
 
 
-def reviser(*, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent") -> Reviser:
+def reviser(
+    *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent", plan_seconds: float = 0.0
+) -> Reviser:
     """The model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
     engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
-    return Reviser(engine, Codec(tokenizer), provenance={"model": "/secret/path"})
+    model = Reviser(engine, Codec(tokenizer), provenance={"model": "/secret/path"})
+    if plan_seconds:
+
+        def slowly(*args: Any, **named: Any) -> Plan:
+            time.sleep(plan_seconds)
+            return Reviser.plan(model, *args, **named)
+
+        model.plan = slowly  # type: ignore[method-assign]
+    return model
 
 
 @dataclass
@@ -236,7 +246,7 @@ def main() -> int:
     from reviser.serve.app import make_app
     from reviser.serve.limits import Limits
     from reviser.serve.logs import write_json_lines
-    from reviser.serve.run import run
+    from reviser.serve.run import listen, run
 
     asked = json.loads(sys.argv[1])
     model = reviser(**asked["engine"])
@@ -250,7 +260,7 @@ def main() -> int:
 
     app.add_api_route("/test/engine", told, include_in_schema=False)
     write_json_lines()
-    return run(app, port=0)
+    return run(app, listen("127.0.0.1", 0))
 
 
 if __name__ == "__main__":

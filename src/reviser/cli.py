@@ -382,9 +382,10 @@ def serve(
         from reviser.serve.gate import read_keys
         from reviser.serve.limits import Limits
         from reviser.serve.logs import write_json_lines
-        from reviser.serve.run import run
+        from reviser.serve.run import listen, run
     checked = Limits(**limits)
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
+    taken = listen(host, port)
     _quiet(model)
     write_json_lines()
     if not keys and host not in ("127.0.0.1", "::1", "localhost"):
@@ -393,7 +394,7 @@ def serve(
     with load(model, engine=engine, **_options(url, engine_options)) as reviser:
         app = make_app(reviser, checked, name=called, keys=keys, origins=origins,
                        playground=playground)  # fmt: skip
-        status = run(app, host=host, port=port)
+        status = run(app, taken)
     sys.exit(status)
 
 
@@ -495,7 +496,7 @@ def play(
     films, failed = film.read(rollouts, model=model, limit=limit)
     if output is not None:
         write_whole(output, page.to_html(films, title=title))
-        click.echo(f"{output}: {len(films):,} rollouts")
+        click.echo(f"{output}: {len(films):,} rollout{'s' if len(films) > 1 else ''}")
     if gif is not None:
         with _extra("player"):
             from reviser.player.picture import write_gif

@@ -42,7 +42,6 @@ class _Reading:
     """What a stream has told so far: no network, so both clients share it."""
 
     def __init__(self) -> None:
-        self.id = ""
         self.text = ""
         self.cursor = 0
         self.rollout: Rollout | None = None
@@ -66,7 +65,7 @@ class _Reading:
     def _take(self, kind: str, data: str) -> Iterator[StreamedEdit]:
         told = json.loads(data)
         if kind == "start":
-            self.id, self.text, self.cursor = told["stream"], told["text"], told["cursor"]
+            self.text, self.cursor = told["text"], told["cursor"]
         elif kind == "edit":
             edit = StreamedEdit(**told)
             self.text, self.cursor = edit.apply(self.text), edit.cursor
@@ -262,7 +261,7 @@ class Client:
     def __init__(
         self, url: str, *, api_key: str | None = None, timeout: float = 600.0, retries: int = 5
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = _address(url)
         self.retries = retries
         self._http = httpx2.Client(**_options(self.url, api_key, timeout))
 
@@ -320,7 +319,7 @@ class AsyncClient:
     def __init__(
         self, url: str, *, api_key: str | None = None, timeout: float = 600.0, retries: int = 5
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = _address(url)
         self.retries = retries
         self._http = httpx2.AsyncClient(**_options(self.url, api_key, timeout))
 
@@ -370,6 +369,12 @@ class AsyncClient:
         except httpx2.TransportError as error:
             raise _unreachable(self.url, error) from error
         return _text(response)
+
+
+def _address(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"The address {url!r} must begin with http:// or https://.")
+    return url.rstrip("/").removesuffix("/v1")  # which other clients want
 
 
 def _options(url: str, api_key: str | None, timeout: float) -> dict[str, Any]:

@@ -363,6 +363,9 @@ class Reviser:
 
     def write(self, plan: Plan, *, unit: Unit = "char") -> Writing:
         """Begin to write: the engine gets the request when the first step is asked for."""
+        length, most = plan.request.length, plan.request.config.max_length
+        if most is not None and length > most:
+            raise ConfigError(f"max_length is {most}, and the text has {length} tokens already.")
         self.engine.check(plan.request)
         return self._writing(plan, unit)
 

@@ -314,7 +314,7 @@ def test_a_model_that_moved_is_named(tmp_path: Path, folder: Path) -> None:
     file = lines(tmp_path / "a.jsonl", rollout(1, model="/nowhere/at/all").to_dict())
     result = run(file, "-o", tmp_path / "a.html")
     assert result.exit_code == 1
-    assert result.stderr == "error: There is no folder '/nowhere/at/all'.\n"
+    assert "its model '/nowhere/at/all' cannot be opened; say where it is with" in result.stderr
     assert run(file, "-o", tmp_path / "a.html", "--model", folder).exit_code == 0
     assert film.read([file], model=folder)[0][0].name.endswith("(all)")
 
@@ -323,7 +323,7 @@ def test_a_model_that_moved_is_named(tmp_path: Path, folder: Path) -> None:
     ("content", "sentence"),
     [
         ({"error": "It failed."}, "There are no rollouts in"),
-        ({"prompt": "a", "continuation": "b"}, "Line 1 of .* is no rollout"),
+        ({"prompt": "a", "continuation": "b"}, "Line 1 of .* has no 'trajectory'"),
         (rollout(1).to_dict(), "Line 1 of .* does not say which model wrote it. Name that with"),
         ([], "Line 1 of .* must be a JSON object"),
     ],
@@ -374,7 +374,7 @@ def _durations(picture: Any) -> list[int]:
 def test_a_place_that_cannot_be_written_to_is_told(file: Path, tmp_path: Path) -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
     for option in ("-o", "--gif"):
-        result = run(file, option, file / "a.out")
+        result = run(file, option, file / "a.gif")
         assert result.exit_code == 1
         assert result.stderr.startswith("error: Cannot write")
     assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]

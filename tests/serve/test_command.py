@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,12 +50,17 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_served_is_told_before_a_model_is_opened(tmp_path: Path) -> None:
+    used = socket.create_server(("127.0.0.1", 0))
+    port = used.getsockname()[1]
     for arguments, words in [
         (["nowhere", "--api-key-file", str(tmp_path / "keys")], "Cannot read the keys"),
         (["nowhere", "--running", "0"], "running is 0; it must be a whole number, 1 or more"),
+        (["nowhere", "--port", str(port)], f"Cannot listen on port {port} of 127.0.0.1"),
+        (["nowhere", "--host", "192.0.2.1"], "of 192.0.2.1"),
     ]:
         command = [sys.executable, "-m", "reviser", "serve", *arguments]
         run = subprocess.run(command, capture_output=True, text=True)
         assert run.returncode == 1
         assert run.stderr.startswith("error: ")
         assert words in run.stderr
+    used.close()

@@ -208,6 +208,32 @@ def test_an_engine_that_dies_without_work_is_noticed() -> None:
         assert "the engine broke" in server.log.read_text()
 
 
+def test_an_engine_that_fails_once_while_the_server_ends_loses_only_what_it_ran() -> None:
+    with serving(seconds=0.02, limits={"running": 1}) as server, ThreadPoolExecutor(3) as pool:
+        body = {"prompt": "The", "max_actions": 40, "stop_bias": -1}
+        asked = [pool.submit(server.post, "/v1/generate", body) for _ in range(3)]
+        eventually(lambda: server.metrics()["reviser_waiting"] == 2)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: server.get("/ready").status_code == 503)
+        server.fault.write_text("raise once")
+        assert sorted(future.result().status_code for future in asked) == [200, 200, 502]
+        assert server.process.wait(10) == 1
+
+
+def test_a_request_that_enters_while_the_engine_dies_is_told() -> None:
+    with serving(seconds=0.02, limits={"recovery_seconds": 0.3}, plan_seconds=1.5) as server:
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(server.post, "/v1/generate", LONG)
+            eventually(lambda: server.engine()["running"] == 1)
+            entering = pool.submit(server.post, "/v1/generate", LONG)
+            time.sleep(0.3)
+            server.fault.write_text("raise")
+            assert first.result().status_code == 502
+            late = entering.result()
+        assert (late.status_code, "about to end" in sentence(late)) == (503, True)
+        assert server.process.wait(10) == 1
+
+
 def test_an_engine_that_fails_while_the_server_ends_is_not_waited_for() -> None:
     with serving(seconds=0.02, limits={"recovery_seconds": 60}) as server:
         with ThreadPoolExecutor(1) as pool:
@@ -268,6 +294,18 @@ def test_a_reader_who_takes_nothing_is_cut_off() -> None:
                 rest += data
                 assert rest.count(b"event: done") < times
         assert written.content[:1000] in rest
+        with socket.create_connection(("127.0.0.1", server.port)) as patient:
+            asked = f"GET {address} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+            patient.settimeout(20)
+            patient.sendall(asked * times)
+            time.sleep(0.3)
+            rest = b""
+            while rest.count(b"event: done") < times:
+                rest += patient.recv(1 << 20)
+            time.sleep(0.8)  # who was slow for a while and is no more is left alone
+            patient.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            while b"200 OK" not in (rest := rest[-200:] + patient.recv(1000)):
+                pass
 
 
 def test_a_text_that_takes_too_long_is_handed_over_as_it_is() -> None:
@@ -378,7 +416,7 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/generate", {"top_p": 0}, 400, "'top_p': Input should be greater than 0"),
         ("/v1/generate", {"prompt": "\ud800"}, 400, "half a surrogate"),
         ("/v1/generate", {"\ud800": 1}, 400, "no field"),
-        ("/v1/generate", [], 400, "body"),
+        ("/v1/generate", [], 400, "Send one JSON object"),
         ("/v1/infill", {"text": "no"}, 400, "The text has no gap"),
         ("/v1/infill", {}, 400, "'text': Field required"),
         ("/v1/infill", {"text": "no", "spans": [[2, 1]]}, 400, "must be in order"),
@@ -386,8 +424,11 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/infill", {"text": "no", "spans": [[0]]}, 400, "'spans.0'"),
         ("/v1/infill", {"text": "no", "spans": []}, 400, "give one or more"),
         ("/v1/completions", {"model": "gpt"}, 404, "no such model"),
-        ("/v1/completions", {"n": 2}, 400, "'n'"),
-        ("/v1/completions", {"stop": ["."]}, 400, "'stop'"),
+        ("/v1/completions", {"n": 2}, 400, "'n' is not supported here"),
+        ("/v1/completions", {"stop": ["."]}, 400, "'stop' is not supported here"),
+        ("/v1/completions", {"stop": "."}, 400, "'stop' is not supported here"),
+        ("/v1/completions", {"prompt": ["a", "b"]}, 400, "one prompt a request"),
+        ("/v1/generate", {"prompt": "The cat", "max_length": 1}, 400, "max_length is 1, and the"),
         ("/v1/completions", {"max_tokens": 3, "max_actions": 3}, 400, "mean the same"),
         ("/v1/nothing", {}, 404, "nothing here"),
         ("/health", {}, 405, "not how it is asked"),

@@ -21,7 +21,7 @@ from reviser.core.codec import Codec, TextEdit
 from reviser.core.mask import is_argument
 from reviser.core.trajectory import Trajectory
 from reviser.data.files import read_objects
-from reviser.errors import DataError, InvalidAction, TrajectoryError
+from reviser.errors import DataError, InvalidAction, ReviserError, TrajectoryError
 from reviser.generate import Rollout
 
 NAME = 60
@@ -52,6 +52,12 @@ class Film:
     """After the last step."""
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values to read beside it."""
+
+    @property
+    def opening(self) -> int:
+        """Steps at the start that nobody chose: it opens behind them."""
+        chosen = (n for n, step in enumerate(self.steps) if not step.given)
+        return next(chosen, len(self.steps))
 
 
 class Cutter:
@@ -203,16 +209,31 @@ def _film(
 ) -> Film:
     try:
         found = fields if "trajectory" in fields else fields.get("rollout")
+        if found is None:
+            raise DataError("it has no 'trajectory'; rollouts are what reviser generate writes,"
+                            " with --output or with --json.")  # fmt: skip
         rollout = Rollout.from_json(json.dumps(found))
         named = str(model or rollout.provenance.get("model") or "")
         if not named:
             raise DataError("it does not say which model wrote it. Name that with --model.")
-        cutter = cutters.get(named) or cutters.setdefault(named, Cutter.load(named))
+        if named not in cutters:
+            cutters[named] = _opened(named, is_told=model is not None)
+        cutter = cutters[named]
         written_by = Path(str(rollout.provenance.get("model") or named)).name
         start = _short(rollout.prompt) or _short(rollout.text)
         return cutter.film_of(rollout, name=f"{start} ({written_by})")
     except (DataError, TrajectoryError) as error:
         raise DataError(f"{place}: {error}") from error
+
+
+def _opened(name: str, *, is_told: bool) -> Cutter:
+    try:
+        return Cutter.load(name)
+    except ReviserError as error:
+        if is_told:
+            raise
+        raise DataError(f"its model {name!r} cannot be opened; say where it is with --model."
+                        f" ({error})") from error  # fmt: skip
 
 
 def _short(text: str) -> str:

@@ -6,6 +6,8 @@ Needs Pillow. Draws what the page shows, in the page's colours; knows films only
 from __future__ import annotations
 
 import math
+import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -49,29 +51,38 @@ class Frame:
     cursor: int
     fresh: range
     """What was written since the picture before, as far as it is in one piece."""
+    given: bytes
+    """For each character, whether nobody chose it."""
     step: int
 
 
 def frames(film: Film, pace: float) -> list[Frame]:
     """One for each action, or for several where the pace asks for more than `FASTEST`."""
-    stride = _stride(pace)
-    shown = [Frame(film.text, _character(film.text, film.cursor), range(0), 0)]
-    text, fresh = film.text, range(0)
-    for number, step in enumerate(film.steps, start=1):
+    stride, opening = _stride(pace), film.opening
+    text, given, fresh = film.text, bytes([1]) * len(film.text), range(0)
+    shown = [Frame(text, _character(text, film.cursor), fresh, given, 0)]
+    for number, step in enumerate(film.steps, start=1 - opening):
         edit = step.edit
         start = _character(text, edit.offset)
+        after = given[start + len(edit.removed) :]
+        given = given[:start] + bytes([step.given]) * len(edit.inserted) + after
         text = edit.apply(text)
         end = start + len(edit.inserted)
         if edit.inserted or edit.removed:
             fresh = range(fresh.start, end) if fresh and fresh.stop == start else range(start, end)
-        if number % stride == 0 or number == len(film.steps):
-            shown.append(Frame(text, _character(text, edit.cursor), fresh, number))
+        if number <= 0:  # what was there when the model began
+            shown = [Frame(text, _character(text, edit.cursor), range(0), given, 0)]
+            fresh = range(0)
+        elif number % stride == 0 or number == len(film.steps) - opening:
+            shown.append(Frame(text, _character(text, edit.cursor), fresh, given, number))
             fresh = range(0)
     return shown
 
 
 def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -> int:
     """Write a film at `pace` actions a second; how many frames it has."""
+    if path.suffix.lower() != ".gif":
+        raise ConfigError(f"{path.name!r} would be a GIF: let its name end with .gif.")
     shown, stride = frames(film, pace), _stride(pace)
     if len(shown) > MOST_FRAMES:
         faster = FASTEST * math.ceil(len(film.steps) / (MOST_FRAMES - 2))
@@ -83,7 +94,7 @@ def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -
     lines = [_wrapped(frame.text, fonts[0], width - 2 * EDGE) for frame in shown]
     rows = min(MOST_LINES, max(map(len, lines)))
     size = width, 2 * EDGE + rows * LINE + 2 * SMALL
-    of = len(film.steps)
+    of = shown[-1].step
     pictures = [
         _drawn(frame, _near(cut, frame.cursor, rows), fonts, size, of)
         for frame, cut in zip(shown, lines, strict=True)
@@ -122,13 +133,23 @@ def _drawn(
         top = EDGE + row * LINE
         line = text[start:end]
 
-        def x(place: int, start: int = start, line: str = line) -> float:
-            return EDGE + font.getlength(line[: place - start].rstrip("\n"))
+        ways = _ways(line)
+
+        def x(place: int, start: int = start, line: str = line, ways: set[str] = ways) -> float:
+            before = font.getlength(line[: place - start].rstrip("\n"))
+            is_mirrored = ways == {"rtl"}
+            return EDGE + (font.getlength(line.rstrip("\n")) - before if is_mirrored else before)
 
         first, last = max(start, frame.fresh.start), min(end, frame.fresh.stop)
-        if first < last:
-            pen.rectangle((x(first), top - 1, x(last), top + TEXT * 1.3), fill=_FRESH)
-        pen.text((EDGE, top), line.rstrip("\n"), fill=_INK, font=font)
+        if first < last and len(ways) < 2:  # of both directions: no mark rather than a wrong one
+            left, right = sorted((x(first), x(last)))
+            pen.rectangle((left, top - 1, right, top + TEXT * 1.3), fill=_FRESH)
+        if "rtl" in ways:
+            pen.text((EDGE, top), line.rstrip("\n"), fill=_INK, font=font)
+        else:
+            for first, last in _runs(frame.given, start, start + len(line.rstrip("\n"))):
+                colour = _FAINT if frame.given[first] else _INK
+                pen.text((x(first), top), text[first:last], fill=colour, font=font)
         is_last = end == len(text)
         if start <= frame.cursor < end or (is_last and frame.cursor == end):
             pen.rectangle(
@@ -144,10 +165,31 @@ def _drawn(
     return picture.quantize(palette=_palette(), dither=Image.Dither.NONE)
 
 
+def _ways(line: str) -> set[str]:
+    """The directions of its letters."""
+    kinds = {unicodedata.bidirectional(char) for char in line}
+    return {way for way, found in (("rtl", kinds & {"R", "AL"}), ("ltr", kinds & {"L"})) if found}
+
+
+def _runs(given: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The stretches of one kind between two places."""
+    for place in range(start + 1, end + 1):
+        if place == end or given[place] != given[start]:
+            yield start, place
+            start = place
+
+
 @cache
 def _palette() -> Image.Image:
     """The same colours for all pictures, so that one holds only what differs from the last."""
-    pairs = [(_INK, _BACK), (_INK, _FRESH), (_FAINT, _BACK), (_CURSOR, _BACK), (_LINE, _LINE)]
+    pairs = [
+        (_INK, _BACK),
+        (_INK, _FRESH),
+        (_FAINT, _BACK),
+        (_FAINT, _FRESH),
+        (_CURSOR, _BACK),
+        (_LINE, _LINE),
+    ]
     steps = [n / 6 for n in range(7)]
     ramps = sorted({_mixed(ends, part) for ends in pairs for part in steps})
     palette = Image.new("P", (1, 1))
@@ -180,9 +222,11 @@ def _fits(text: str, start: int, end: int, font: Font, room: float) -> int:
     word = max((n for n in _words(text[start:end]) if n < end - start), default=0)
     if word and font.getlength(text[start : start + word].rstrip()) <= room:
         return start + word
-    sizes = (n for n in range(end - start, 1, -1))
-    fitting = (n for n in sizes if font.getlength(text[start : start + n].rstrip()) <= room)
-    return start + next(fitting, 1)
+    sizes = range(1, end - start + 1)
+    fitting = bisect_right(
+        sizes, room, key=lambda n: font.getlength(text[start : start + n].rstrip())
+    )
+    return start + max(1, fitting)
 
 
 def _plain(text: str) -> str:

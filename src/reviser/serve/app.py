@@ -99,7 +99,7 @@ def make_app(
     add_completions(app, service, guarded)
     _add_status(app, service)
     add_pages(app, playground=playground)
-    _tidy_schema(app)
+    _tidy_schema(app, service.limits)
     return app
 
 
@@ -209,8 +209,8 @@ def _add_errors(app: FastAPI) -> None:
         return Json(told(refusal), status_code=500)
 
 
-def _tidy_schema(app: FastAPI) -> None:
-    """What is wrong with a body is told with 400 here, not with FastAPI's 422."""
+def _tidy_schema(app: FastAPI, limits: Limits) -> None:
+    """This server's limits, and what is wrong with a body is told with 400, not FastAPI's 422."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -220,6 +220,10 @@ def _tidy_schema(app: FastAPI) -> None:
                 operation["responses"].pop("422", None)
         for unused in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(unused, None)
+        for body in schema["components"]["schemas"].values():
+            for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
+                told = body["properties"][name]
+                told.get("anyOf", [told])[0]["maximum"] = limits.max_actions
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]

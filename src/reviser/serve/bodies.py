@@ -34,6 +34,10 @@ def _number(kind: type, value: float) -> float:
     return int(value) if kind is Integral else float(value)
 
 
+def _told(message: str) -> PydanticCustomError:
+    return PydanticCustomError(SENTENCE, "{message}", {"message": message})
+
+
 class Body(BaseModel):
     """Strict: a number is no text, and no field is ignored."""
 
@@ -50,8 +54,7 @@ class Body(BaseModel):
                     short = str(name)[:40]
                     near = difflib.get_close_matches(short, known, n=1)
                     advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-                    message = f"There is no field {short!a}. {advice}"
-                    raise PydanticCustomError(SENTENCE, "{message}", {"message": message})
+                    raise _told(f"There is no field {short!a}. {advice}")
         return given
 
 
@@ -116,6 +119,10 @@ class InfillBody(Streamed):
     )
 
 
+_NOT_HERE: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
+_NOT_HERE |= {"presence_penalty": 0, "frequency_penalty": 0}
+
+
 def _nullable(schema: dict[str, Any]) -> None:
     """Let the schema say that null stands for no value, as OpenAI's clients send it."""
     for name, each in schema["properties"].items():
@@ -151,9 +158,14 @@ class CompletionBody(Settings):
     @model_validator(mode="before")
     @classmethod
     def leave_out_nulls(cls, given: Any) -> Any:
-        """They stand for no value."""
+        """They stand for no value; what would change the text, and is not done here, is told."""
         if not isinstance(given, dict):
             return given
+        for name, nothing in _NOT_HERE.items():
+            if given.get(name) not in (None, nothing):
+                raise _told(f"{name!r} is not supported here: leave it out.")
+        if isinstance(given.get("prompt"), list) and len(given["prompt"]) != 1:
+            raise _told("Send one prompt a request.")
         known = cls.model_fields
         return {k: value for k, value in given.items() if value is not None or k not in known}
 
@@ -279,5 +291,5 @@ def sentence(errors: list[Any]) -> str:
     if first["type"] == "json_invalid":
         return "The body is not JSON. Send one JSON object."
     if not place:
-        return f"The body is not as it should be: {what}. Send one JSON object, and its type."
+        return "Send one JSON object, and the header Content-Type: application/json."
     return f"{place[:80]!a}: {what}."

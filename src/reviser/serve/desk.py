@@ -90,6 +90,9 @@ class Desk:
         self.provenance = reviser.provenance | {"model": model}
         self.draining = False
         self.died = False
+        self.lost = False
+        """Whether the engine failed what had been accepted, while the server was ending."""
+        self._is_over = False
         self.ended: Callable[[], None] = lambda: None
         self.pump: Pump | None = None
         self._entering = 0
@@ -152,13 +155,14 @@ class Desk:
 
     def abandon(self) -> None:
         """Hand every text over as it is."""
+        self._is_over = True
         for job in [*self._waiting, *self._running]:
             self.cancel(job, by="end")
 
     def _die(self, reason: str) -> None:
         """The engine cannot go on: tell all who wait, and end."""
         if not self.died:
-            self.died = True
+            self.died = self._is_over = True
             self.metrics.ready.set(0)
             log.error("engine is dead", extra={"facts": {"reason": reason}})
             for job in list(self._running):
@@ -192,7 +196,8 @@ class Desk:
         log.info("engine", extra={"facts": {"state": state, "reason": reason}})
         if state == "failing":
             self.metrics.failures.inc()
-        if state == "dead" or (state == "failing" and self.draining):
+            self.lost = self.lost or (self.draining and bool(self._running))
+        elif state == "dead":
             self._die(reason)
         elif state == "ready":
             self._feed()
@@ -227,6 +232,8 @@ class Desk:
             job = Job(writing, owner=owner, is_stream=is_stream, unit=unit, limits=self.limits)
         finally:
             self._entering -= 1
+        if self._is_over:  # meanwhile
+            raise self._refusal("draining", ENDING, 503)
         if is_stream:
             self._streams[job.id] = job
         self._waiting.append(job)
@@ -294,7 +301,8 @@ class Desk:
         if job.cancelled_by:
             self.metrics.cancelled.labels(job.cancelled_by).inc()
         job.is_done = True
-        del job.writing  # a stream may be kept for a while, what it was written with need not
+        if not self.died:  # else the pump may be at it
+            del job.writing  # a stream may be kept for a while, what wrote it need not
         if job.is_stream:
             self._end_stream(job, rollout, error)
         else:

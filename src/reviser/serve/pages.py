@@ -48,6 +48,8 @@ def _add(app: FastAPI, path: str, text: str, ending: str = "") -> None:
     media_type = TYPES[ending or path.rpartition(".")[2]]
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = HEADERS | {"etag": tag}
+    if path.endswith(".svg"):  # browsers ask for it whenever the address changes
+        headers["cache-control"] = "max-age=86400"
 
     async def answer(request: Request) -> Response:
         if tag in request.headers.get("if-none-match", ""):

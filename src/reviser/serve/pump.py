@@ -124,7 +124,7 @@ class Pump:
     def _listen(self) -> None:
         """Take all orders there are; without any work wait for one, and see that all is well."""
         try:
-            while True:
+            while self.state == "ready":
                 is_idle = not self._running
                 order = self._orders.get(is_idle, self._probe_seconds if is_idle else None)
                 if order is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from types import FrameType
 from typing import Any
 
@@ -10,7 +12,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from reviser.errors import ConfigError
 from reviser.serve.desk import Desk
+
+log = logging.getLogger("reviser.serve")
 
 
 class _Server(uvicorn.Server):
@@ -68,13 +73,26 @@ def _cutting(seconds: float) -> Any:
     return Cutting
 
 
-def run(app: FastAPI, *, host: str = "127.0.0.1", port: int = 8000) -> int:
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port, before a model is opened for nothing."""
+    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise ConfigError(
+            f"Cannot listen on port {port} of {host}: {error.strerror}. Give another with --port"
+            " or --host."
+        ) from error
+    return taken
+
+
+def run(app: FastAPI, taken: socket.socket) -> int:
     """Serve until a signal or a dead engine ends it; the exit status of the process."""
     desk: Desk = app.state.desk
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -83,5 +101,8 @@ def run(app: FastAPI, *, host: str = "127.0.0.1", port: int = 8000) -> int:
         timeout_graceful_shutdown=5,
         timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
     )
-    _Server(config, desk).run()
-    return 1 if desk.died or not desk.draining else 0
+    host, port = taken.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log.info("listening", extra={"facts": {"url": url}})
+    _Server(config, desk).run(sockets=[taken])
+    return 1 if desk.died or desk.lost or not desk.draining else 0

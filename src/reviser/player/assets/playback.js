@@ -10,6 +10,7 @@ export class Playback {
   constructor({ settled = () => {}, keys = {} } = {}) {
     this.panes = [];
     this.step = 0;
+    this.isAtEnd = true; // and goes along when there is more
     this.isPlaying = false;
     this.view = { order: false, ghost: false };
     this.settled = settled;
@@ -55,12 +56,13 @@ export class Playback {
     $("panes").replaceChildren(...panes.map((pane) => pane.element));
     $("panes").className = panes.length === 1 ? "" : "two";
     this.step = Math.min(step ?? this.opening, this.length);
+    this.isAtEnd = this.step === this.length;
     this.arrange();
   }
 
   /** The reels have grown; who stood at the end goes along. */
-  grow(before) {
-    if (this.step === before) this.step = this.length;
+  grow() {
+    if (this.isAtEnd) this.step = this.length;
     for (const pane of this.panes) pane.arrange();
     this.draw();
   }
@@ -96,6 +98,7 @@ export class Playback {
     if (!this.panes.length) return;
     this.pause();
     this.step = Math.min(Math.max(0, Math.round(step)), this.length);
+    this.isAtEnd = this.step === this.length;
     this.redraw();
     this.settle();
   }
@@ -122,6 +125,7 @@ export class Playback {
 
   play() {
     if (this.step >= this.length) this.step = this.opening;
+    this.isAtEnd = false;
     this.setPlaying(true);
     clearTimeout(this.rest);
     announce("Playing");
@@ -138,6 +142,7 @@ export class Playback {
       }
       if (step < this.length) requestAnimationFrame(tick);
       else {
+        this.isAtEnd = true;
         this.setPlaying(false);
         this.settle();
       }
@@ -199,6 +204,7 @@ export class Playback {
   key(event) {
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
+    if (!this.panes.length) return;
     const inList = target.closest?.(".actions");
     const act = (inList ? this.listKeys[event.key] : null)
       ?? ($("listen").checked ? this.keys[event.key] : null);

@@ -70,6 +70,7 @@ export class Stream {
     this.text = "";
     this.cursor = 0;
     this.rollout = null;
+    this.error = null;
     this.json = null; // the rollout as the server wrote it, on one line
     this.last = null;
     this.response = response;
@@ -78,6 +79,7 @@ export class Stream {
   }
 
   async *[Symbol.asyncIterator]() {
+    if (this.error !== null) throw this.error;
     let failures = 0;
     while (this.rollout === null && !this.isClosed) {
       try {
@@ -89,7 +91,7 @@ export class Stream {
           if (edit !== null) yield edit;
         }
       } catch (error) {
-        if (isAnswer(error) || error instanceof SyntaxError) throw error;
+        if (isAnswer(error) || error instanceof SyntaxError) throw (this.error = error);
       }
       if (this.rollout === null && !this.isClosed) {
         if (++failures > this.client.retries) {
@@ -187,8 +189,8 @@ export class Client {
         stream.aborter = aborter;
         return stream;
       } catch (error) {
-        // A text that nobody reads is given up soon, so it may be asked for again.
-        if (isAnswer(error) || failures >= this.retries) throw error;
+        // Once more, not more: the server may be writing for each.
+        if (isAnswer(error) || failures >= Math.min(this.retries, 1)) throw error;
         await pause(failures);
       }
     }

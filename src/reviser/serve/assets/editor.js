@@ -9,7 +9,7 @@ export const GAP = "{}"; // as the server reads it
 export class Editor {
   constructor() {
     this.area = $("source");
-    this.text = this.area.value; // a browser may have kept it
+    this.text = this.area.value;
     this.locks = [];
     this.mode = "continue";
     this.area.addEventListener("input", () => this.typed());
@@ -60,12 +60,18 @@ export class Editor {
   putGap() {
     this.setMode("fill");
     this.area.focus();
+    const { selectionStart, selectionEnd } = this.area;
+    this.area.setSelectionRange(this.withSpace(selectionStart), selectionEnd);
     // the one way to put text in that can be undone by keys
     if (!document.execCommand("insertText", false, GAP)) {
-      const { selectionStart, selectionEnd } = this.area;
-      this.area.setRangeText(GAP, selectionStart, selectionEnd, "end");
+      this.area.setRangeText(GAP, this.area.selectionStart, this.area.selectionEnd, "end");
       this.typed();
     }
+  }
+
+  /** A place, or that of the space before it: words of a model bring theirs along. */
+  withSpace(place) {
+    return this.text[place - 1] === " " ? place - 1 : place;
   }
 
   /** Lock what is selected, or open it if it is locked. */
@@ -73,7 +79,8 @@ export class Editor {
     const { selectionStart: start, selectionEnd: end } = this.area;
     this.setMode("rewrite");
     if (start < end) {
-      this.locks = (isLocked(this.locks, start, end) ? unlock : lock)(this.locks, start, end);
+      const turn = isLocked(this.locks, start, end) ? unlock : lock;
+      this.locks = turn(this.locks, this.withSpace(start), end);
     }
     this.area.focus();
     this.draw();

@@ -76,11 +76,14 @@ function recalled() {
 function takeKey(event) {
   event.preventDefault();
   client.apiKey = $("key").value;
+  $("key").value = "";
+  greet().then(() => { if ($("door").hidden) editor.area.focus(); });
+}
+
+function keepKey() {
   try {
     sessionStorage.setItem(KEY, client.apiKey);
   } catch { /* then the page alone knows it */ }
-  $("key").value = "";
-  greet();
 }
 
 function askForKey() {
@@ -97,6 +100,7 @@ async function greet() {
     const { data } = await answer.json();
     $("model").replaceChildren("Here: ", element("b", "", data[0].id));
     $("door").hidden = true;
+    if (client.apiKey !== null) keepKey();
   } catch (error) {
     refused(error);
   }
@@ -127,6 +131,7 @@ async function write() {
     refused(error);
   } finally {
     mine.isOpen = false;
+    if (!mine.stream?.rollout) mine.stream?.close();
     setWriting(false);
     await finish();
   }
@@ -150,7 +155,6 @@ function begin() {
   document.body.classList.add("written");
   $("proof").textContent = "";
   playback.show([new Pane(reel, "pane", playback.view, (step) => playback.seek(step))]);
-  work.drawn = 0;
   bringIntoView();
   return reel;
 }
@@ -158,9 +162,7 @@ function begin() {
 function draw() {
   cancelAnimationFrame(drawn);
   drawn = 0;
-  const before = work.drawn;
-  work.drawn = work.reel.length;
-  playback.grow(before);
+  playback.grow();
   if (work.isOpen) $("status").textContent = told();
 }
 
@@ -244,22 +246,25 @@ async function sha256(text) {
 }
 
 async function interrupt() {
-  if (!work?.isOpen || work.isUnwanted) return;
-  work.isUnwanted = true;
+  const mine = work;
+  if (!mine?.isOpen || mine.isUnwanted) return;
+  mine.isUnwanted = true;
   try {
-    await work.stream?.cancel();
+    await mine.stream?.cancel();
   } catch (error) {
-    work.isUnwanted = false;
-    if (work.isOpen) refused(error); // else it had ended by itself
+    mine.isUnwanted = false;
+    if (mine.isOpen) refused(error); // else it had ended by itself
   }
 }
 
 function setWriting(isWriting) {
+  const wasBelow = isWriting && document.activeElement?.closest(".take"); // which is hidden now
   document.body.classList.toggle("writing", isWriting);
   $("panes").setAttribute("aria-busy", isWriting);
   $("write").setAttribute("aria-disabled", isWriting);
   if (document.activeElement === $("stop")) $("write").focus();
   $("stop").hidden = !isWriting;
+  if (wasBelow) $("stop").focus();
 }
 
 function bringIntoView() {
@@ -296,6 +301,7 @@ function use() {
     else locks.push([n, n + 1]);
   });
   editor.set(text, locks);
+  if (editor.mode === "fill") editor.setMode("rewrite"); // there are no gaps left
   editor.area.focus();
   announce("The result is the text now.");
 }
@@ -326,11 +332,12 @@ function save(name, type, content) {
 }
 
 function another() {
+  if (!$("seed")) return write();
   const { max, placeholder, valueAsNumber } = $("seed");
   const seed = Number.isNaN(valueAsNumber) ? Number(placeholder) : valueAsNumber;
   $("seed").value = seed >= Number(max) ? 0 : seed + 1;
   keepAddress();
-  write();
+  $("ask").requestSubmit();
 }
 
 // -- the page --------------------------------------------------------------------------------------
@@ -350,6 +357,7 @@ function key(event) {
 
 async function start() {
   $("settings").open = matchMedia("(min-width: 52rem)").matches;
+  readAddress();
   try {
     const schema = await (await client.ask("/openapi.json", {})).json();
     const { properties } = schema.components.schemas.GenerateBody;
@@ -367,7 +375,11 @@ $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   write();
 });
-$("ask").addEventListener("invalid", () => { $("settings").open = true; }, true);
+$("ask").addEventListener("invalid", () => {
+  $("settings").open = true;
+  complain("");
+}, true);
+for (const event of ["input", "click"]) $("ask").addEventListener(event, () => complain(""));
 $("ask").addEventListener("change", (event) => {
   if (event.target.name === "mode") editor.setMode(event.target.value);
   if (event.target !== editor.area) keepAddress();
@@ -382,5 +394,5 @@ $("save-rollout").addEventListener("click", () =>
 $("another").addEventListener("click", another);
 document.addEventListener("keydown", key);
 window.addEventListener("hashchange", readAddress);
-window.addEventListener("pagehide", () => work?.stream?.close());
+window.addEventListener("pageshow", () => editor.typed()); // a browser may have kept a text
 start();
