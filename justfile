@@ -72,6 +72,9 @@ bench *args:
 bench-decode *args:
     python benchmarks/bench_decode.py {{ args }}
 
+bench-serve *args:
+    python benchmarks/bench_serve.py {{ args }}
+
 bench-train *args:
     python benchmarks/bench_train.py {{ args }}
 
