@@ -29,9 +29,9 @@ types:
 imports:
     lint-imports --no-logo
 
-# every test; what is skipped is named with its reason
+# every test, two files at a time; what is skipped is named with its reason
 test *args:
-    python -m pytest --timeout=600 -rs {{ args }}
+    python -m pytest --timeout=600 -rs --numprocesses=2 --dist=loadfile {{ args }}
 
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core:
