@@ -61,7 +61,7 @@ def served(model: str, *arguments: str) -> Iterator[Served]:
 
 def load(server: Served, way: str, *, count: int, actions: int = 24, **settings: Any) -> Any:
     asked = [body | settings for body in bodies(count, actions, 0)]
-    return asyncio.run(load_up(server.url, asked, way, 64))[1]
+    return asyncio.run(load_up(server.port, asked, way, 64))[1]
 
 
 def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model: str) -> None:
