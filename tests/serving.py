@@ -81,8 +81,10 @@ class FaultyEngine:
             raise RuntimeError("/secret/path: the engine broke")
         if word == "hang":
             time.sleep(3600)
-        if word == "step error" and self.running:
+        if word.startswith("step error") and self.running:
             self._fault.unlink()
+            if word == "step error, then raise":
+                self._fault.write_text("raise")
             number = next(iter(self.running))
             self._leave(number)
             return [Step(number, -1, 0.0, error=EngineError("http://internal:1 refused"))]

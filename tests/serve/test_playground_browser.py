@@ -735,6 +735,20 @@ def test_what_the_server_refuses_is_told_in_its_words(visit: Any, server: Served
     assert page.is_hidden("#result")
 
 
+def test_only_one_is_written_at_a_time_and_an_early_interrupt_reaches_it(visit: Any) -> None:
+    with serving(seconds=0.02, plan_seconds=0.7) as server:
+        page = visit(server)
+        bodies = asked_for(page)
+        begin(page, "The", max_actions=3000, stop_bias=-1)
+        for _ in range(3):
+            page.evaluate("() => document.getElementById('ask').requestSubmit()")
+        page.keyboard.press("Escape")  # before the server has answered
+        page.wait_for_function("() => !document.body.matches('.writing')")
+        eventually(lambda: server.engine()["running"] == 0, 3)
+        assert len(bodies) == 1
+        assert page.inner_text("#trouble") == ""
+
+
 def test_a_text_that_the_browser_kept_is_the_one_that_is_sent(visit: Any, server: Served) -> None:
     page = visit(server, expects=f"{REFUSED} 404")  # another page has no icon
     bodies = asked_for(page)

@@ -177,6 +177,11 @@ def test_one_request_that_the_engine_fails_fails_alone() -> None:
             if answer.status_code == 502:
                 sentence(answer)
         assert server.get("/ready").status_code == 200
+        both = [pool.submit(server.post, "/v1/generate", body) for _ in range(2)]
+        eventually(lambda: server.engine()["running"] == 2)
+        server.fault.write_text("step error, then raise")  # it was more than the one request
+        assert [future.result().status_code for future in both] == [502, 502]
+        assert server.get("/ready").status_code == 503
 
 
 @pytest.mark.parametrize("word", ["raise", "hang"])
