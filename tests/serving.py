@@ -81,10 +81,12 @@ class FaultyEngine:
             raise RuntimeError("/secret/path: the engine broke")
         if word == "hang":
             time.sleep(3600)
-        if word.startswith("step error") and self.running:
+        if word == "step errors" and self.waiting:  # as an engine elsewhere that is gone
+            gone = [Step(n, -1, 0.0, error=EngineError("refused")) for n in self.waiting]
+            self.waiting.clear()
+            return gone
+        if word == "step error" and self.running:
             self._fault.unlink()
-            if word == "step error, then raise":
-                self._fault.write_text("raise")
             number = next(iter(self.running))
             self._leave(number)
             return [Step(number, -1, 0.0, error=EngineError("http://internal:1 refused"))]
