@@ -31,7 +31,7 @@ imports:
 
 # every test, two files at a time; what is skipped is named with its reason
 test *args:
-    python -m pytest --timeout=600 -rs --numprocesses=2 --dist=loadfile {{ args }}
+    python -m pytest --timeout=600 -rs --numprocesses=2 --dist=loadfile --no-loadscope-reorder {{ args }}
 
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core:

@@ -24,6 +24,11 @@ for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that none of them is left alone at the end."""
+    items.sort(key=lambda item: item.path.parent.name != "train")
+
+
 @pytest.fixture(scope="session")
 def latex() -> str:
     """The paper's own text, which is not part of the repository."""
