@@ -118,11 +118,11 @@ class Served:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
 
-    @property
-    def memory(self) -> float:
-        """MiB that it holds."""
-        told = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+)", told)[0]) / 1024
+
+def resident(process: int) -> float:
+    """MiB that a process holds."""
+    told = Path(f"/proc/{process}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", told)[0]) / 1024
 
 
 @contextmanager
@@ -292,7 +292,7 @@ def main() -> None:
                 kept[way] += answers
                 line.append(f"{way} {actions / seconds:.0f}")
             told = ", ".join(line)
-            print(f"round {number + 1}: {told}; {server.memory:.0f} MiB", flush=True)
+            print(f"round {number + 1}: {told}; {resident(server.process.pid):.0f} MiB", flush=True)
     engine.close()
     print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
     for way in WAYS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,6 +52,26 @@ def chromium() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=place, args=ARGS)
         yield browser
         browser.close()
+
+
+def walked(page: Any, steps: Iterable[int], kept: str = "textContent") -> list[str]:
+    """What the text keeps at each of some steps; in the page, since a call for each takes long."""
+    found: list[str] = page.evaluate(
+        """async ([steps, kept]) => {
+            const scrub = document.getElementById("scrub");
+            const found = [];
+            for (const step of steps) {
+                scrub.value = step;
+                scrub.dispatchEvent(new Event("input"));
+                await new Promise(requestAnimationFrame);
+                await new Promise(requestAnimationFrame);
+                found.push(document.querySelector(".text p")[kept]);
+            }
+            return found;
+        }""",
+        [list(steps), kept],
+    )
+    return found
 
 
 def serious(page: Any) -> list[tuple[str, str]]:

@@ -182,11 +182,6 @@ class Served:
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
-    def memory(self) -> float:
-        """MiB that it holds."""
-        told = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+)", told)[0]) / 1024
-
     def engine(self) -> dict[str, int]:
         """What the engine has been asked."""
         told: dict[str, int] = self.get("/test/engine").json()

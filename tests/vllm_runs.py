@@ -20,6 +20,17 @@ from reviser.engines import vllm, wire
 from reviser.engines.base import DecodeConfig, Request
 from reviser.errors import ReviserError
 
+ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the default pins every engine to core 0
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""Small, quiet, and alone."""
+
 
 def to_json(request: Request) -> dict[str, Any]:
     return {**vars(request), "config": vars(request.config)}

@@ -43,17 +43,8 @@ import vllm_runs
 from reviser import generate, models
 from reviser.engines.hf import HFEngine
 
-ENVIRONMENT = {
-    **os.environ,
-    "DO_NOT_TRACK": "1",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the default pins every engine to core 0
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "VLLM_NO_USAGE_STATS": "1",
-}
+# In one process, so that the mask can be broken on purpose.
+ENVIRONMENT = {**os.environ, **vllm_runs.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 OPTIONS = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 16}
 # vLLM's attention on a CPU wants heads of 32 or more.
 SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}

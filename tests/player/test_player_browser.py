@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import films
-from browsers import serious
+from browsers import serious, walked
 from reviser.core.codec import TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.player import page as pages
@@ -98,26 +98,6 @@ def test_the_text_is_the_executors_at_every_tenth_step(show: Any, seed: int) -> 
             scrub(page, step)
             assert at(page) == min(step, len(shown.steps))
             assert text(page) == expected[min(step, len(shown.steps))]
-
-
-def walked(page: Any, steps: list[int], kept: str) -> list[str]:
-    """What the text keeps at each of some steps; in the page, since a call for each takes long."""
-    found: list[str] = page.evaluate(
-        """async ([steps, kept]) => {
-            const scrub = document.getElementById("scrub");
-            const found = [];
-            for (const step of steps) {
-                scrub.value = step;
-                scrub.dispatchEvent(new Event("input"));
-                await new Promise(requestAnimationFrame);
-                await new Promise(requestAnimationFrame);
-                found.push(document.querySelector(".text p")[kept]);
-            }
-            return found;
-        }""",
-        [steps, kept],
-    )
-    return found
 
 
 def test_steps_over_keyframes_are_the_executors(show: Any) -> None:

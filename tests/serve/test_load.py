@@ -18,6 +18,7 @@ import pytest
 
 import fuzz
 import small_tokenizers
+import vllm_runs
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
@@ -30,15 +31,6 @@ from serving import eventually
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 ENGINE = "vllm" if HAS_VLLM else "hf"
-ENVIRONMENT = {
-    "DO_NOT_TRACK": "1",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the default pins every engine to core 0
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 OPTIONS = ['dtype="float32"', "enforce_eager=true"] if HAS_VLLM else []
 
 
@@ -53,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def served(model: str, *arguments: str) -> Iterator[Served]:
     chosen = [f"--engine-option={option}" for option in OPTIONS]
     with (
-        mock.patch.dict(os.environ, ENVIRONMENT),
+        mock.patch.dict(os.environ, vllm_runs.ENVIRONMENT),
         bench_serve.served(model, "--engine", ENGINE, *chosen, *arguments) as server,
     ):
         yield server

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import films
 import small_tokenizers
-from browsers import serious
+from browsers import serious, walked
 from reviser.cli import main
 from reviser.engines.base import RANGES, DecodeConfig
 from reviser.generate import Rollout
@@ -149,18 +149,6 @@ WATCH = """() => {
     };
     look();
 }"""
-WALK = """async (steps) => {
-    const scrub = document.getElementById("scrub");
-    const found = [];
-    for (const step of steps) {
-        scrub.value = step;
-        scrub.dispatchEvent(new Event("input"));
-        await new Promise(requestAnimationFrame);
-        await new Promise(requestAnimationFrame);
-        found.push(document.querySelector(".text p").textContent);
-    }
-    return found;
-}"""
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -187,7 +175,7 @@ def test_each_edit_is_shown_as_it_comes_and_again_afterwards(
     assert len(seen) > 15  # it was watched while it came
     assert {step: expected[step] for step in seen} == seen
     steps = [*range(0, 61, 10), 33, 7, 60]
-    assert page.evaluate(WALK, steps) == [expected[step] for step in steps]
+    assert walked(page, steps) == [expected[step] for step in steps]
 
 
 def test_what_was_written_is_played_again_with_the_players_controls(
