@@ -1,9 +1,11 @@
 """Samples a corpus from a causal LM, so that the true distribution of the text is known.
 
 Untruncated, at temperature 1: a text's perplexity under the model is then exact, not a proxy. One
-JSON line per text; stop and start again at will, since batch n depends on the seed and n alone.
+JSON line per text, each up to where the model ended it or its context did. Stop and start again at
+will: batch n depends on the seed and n alone. `--share 0/2` takes every second batch, so that two
+processes make two files.
 
-    python benchmarks/sample_corpus.py MODEL -o stories.jsonl --texts 4000
+    python benchmarks/sample_corpus.py MODEL -o stories-0.jsonl --batches 420 --share 0/2
 """
 
 from __future__ import annotations
@@ -13,50 +15,124 @@ import json
 from pathlib import Path
 
 import torch
+from transformers.cache_utils import Cache, DynamicLayer
 
 from reviser import Codec
 from reviser.models import load_base
 
+BLOCK = 256
+"""Ids whose probabilities are summed before one is looked for among them."""
+CACHED = 8
+"""Rows whose probabilities are worked out at a time, so that they stay in a core's cache."""
+SHRINK = 16
+"""So often, in steps, the rows that have ended are dropped."""
+
+
+class Buffer(DynamicLayer):
+    """Keys and values of one layer in memory taken once, where the usual cache copies each step."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.used = size, 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, _: torch.Tensor) -> None:
+        """Take the memory, once the shape is known."""
+        rows, heads, _, width = key_states.shape
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys = key_states.new_empty(rows, heads, self.size, width)
+        self.values = torch.empty_like(self.keys)
+        self.is_initialized = True
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, *_: object, **__: object) -> tuple:
+        """Write the newest; all there are so far."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        end = self.used + keys.shape[2]
+        self.keys[:, :, self.used : end] = keys
+        self.values[:, :, self.used : end] = values
+        self.used = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def get_seq_length(self) -> int:
+        """How many places are used."""
+        return self.used
+
+
+def draw(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One id per row from its softmax: first a block of ids, then an id of the block."""
+    rows, ids = logits.shape
+    logits = torch.nn.functional.pad(logits, (0, -ids % BLOCK), value=-torch.inf)
+    top = logits.amax(1, keepdim=True).float()
+    parts = zip(logits.split(CACHED), top.split(CACHED), strict=True)
+    sums = [
+        part.float().sub_(most).exp_().view(len(part), -1, BLOCK).sum(2) for part, most in parts
+    ]
+    blocks = torch.cat(sums).cumsum(1)
+    point = torch.rand(rows, 1, generator=generator) * blocks[:, -1:]
+    block = torch.searchsorted(blocks, point, right=True).clamp_(max=blocks.shape[1] - 1)
+    before = blocks.gather(1, (block - 1).clamp_(min=0)) * (block > 0)
+    chosen = logits.view(rows, -1, BLOCK)[torch.arange(rows), block[:, 0]]
+    inside = chosen.float().sub_(top).exp_().cumsum(1)
+    place = torch.searchsorted(inside, point - before, right=True).clamp_(max=BLOCK - 1)
+    return (block * BLOCK + place).clamp_(max=ids - 1)
+
 
 @torch.no_grad()
-def sample(model: torch.nn.Module, begin: int, count: int, length: int, seed: int) -> list:
-    """Token ids of some texts, each up to where the model ends it or begins another."""
+def sample(model: torch.nn.Module, count: int, seed: int) -> list[list[int]]:
+    """Token ids of some texts, the id that ended each included if it ended by itself."""
+    config = model.config
+    ends = torch.tensor([config.bos_token_id, config.eos_token_id])
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.full((count, 1), begin)
-    texts, cache = ids, None
-    ended = torch.zeros(count, dtype=torch.bool)
-    while texts.shape[1] < length and not ended.all():
-        with torch.autocast("cpu", torch.bfloat16, enabled=False):
-            output = model(input_ids=ids, past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
-        shares = torch.softmax(output.logits[:, -1].float(), dim=-1)
-        ids = torch.multinomial(shares, 1, generator=generator)
-        ended |= (ids[:, 0] == begin) | (ids[:, 0] == model.config.eos_token_id)
-        texts = torch.cat([texts, ids], dim=1)
-    ends = {begin, model.config.eos_token_id}
-    rows = [row[1:] for row in texts.tolist()]
-    return [row[: next((n for n, i in enumerate(row) if i in ends), None)] for row in rows]
+    length = config.max_position_embeddings
+    cache = Cache(layers=[Buffer(length) for _ in range(config.num_hidden_layers)])
+    texts: list[list[int]] = [[] for _ in range(count)]
+    running = list(range(count))
+    ids = torch.full((count, 1), config.bos_token_id)
+    alive = torch.ones(count, dtype=torch.bool)
+    for step in range(length - 1):
+        places = torch.full((1, 1), step)
+        output = model(input_ids=ids, position_ids=places, past_key_values=cache, use_cache=True)
+        ids = draw(output.logits[:, -1], generator)
+        for text, drawn, going in zip(running, ids[:, 0].tolist(), alive.tolist(), strict=True):
+            if going:
+                texts[text].append(drawn)
+        alive &= ~torch.isin(ids[:, 0], ends)
+        if not alive.any():
+            break
+        if step % SHRINK == 0 and not alive.all():
+            kept = alive.nonzero()[:, 0]
+            cache.reorder_cache(kept)
+            ids, alive = ids[kept], alive[kept]
+            running = [running[row] for row in kept.tolist()]
+    return texts
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--texts", type=int, default=4000)
-    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--batches", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=256, help="texts of one batch")
+    parser.add_argument("--share", default="0/1", help="which of every how many batches")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    first, every = map(int, arguments.share.split("/"))
     model, tokenizer = load_base(arguments.model)
+    model = model.to(torch.bfloat16).eval()
+    ends = {model.config.bos_token_id, model.config.eos_token_id}
     codec = Codec(tokenizer)
-    length = model.config.max_position_embeddings
-    lines = arguments.output.read_text().splitlines() if arguments.output.exists() else []
+    arguments.output.touch()
+    lines = arguments.output.read_text("utf-8").splitlines(keepends=True)
     done = len(lines) // arguments.batch  # whole batches
-    arguments.output.write_text("".join(line + "\n" for line in lines[: done * arguments.batch]))
+    arguments.output.write_text("".join(lines[: done * arguments.batch]), "utf-8")
+    numbers = range(first, arguments.batches, every)
     with arguments.output.open("a", encoding="utf-8") as file:
-        for batch in range(done, arguments.texts // arguments.batch):
+        for batch in numbers[done:]:
             seed = arguments.seed * 1_000_003 + batch
-            rows = sample(model, model.config.bos_token_id, arguments.batch, length, seed)
-            lines = (json.dumps({"text": codec.decode(row), "seed": seed}) for row in rows)
-            file.write("".join(line + "\n" for line in lines))
+            for row in sample(model, arguments.batch, seed):
+                ended = row[-1] in ends
+                text = codec.decode(row[: len(row) - ended])
+                fields = {"text": text, "tokens": len(row), "ended": ended, "seed": seed}
+                file.write(json.dumps(fields) + "\n")
             file.flush()
-            print(f"{(batch + 1) * arguments.batch} texts", end="\r", flush=True)
+            print(f"batch {batch} of {arguments.batches}", end="\r", flush=True)

@@ -272,6 +272,16 @@ def cut(policy: Append | Spans, marks: list[int], draws: Draws) -> list[range]:
     return [range(a, b) for a, b in zip(cuts, [*cuts[1:], n], strict=True)]
 
 
+def put_off(spans: list[range], late: int, draws: Draws) -> None:
+    """Some spans, any but the last, come behind the rest, in the order in which they are drawn."""
+    left, drawn = spans[:-1], []
+    for _ in range(min(late, len(left))):
+        at = draws.below(len(left))
+        left[0], left[at] = left[at], left[0]  # the place of what is drawn goes to the first
+        drawn.append(left.pop(0))
+    spans[:] = sorted([*left, spans[-1]], key=lambda span: span.start) + drawn
+
+
 def shuffle(spans: list[range], draws: Draws) -> None:
     """Fisher and Yates, from the end."""
     for i in reversed(range(1, len(spans))):
@@ -335,7 +345,10 @@ def sample(
     part = component(policy, progress, draws)
     if not isinstance(part, Obfuscation):
         spans = cut(part, [1] * len(target) if marks is None else marks, draws)
-        shuffle(spans, draws)
+        if isinstance(part, Spans) and part.late is not None:
+            put_off(spans, part.late, draws)
+        else:
+            shuffle(spans, draws)
         return Sample(write_spans(target, spans, max_move), part)
     for _ in range(MAX_ATTEMPTS):
         walk = obfuscate(part, target, max_move, draws)

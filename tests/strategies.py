@@ -151,7 +151,12 @@ def obfuscations(draw: st.DrawFn, *, noisy: bool | None = None) -> Obfuscation:
     )
 
 
-spans = st.builds(Spans, mean=st.floats(1, 12), unit=st.sampled_from(["token", "word", "sentence"]))
+spans = st.builds(
+    Spans,
+    mean=st.floats(1, 12),
+    unit=st.sampled_from(["token", "word", "sentence"]),
+    late=st.none() | st.integers(0, 5),
+)
 lone_policies = st.builds(Append) | obfuscations() | spans
 
 

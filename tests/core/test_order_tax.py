@@ -183,15 +183,32 @@ def span_orders(policy: Spans, marks: tuple[int, ...]) -> Chances:
     chance = float(naive_policy.cut_chance(policy, n, len(places)))
     orders: Counter[Order] = Counter()
     for count in range(len(places) + 1):
-        p = chance**count * (1 - chance) ** (len(places) - count) / factorial(count + 1)
+        p = chance**count * (1 - chance) ** (len(places) - count)
         for cuts in combinations(places, count):
             spans = [range(a, b) for a, b in zip((0, *cuts), (*cuts, n), strict=True)]
-            for order in permutations(spans):
-                orders[tuple(i for span in order for i in span)] += p
+            possible = list(permutations(spans)) if policy.late is None else put_off(spans, policy)
+            for order in possible:
+                orders[tuple(i for span in order for i in span)] += p / len(possible)
     return {order: p for order, p in orders.items() if p > 0}
 
 
+def put_off(spans: list[range], policy: Spans) -> list[tuple[range, ...]]:
+    """Every order with some spans, but never the last, behind the rest."""
+    late = min(policy.late or 0, len(spans) - 1)
+    return [
+        (*(span for span in spans if span not in drawn), *drawn)
+        for drawn in permutations(spans[:-1], late)
+    ]
+
+
 SPANS = [
+    (Spans(mean=2, unit="token", late=0), (1, 1, 1)),
+    (Spans(mean=2, unit="token", late=1), (1, 1, 1, 1, 1)),
+    (Spans(mean=1.5, unit="token", late=2), (1, 1, 1, 1, 1, 1)),
+    (Spans(mean=3, unit="token", late=2), (1, 1, 1, 1, 1)),
+    (Spans(mean=2, unit="word", late=3), (3, 1, 3, 3, 1, 7)),
+    (Spans(mean=1, unit="token", late=9), (1, 1, 1, 1)),
+    (Spans(mean=2, unit="token", late=1), (1,)),
     (Spans(mean=1, unit="token"), (1, 1, 1, 1)),
     (Spans(mean=1.5, unit="token"), (1, 1, 1, 1)),
     (Spans(mean=2, unit="token"), (7, 1, 3)),

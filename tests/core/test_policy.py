@@ -90,6 +90,7 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
             "Spans of mean 8.0 aligned to 'line': the mean must be 1 or more tokens, the unit one"
             " of token, word, sentence.",
         ),
+        (lambda: Spans(late=-1), "late is -1; use 0 to 1048576, or None."),
         (
             lambda: Obfuscation(max_obfuscation_steps=0),
             "max_obfuscation_steps is 0; use 1 or more, or None.",
@@ -358,10 +359,20 @@ def test_every_order_of_spans_is_as_likely() -> None:
     rng = np.zeros(k.RNG_SIZE, np.uint64)
     for index in range(2400):
         k.start_rng(rng, np.uint64(14), np.uint64(0), np.uint64(index))
-        orders.add(tuple(k.draw_order(3, rng).tolist()), uniform(_permutations))
+        orders.add(tuple(k.draw_order(3, -1, rng).tolist()), uniform(_permutations))
     orders.check(_permutations)
 
 
+def test_spans_put_off_are_drawn_alike_and_never_the_last() -> None:
+    orders = Tally()
+    rng = np.zeros(k.RNG_SIZE, np.uint64)
+    for index in range(2400):
+        k.start_rng(rng, np.uint64(15), np.uint64(0), np.uint64(index))
+        orders.add(tuple(k.draw_order(4, 2, rng).tolist()), uniform(_put_off))
+    orders.check(_put_off)
+
+
+_put_off = [(2, 3, 0, 1), (2, 3, 1, 0), (1, 3, 0, 2), (1, 3, 2, 0), (0, 3, 1, 2), (0, 3, 2, 1)]
 _permutations = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 
 

@@ -35,7 +35,7 @@ OBFUSCATE, SPANS = 0, 1
 # Columns of a policy's row. Probabilities are thresholds out of WHOLE. The operations are tried
 # in the order of their columns, each threshold holding the sum so far.
 (KIND, WEIGHT, DELETE, INSERT, REPLACE, SWAP, SPAN_INSERT, SPAN_MOVE, START_LEFT, MERGE,
- MAX_STEPS, MEAN_SPAN, UNIT, COLUMNS) = range(14)  # fmt: skip
+ MAX_STEPS, MEAN_SPAN, UNIT, LATE, COLUMNS) = range(15)  # fmt: skip
 MOVE = SPAN_MOVE + 1  # an operation, not a column: what is left when no threshold is met
 
 # Entries of `ids`, the part of an ActionVocab that restorations are written with.
@@ -472,12 +472,27 @@ def cut_threshold(n: int, candidates: int, mean: int) -> int:
 
 
 @compiled
-def draw_order(count: int, rng: U64) -> I64:
-    """A random permutation (Fisher-Yates)."""
+def draw_order(count: int, late: int, rng: U64) -> I64:
+    """A random permutation (Fisher-Yates), or with `late` the numbers in order but for so many."""
     order = np.arange(count)
+    if late >= 0:
+        return put_off(order, min(late, count - 1), rng)
     for i in range(count - 1, 0, -1):
         j = below(rng, i + 1)
         order[i], order[j] = order[j], order[i]
+    return order
+
+
+@compiled
+def put_off(order: I64, late: int, rng: U64) -> I64:
+    """Draw some numbers, never the last, and put them behind the rest as they were drawn."""
+    count = len(order)
+    for i in range(late):
+        j = i + below(rng, count - 1 - i)
+        order[i], order[j] = order[j], order[i]
+    drawn = order[:late].copy()
+    order[: count - late] = np.sort(order[late:])
+    order[count - late :] = drawn
     return order
 
 
@@ -547,7 +562,7 @@ def restorations(
                 break
         else:
             cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
-            order = draw_order(len(cuts) - 1, rng)
+            order = draw_order(len(cuts) - 1, row[LATE], rng)
             while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
                 out, learn, at = grow_front(out, learn, 0)
             at = write_spans(target, cuts, order, ids, out)

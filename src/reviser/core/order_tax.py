@@ -298,11 +298,21 @@ def _span_tax(
 
     mean = round(policy.mean * MEAN_SCALE)
     bits = []
-    sampled = _visible_runs(policy, n, marks, max_move, seed)
-    for runs, mark in zip(sampled, marks, strict=True):
-        places = int(np.count_nonzero(mark[1:] & UNITS[policy.unit]))
+    sampled = _sampled_orders(policy, n, marks, max_move, seed)
+    for order, mark in zip(sampled, marks, strict=True):
+        can_cut = (mark & UNITS[policy.unit]) > 0
+        can_cut[0] = False
+        places = int(np.count_nonzero(can_cut))
         cut = _kernels.cut_threshold(n, places, mean) / WHOLE
-        bits.append(_span_surprise(places, runs, cut))
+        starts = np.flatnonzero(np.diff(order, prepend=-2) != 1)  # of the visible runs
+        if policy.late is None:
+            bits.append(_span_surprise(places, len(starts), cut))
+            continue
+        runs = np.split(order, starts[1:])
+        early = int(np.flatnonzero(starts <= order.argmax())[-1]) + 1  # up to the end of the text
+        inside = [int(np.count_nonzero(can_cut[run[1:]])) for run in runs]
+        hidden = sum(inside[:early]), sum(inside[early:])
+        bits.append(_late_surprise(policy.late, places, early, len(runs) - early, *hidden, cut))
     return Interval.of_mean(np.array(bits) / n)
 
 
@@ -314,10 +324,33 @@ def _span_surprise(places: int, runs: int, cut: float) -> float:
     return -float(np.logaddexp.reduce(logs)) / math.log(2)
 
 
-def _visible_runs(
+@lru_cache
+def _late_surprise(
+    late: int, places: int, early: int, runs: int, inside: int, inside_late: int, cut: float
+) -> float:
+    """Of an order with `early` runs left to right and then some late `runs`.
+
+    With k late spans, of which cuts among the `inside_late` places of their runs make k - runs
+    more, and j cuts hidden `inside` the early runs, there are S = early + j + k spans, and the
+    late ones were drawn one by one from all but the last: a chance of (S-1-k)! / (S-1)!. Fewer
+    than `late` are drawn only if the last span is all that is left.
+    """
+    logs = []
+    for k in range(runs, min(late, runs + inside_late) + 1):
+        if k < late and early > 1:
+            continue
+        more = np.arange(inside + 1) if k == late else np.zeros(1, np.int64)
+        cuts = places - inside - inside_late + more + k - runs
+        log = _log_binomial(inside, more) + _log_binomial(inside_late, np.array([k - runs]))
+        log += _log_factorial(early + more - 1) - _log_factorial(early + more + k - 1)
+        logs += [*(log + _times_log(cuts, cut) + _times_log(places - cuts, 1 - cut))]
+    return -float(np.logaddexp.reduce(logs)) / math.log(2)
+
+
+def _sampled_orders(
     policy: Spans, n: int, marks: Sequence[npt.NDArray[np.uint8]], max_move: int, seed: int
-) -> Iterator[int]:
-    """How many runs of consecutive tokens each sampled order has.
+) -> Iterator[npt.NDArray[np.int32]]:
+    """Places of the text in the order in which they are written, one sample for each target.
 
     Sampling does not look at tokens, so each place of the text can be a token of its own.
     """
@@ -325,8 +358,7 @@ def _visible_runs(
     places = synthetic_targets(n, len(marks))
     batch = Sampler(vocab, policy).batch(places, range(len(marks)), seed=seed, units=marks)
     for ids in np.split(batch.ids, batch.offsets[1:-1]):
-        order = ids[vocab.kinds[ids] == Kind.INSERT]
-        yield 1 + int(np.count_nonzero(np.diff(order) != 1))
+        yield ids[vocab.kinds[ids] == Kind.INSERT]
 
 
 def _mixture_tax(

@@ -24,6 +24,7 @@ LEAST_DELETE = 0.001
 """With fewer deletes a walk would hardly end."""
 NOISE_SPAN = (2, 8)
 """Fewest and most tokens that a span of noise holds."""
+MOST_LATE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,9 @@ class Spans:
 
     mean: float = 8.0
     unit: Literal["token", "word", "sentence"] = "word"
+    late: int | None = None
+    """Write left to right but for so many spans, any but the last, that come after the rest, in
+    random order. If left out, every order of the spans is as likely."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.mean <= 1 << 20 or self.unit not in UNITS:
@@ -104,6 +108,8 @@ class Spans:
                 f"Spans of mean {self.mean} aligned to {self.unit!r}: the mean must be 1 or more"
                 f" tokens, the unit one of {', '.join(UNITS)}."
             )
+        if self.late is not None and not 0 <= self.late <= MOST_LATE:
+            raise ConfigError(f"late is {self.late}; use 0 to {MOST_LATE}, or None.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +160,8 @@ PRESETS: dict[str, Policy] = {
     "spans-8": Spans(mean=8),
     "spans-16": Spans(mean=16),
     "spans-32": Spans(mean=32),
+    "late-1": Spans(mean=16, unit="sentence", late=1),
+    "late-2": Spans(mean=16, unit="sentence", late=2),
     "half-append": Mixture(policies=(Append(), Spans(mean=16)), weights=(1, 1)),
     "repair": Obfuscation(
         delete=0.75,
@@ -240,6 +248,7 @@ def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
         if isinstance(policy, Spans):
             row[k.MEAN_SPAN] = round(policy.mean * MEAN_SCALE)
             row[k.UNIT] = UNITS[policy.unit]
+            row[k.LATE] = -1 if policy.late is None else policy.late
     return row
 
 

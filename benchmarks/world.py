@@ -1,0 +1,303 @@
+"""The story world: arms of one trunk and one budget, trained, rolled out and measured.
+
+The text is sampled from a model that is then the judge, so a text's perplexity under it is exact
+with respect to the distribution that the arms learn. Every arm gets the same training FLOPs, which
+decide its steps; arms differ in the policy alone. Each step leaves a file and is not done again.
+
+    python benchmarks/world.py prepare WORLD                  # stories-*.jsonl there -> shards
+    python benchmarks/world.py run late-1 append --world WORLD --judge STORIES15M
+    python docs/results.py > docs/results.md                  # the table of what was committed
+
+WORLD is a folder with the output of sample_corpus.py; runs go to WORLD/runs, and what is worth
+keeping of each to results/world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reviser import batch
+from reviser.core.codec import Codec, read_tokenizer
+from reviser.core.order_tax import policy_cost
+from reviser.core.trajectory import Sampler
+from reviser.data.dataset import Stream, Windows, held_out_documents
+from reviser.data.files import write_json, write_whole
+from reviser.data.shards import TokenShards, tokenize
+from reviser.data.tokenizer import train_bpe
+from reviser.evals import evaluation, flops, texts
+from reviser.evals.evaluation import Measures, System
+from reviser.evals.texts import Protocol
+from reviser.train.parts import _vocab
+from reviser.train.recipe import Recipe, load_recipe
+from reviser.train.run import train
+
+HERE = Path(__file__).resolve().parent.parent
+RECIPE = HERE / "recipes" / "world.yaml"
+RESULTS = HERE / "results" / "world"
+
+BUDGETS = {"screen": 1, "full": 5}
+"""Multiples of the least budget."""
+LEAST = 8e13
+"""Training FLOPs of a screening run."""
+BPE = 4096
+TWIN = "append"
+PROTOCOL = Protocol(
+    prefix_tokens=32, total_tokens=256, min_tokens=96, max_tokens=400, prompts=1000, seeds=(123,)
+)
+POLICY_LENGTH, POLICY_TARGETS = 145, 1000
+"""What the cost of a policy is measured on: stretches of held-out text of the paper's length."""
+
+
+def mixed(share: float, other: str = "spans-16", final: float | None = None) -> str:
+    """A mixture with so much appending at the start, and at the end."""
+    last = "" if final is None else f", final_weights: [{final}, {round(1 - final, 6)}]"
+    weights = f"[{share}, {round(1 - share, 6)}]"
+    return f"policy={{kind: mixture, policies: [append, {other}], weights: {weights}{last}}}"
+
+
+ARMS: dict[str, tuple[str, ...]] = {
+    "append": ("policy=append",),
+    "paper": ("policy=paper",),
+    "paper-merged": ("policy=paper-merged",),
+    "delete-0.9": ("policy=delete-0.9",),
+    "delete-0.95": ("policy=delete-0.95",),
+    "spans-8": ("policy=spans-8",),
+    "spans-16": ("policy=spans-16",),
+    "spans-32": ("policy=spans-32",),
+    "sentences-32": ("policy={kind: spans, mean: 32, unit: sentence}",),
+    "late-1": ("policy=late-1",),
+    "late-2": ("policy=late-2",),
+    "late-4": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}",),
+    "mixed-10": (mixed(0.1),),
+    "mixed-50": (mixed(0.5),),
+    "mixed-90": (mixed(0.9),),
+    "annealed": (mixed(1.0, final=0.0),),
+    "annealed-late": (mixed(1.0, other="late-1", final=0.0),),
+}
+"""What each arm changes in the recipe, as `--set` takes it."""
+
+
+def prepare(world: Path) -> None:
+    """A tokenizer and shards of the sampled stories, and a note of what they are."""
+    files = sorted(world.glob("stories-*.jsonl"))
+    note = world / "world.json"
+    if not note.is_file():
+        stories = [json.loads(line) for file in files for line in file.open(encoding="utf-8")]
+        hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+        write_json(
+            note,
+            {
+                "files": hashes,
+                "stories": len(stories),
+                "tokens": sum(story["tokens"] for story in stories),
+                "ended": sum(story["ended"] for story in stories) / len(stories),
+                "seeds": [min(s["seed"] for s in stories), max(s["seed"] for s in stories)],
+            },
+        )
+    tokenizer = world / "tokenizer" / "tokenizer.json"
+    if not tokenizer.is_file():
+        write_whole(tokenizer, train_bpe(files, BPE).to_str(pretty=True))
+    manifest = tokenize(files, world / "shards", tokenizer.parent)
+    write_json(note, json.loads(note.read_text("utf-8")) | {"own_tokens": manifest.tokens})
+
+
+def recipe_of(world: Path, *changes: str) -> Recipe:
+    """The recipe on this world's text."""
+    places = (f"data.shards={world / 'shards'}", f"data.tokenizer={world / 'tokenizer'}")
+    return load_recipe(RECIPE, [*places, *changes])
+
+
+def plan(world: Path, arm: str, seed: int, budget: str, own: tuple[str, ...]) -> list[str]:
+    """What is set in the recipe for one run: so many steps that the FLOPs are those allowed."""
+    changes = [*ARMS[arm], f"seed={seed}", *own]
+    recipe = recipe_of(world, *changes)
+    steps = round(LEAST * BUDGETS[budget] / (_example_cost(recipe) * recipe.training.batch))
+    every = max(1, steps // 10)
+    return [
+        *changes,
+        f"training.steps={steps}",
+        f"training.warmup={max(1, steps // 20)}",
+        f"training.evaluate_every={every}",
+        f"training.save_every={every}",
+    ]
+
+
+def _example_cost(recipe: Recipe) -> float:
+    """Mean training FLOPs of an example: forward and twice that back, two per product."""
+    assert recipe.trunk is not None
+    assert recipe.data.shards is not None
+    trunk = recipe.trunk
+    stream, vocab = _stream(recipe)
+    sizes = flops.Sizes(L=trunk.layers, d=trunk.width, d_ff=trunk.mlp_width, V=vocab.size)
+    lengths = [
+        len(example.ids)
+        for progress in (0.0, 0.25, 0.5, 0.75, 1.0)
+        for example in stream.examples(np.arange(1024), progress=progress)
+    ]
+    return 6 * float(np.mean([flops.autoregressive(sizes, n) for n in lengths]))
+
+
+def _stream(recipe: Recipe) -> tuple[Stream, Any]:
+    tokenizer = read_tokenizer(recipe.data.tokenizer)
+    vocab, codec = _vocab(recipe.vocab, tokenizer), Codec(tokenizer)
+    windows = Windows(TokenShards.open(recipe.data.shards), recipe.data.windows)
+    sampler = Sampler(vocab, recipe.policy)
+    context = recipe.trunk.context if recipe.trunk else 0
+    stream = Stream(windows, sampler, context=context, unit_starts=codec.unit_starts)
+    return stream, vocab
+
+
+def run(
+    world: Path, judge: Path, arm: str, seed: int, budget: str, own: tuple[str, ...], label: str
+) -> None:
+    """Train one arm if need be, roll it out, measure it, and keep what is worth keeping."""
+    name = f"{arm}{label}-{seed}"
+    folder = world / "runs" / budget / name
+    changes = plan(world, arm, seed, budget, own)
+    recipe = recipe_of(world, *changes)
+    began = time.monotonic()
+    train(recipe, folder)
+    trained = time.monotonic() - began
+    found = _trained(folder, trained) | {"policy": _policy(recipe)}
+    found |= {"arm": arm + label, "seed": seed, "budget": budget, "changes": changes}
+    found["written"] = measure(world, judge, folder)
+    write_json(RESULTS / budget / f"{name}.json", found)
+
+
+def _trained(folder: Path, seconds: float) -> dict[str, Any]:
+    """What a run was, and how its held-out score came down."""
+    record = json.loads((folder / "run.json").read_text("utf-8"))
+    log = [json.loads(line) for line in (folder / "log.jsonl").open(encoding="utf-8")]
+    speeds = [line["ids_per_second"] for line in log if "ids_per_second" in line]
+    ids = {line["step"]: line["ids_seen"] for line in log if "ids_seen" in line}
+    key = "eval_held_out_"
+
+    def scores(line: dict[str, Any]) -> dict[str, Any]:
+        return {k.removeprefix(key): v for k, v in line.items() if k.startswith(key)}
+
+    curve = [
+        {"step": line["step"], "ids": ids.get(line["step"]), **scores(line)}
+        for line in log
+        if f"{key}nll" in line
+    ]
+    return {
+        "parameters": record["parameters"],
+        "seen": record["seen"],
+        "ids_per_second": float(np.median(speeds)),
+        "seconds": seconds,
+        "held_out": scores(record["metrics"]),
+        "curve": curve,
+        "versions": record["versions"],
+        "commit": record["commit"],
+        "machine": record["machine"],
+    }
+
+
+def _policy(recipe: Recipe) -> dict[str, Any]:
+    """What the policy costs on held-out text, whatever model learns it."""
+    assert recipe.data.shards is not None
+    tokenizer = read_tokenizer(recipe.data.tokenizer)
+    codec, shards = Codec(tokenizer), TokenShards.open(recipe.data.shards)
+    documents = np.flatnonzero(held_out_documents(shards, recipe.data.windows))
+    long = [int(d) for d in documents if shards.lengths[d] >= POLICY_LENGTH][:POLICY_TARGETS]
+    targets = [shards.read(d)[:POLICY_LENGTH] for d in long]
+    cost = policy_cost(
+        recipe.policy,
+        targets,
+        vocab=_vocab(recipe.vocab, tokenizer),
+        units=[codec.unit_starts(target) for target in targets],
+    )
+    return {
+        name: {"value": part.value, "low": part.low, "high": part.high, "kind": part.kind}
+        for name, part in vars(cost).items()
+    }
+
+
+def prompts_of(world: Path) -> Path:
+    """A thousand beginnings of held-out stories, with how they go on."""
+    path = world / "prompts.jsonl"
+    if not path.is_file():
+        recipe = recipe_of(world)
+        assert recipe.data.shards is not None
+        codec = Codec(read_tokenizer(recipe.data.tokenizer))
+        shards = TokenShards.open(recipe.data.shards)
+        held_out = np.flatnonzero(held_out_documents(shards, recipe.data.windows))
+        documents = (codec.decode(shards.read(int(d))) for d in held_out)
+        ((_, chosen),) = texts.choose_prompts(documents, codec, PROTOCOL)[0].items()
+        texts.write_prompts(path, chosen)
+    return path
+
+
+def measure(world: Path, judge: Path, folder: Path, **settings: Any) -> dict[str, Any]:
+    """Everything that is measured of texts, and the perplexity against the twin's."""
+    prompts = prompts_of(world)
+    known = texts.read_prompts(prompts)
+    twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
+    systems = []
+    for name, model in {folder.name: folder, twin.name: twin}.items():
+        path = _rollouts(model, prompts, settings)
+        samples = texts.read_samples(path, system=name, prompts=known)
+        systems.append(System(name=name, samples=tuple(samples), folder=model))
+    measures = Measures(
+        scorers=(str(judge),), mauve=(f"last:{judge}",), names={str(judge): "stories15M"}
+    )
+    record = evaluation.evaluate(systems, measures, kept=world / "measured")
+    ours = record["systems"][0]
+    ratios = [r["ratio"] for c in record["comparisons"] for r in c["perplexity_ratio"]]
+    kept = ("samples", "empty", "decoding", "stopped", "perplexity", "mauve", "diversity")
+    kept += ("trajectories", "cost")
+    return {name: ours[name] for name in kept} | {"ratio_to_twin": ratios[0] if ratios else None}
+
+
+def _rollouts(model: Path, prompts: Path, settings: dict[str, Any]) -> Path:
+    words = "-".join(f"{k}={v}" for k, v in settings.items()) or "usual"
+    path = model / "rollouts" / f"{words}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    limits = {"max_actions": 352, "max_length": PROTOCOL.total_tokens, "seed": 123 << 20}
+    job = batch.Job(
+        input=prompts,
+        output=path,
+        model=str(model),
+        options={"rows": 64},
+        settings=limits | settings,
+    )
+    if not path.is_file():
+        batch.run(job)
+    return path
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("prepare")
+    first.add_argument("world", type=Path)
+    runs = commands.add_parser("run")
+    runs.add_argument("arms", nargs="+", choices=ARMS)
+    runs.add_argument("--world", type=Path, required=True)
+    runs.add_argument("--judge", type=Path, required=True, help="the folder of stories15M")
+    runs.add_argument("--budget", choices=BUDGETS, default="screen")
+    runs.add_argument("--seeds", type=int, nargs="+", default=[0])
+    runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
+    runs.add_argument("--label", default="", help="of an arm with something else set")
+    arguments = parser.parse_args()
+    if arguments.command == "prepare":
+        prepare(arguments.world.absolute())
+    else:
+        for arm in arguments.arms:
+            for seed in arguments.seeds:
+                run(
+                    arguments.world.absolute(),
+                    arguments.judge,
+                    arm,
+                    seed,
+                    arguments.budget,
+                    tuple(arguments.own),
+                    arguments.label,
+                )
