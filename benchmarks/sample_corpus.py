@@ -64,15 +64,13 @@ def draw(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     logits = torch.nn.functional.pad(logits, (0, -ids % BLOCK), value=-torch.inf)
     top = logits.amax(1, keepdim=True).float()
     parts = zip(logits.split(CACHED), top.split(CACHED), strict=True)
-    sums = [
-        part.float().sub_(most).exp_().view(len(part), -1, BLOCK).sum(2) for part, most in parts
-    ]
+    sums = [(part.float() - most).exp_().view(len(part), -1, BLOCK).sum(2) for part, most in parts]
     blocks = torch.cat(sums).cumsum(1)
     point = torch.rand(rows, 1, generator=generator) * blocks[:, -1:]
     block = torch.searchsorted(blocks, point, right=True).clamp_(max=blocks.shape[1] - 1)
     before = blocks.gather(1, (block - 1).clamp_(min=0)) * (block > 0)
     chosen = logits.view(rows, -1, BLOCK)[torch.arange(rows), block[:, 0]]
-    inside = chosen.float().sub_(top).exp_().cumsum(1)
+    inside = (chosen.float() - top).exp_().cumsum(1)
     place = torch.searchsorted(inside, point - before, right=True).clamp_(max=BLOCK - 1)
     return (block * BLOCK + place).clamp_(max=ids - 1)
 

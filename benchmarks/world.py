@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grounding
 import numpy as np
 
 from reviser import batch
@@ -34,6 +35,7 @@ from reviser.data.tokenizer import train_bpe
 from reviser.evals import evaluation, flops, texts
 from reviser.evals.evaluation import Measures, System
 from reviser.evals.texts import Protocol
+from reviser.train import parts
 from reviser.train.parts import _vocab
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.run import train
@@ -84,12 +86,17 @@ ARMS: dict[str, tuple[str, ...]] = {
 """What each arm changes in the recipe, as `--set` takes it."""
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def prepare(world: Path) -> None:
     """A tokenizer and shards of the sampled stories, and a note of what they are."""
     files = sorted(world.glob("stories-*.jsonl"))
     note = world / "world.json"
     if not note.is_file():
-        stories = [json.loads(line) for file in files for line in file.open(encoding="utf-8")]
+        stories = [story for file in files for story in read_lines(file)]
         hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
         write_json(
             note,
@@ -150,15 +157,19 @@ def _stream(recipe: Recipe) -> tuple[Stream, Any]:
     windows = Windows(TokenShards.open(recipe.data.shards), recipe.data.windows)
     sampler = Sampler(vocab, recipe.policy)
     context = recipe.trunk.context if recipe.trunk else 0
-    stream = Stream(windows, sampler, context=context, unit_starts=codec.unit_starts)
+    stream = parts.Stream(windows, sampler, context=context, unit_starts=codec.unit_starts)
     return stream, vocab
 
 
 def run(
-    world: Path, judge: Path, arm: str, seed: int, budget: str, own: tuple[str, ...], label: str
+    world: Path, judge: Path, arm: str, seed: int, budget: str, own: tuple[str, ...], looks: int
 ) -> None:
     """Train one arm if need be, roll it out, measure it, and keep what is worth keeping."""
-    name = f"{arm}{label}-{seed}"
+    arm_name = f"{arm}+look-{looks}" if looks else arm
+    name = f"{arm_name}-{seed}"
+    if looks:
+        own = (*own, grounding.OPERATORS)
+        parts.Stream = grounding.looking(looks)  # type: ignore[misc]
     folder = world / "runs" / budget / name
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
@@ -166,15 +177,15 @@ def run(
     train(recipe, folder)
     trained = time.monotonic() - began
     found = _trained(folder, trained) | {"policy": _policy(recipe)}
-    found |= {"arm": arm + label, "seed": seed, "budget": budget, "changes": changes}
-    found["written"] = measure(world, judge, folder)
+    found |= {"arm": arm_name, "seed": seed, "budget": budget, "changes": changes}
+    found["written"] = None if looks else measure(world, judge, folder)
     write_json(RESULTS / budget / f"{name}.json", found)
 
 
 def _trained(folder: Path, seconds: float) -> dict[str, Any]:
     """What a run was, and how its held-out score came down."""
     record = json.loads((folder / "run.json").read_text("utf-8"))
-    log = [json.loads(line) for line in (folder / "log.jsonl").open(encoding="utf-8")]
+    log = read_lines(folder / "log.jsonl")
     speeds = [line["ids_per_second"] for line in log if "ids_per_second" in line]
     ids = {line["step"]: line["ids_seen"] for line in log if "ids_seen" in line}
     key = "eval_held_out_"
@@ -285,7 +296,7 @@ if __name__ == "__main__":
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0])
     runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
-    runs.add_argument("--label", default="", help="of an arm with something else set")
+    runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.world.absolute())
@@ -299,5 +310,5 @@ if __name__ == "__main__":
                     seed,
                     arguments.budget,
                     tuple(arguments.own),
-                    arguments.label,
+                    arguments.looks,
                 )

@@ -1,0 +1,170 @@
+"""Filling a gap in the story world: one to three sentences are taken out and written again.
+
+A Reviser sees both sides and ends by itself; its twin continues the left side and is told after
+how many sentences to end, which favours it. Judged by the source of the stories: the bits of what
+was filled in, given the left side; of what follows it, which is the same text for everyone; and of
+both together. The true sentences and nothing at all stand beside them.
+
+    python benchmarks/infill.py WORLD MODEL TWIN --judge STORIES15M -o results/world/infill.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from world import read_lines, recipe_of
+
+from reviser import batch
+from reviser.core.codec import Codec, read_tokenizer
+from reviser.data.dataset import held_out_documents
+from reviser.data.files import write_json
+from reviser.data.shards import TokenShards
+from reviser.evals import intervals, perplexity
+from reviser.evals.texts import Sample
+
+SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
+"""A sentence of a simple story, with the space before it."""
+MOST_TOKENS = 224
+STORIES = 500
+
+
+class Gap(NamedTuple):
+    """A story in three parts."""
+
+    left: str
+    gap: str
+    right: str
+    sentences: int
+
+
+def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
+    """Held-out stories, each with a gap of one to three sentences that is at neither end."""
+    recipe = recipe_of(world)
+    codec = Codec(read_tokenizer(recipe.data.tokenizer))
+    shards = TokenShards.open(recipe.data.shards)
+    rng, gaps = random.Random(seed), []
+    for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
+        if shards.lengths[document] > MOST_TOKENS:
+            continue
+        text = codec.decode(shards.read(int(document)))
+        parts = SENTENCE.findall(text)
+        size = rng.randint(1, 3)
+        if "".join(parts) != text or len(parts) < size + 4 or "{" in text or "}" in text:
+            continue
+        first = rng.randint(2, len(parts) - size - 1)
+        left, gap, right = parts[:first], parts[first : first + size], parts[first + size :]
+        gaps.append(Gap("".join(left), "".join(gap), "".join(right), size))
+        if len(gaps) == stories:
+            break
+    return gaps
+
+
+def write(model: Path, name: str, lines: list[dict[str, Any]], settings: dict[str, Any]) -> list:
+    """The texts that a model makes of some lines, kept beside it."""
+    path = model / "rollouts" / f"{name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    asked = path.with_suffix(".asked.jsonl")
+    asked.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    if not path.is_file():
+        batch.run(batch.Job(input=asked, output=path, model=str(model), settings=settings))
+    return read_lines(path)
+
+
+def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
+    """What a model puts into each gap, and how many actions that took."""
+    asked = [{"infill": f"{gap.left}{{}}{gap.right}", "id": n} for n, gap in enumerate(gaps)]
+    rollouts = write(model, "infill", asked, {"max_actions": 128})
+    fills = []
+    for gap, rollout in zip(gaps, rollouts, strict=True):
+        text = rollout["text"]
+        assert text.startswith(gap.left)
+        assert text.endswith(gap.right)
+        fills.append(text[len(gap.left) : len(text) - len(gap.right)])
+    return fills, [len(rollout["logprobs"]) for rollout in rollouts]
+
+
+def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
+    """What a model goes on with behind the left side, up to as many sentences as are missing."""
+    asked = [{"prompt": gap.left, "id": n} for n, gap in enumerate(gaps)]
+    rollouts = write(model, "continued", asked, {"max_actions": 128})
+    fills = []
+    for gap, rollout in zip(gaps, rollouts, strict=True):
+        parts = SENTENCE.findall(rollout["text"][len(gap.left) :])
+        fills.append("".join(parts[: gap.sentences]))
+    return fills, [len(rollout["logprobs"]) for rollout in rollouts]
+
+
+def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict[str, Any]:
+    """Bits per character of each part, with intervals over stories."""
+    pairs = list(zip(gaps, fills, strict=True))
+    texts = {
+        "fill": [(gap.left, fill) for gap, fill in pairs],
+        "after": [(gap.left + fill, gap.right) for gap, fill in pairs],
+        "both": [(gap.left, fill + gap.right) for gap, fill in pairs],
+    }
+    found: dict[str, Any] = {"characters": float(np.mean([len(fill) for fill in fills]))}
+    found["empty"] = sum(not fill for fill in fills)
+    for name, parts in texts.items():
+        samples = [
+            Sample(system=name, id=str(n), prompt=prompt, continuation=text)
+            for n, (prompt, text) in enumerate(parts)
+        ]
+        scores = scorer.score(samples)
+        bits = [score.nll / np.log(2) for score in scores]
+        characters = [score.characters for score in scores]
+        if any(characters):
+            found[name] = intervals.ratio_of_means(bits, characters).to_dict()
+        found[f"{name}_bits"] = [round(value, 3) for value in bits]
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("world", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("twin", type=Path)
+    parser.add_argument("--judge", type=Path, required=True)
+    parser.add_argument("--stories", type=int, default=STORIES)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    gaps = choose(arguments.world.absolute(), arguments.stories)
+    scorer = perplexity.Scorer.load(str(arguments.judge))
+    ours, actions = filled(arguments.model, gaps)
+    theirs, _ = continued(arguments.twin, gaps)
+    systems = {
+        "reviser": ours,
+        "twin": theirs,
+        "truth": [gap.gap for gap in gaps],
+        "nothing": [""] * len(gaps),
+    }
+    found = {name: judged(scorer, gaps, fills) for name, fills in systems.items()}
+    differences = {}
+    for name in ("after", "both"):
+        ours_, twins = found["reviser"][f"{name}_bits"], found["twin"][f"{name}_bits"]
+        less = [a - b for a, b in zip(ours_, twins, strict=True)]
+        differences[name] = intervals.mean(less).to_dict()
+    for record in found.values():
+        for name in ("fill", "after", "both"):
+            del record[f"{name}_bits"]
+    examples = [
+        {"left": gap.left, "truth": gap.gap, "right": gap.right, "reviser": a, "twin": b}
+        for gap, a, b in list(zip(gaps, ours, theirs, strict=True))[:10]
+    ]
+    write_json(
+        arguments.output,
+        {
+            "stories": len(gaps),
+            "model": arguments.model.name,
+            "twin": arguments.twin.name,
+            "systems": found,
+            "bits_less_than_twin": differences,
+            "actions": float(np.mean(actions)),
+            "examples": examples,
+        },
+    )

@@ -1,0 +1,158 @@
+"""The story world's benchmarks: sampling is exact, budgets are equal, what is shown is there."""
+
+import json
+from pathlib import Path
+
+import grounding
+import numpy as np
+import pytest
+import sample_corpus
+import torch
+import world
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from reviser import PRESETS, ActionVocab, Canvas, Sampler
+from reviser.core.actions import Kind
+from reviser.data.dataset import Example
+from reviser.evals import flops
+
+VOCAB = ActionVocab.build(50, operators=["delete", "swap"], max_move=16)
+
+
+# -- sampling -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [5, 256, 700])
+def test_ids_are_drawn_as_often_as_their_softmax_says(size: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.linspace(-3, 2, size)[torch.randperm(size, generator=generator)].to(dtype)
+    draws = 40_000
+    generator = torch.Generator().manual_seed(0)
+    found = sample_corpus.draw(logits.repeat(draws, 1), generator)
+    counts = torch.bincount(found[:, 0], minlength=size).double()
+    expected = torch.softmax(logits.double(), 0) * draws
+    assert counts.shape == expected.shape
+    chi = float(((counts - expected) ** 2 / expected).sum())
+    assert chi < size - 1 + 5 * (2 * (size - 1)) ** 0.5
+
+
+def test_texts_do_not_depend_on_the_memory_of_keys_and_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=20, hidden_size=16, intermediate_size=16, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=24, bos_token_id=1, eos_token_id=2,
+        initializer_range=0.5,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    monkeypatch.setattr(sample_corpus, "SHRINK", 1)
+    texts = sample_corpus.sample(model, 40, seed=3)
+    assert {len(text) for text in texts} > {23}  # some end by themselves, some do not
+    generator = torch.Generator().manual_seed(3)
+    running = list(range(40))
+    rows = [[1] for _ in running]
+    for _ in range(23):
+        logits = model(input_ids=torch.tensor([rows[n] for n in running])).logits[:, -1]
+        for n, drawn in zip(running, sample_corpus.draw(logits, generator)[:, 0], strict=True):
+            rows[n].append(int(drawn))
+        running = [n for n in running if rows[n][-1] not in (1, 2)]
+    assert texts == [row[1:] for row in rows]
+
+
+# -- grounding ------------------------------------------------------------------------------------
+
+
+def example(policy: str, index: int) -> Example:
+    prefix, target = [1, 2, 3], list(range(4, 34))
+    units = np.array([7, 1, 3] * 10, np.uint8)
+    trajectory = Sampler(VOCAB, PRESETS[policy]).sample(
+        target, prefix=prefix, index=index, units=units
+    )
+    ids = np.array(trajectory.history(VOCAB), np.int32)
+    return Example(ids, np.array(trajectory.loss_mask(VOCAB)), len(target), False, 0)
+
+
+@pytest.mark.parametrize("policy", ["append", "paper", "spans-8", "late-2"])
+@pytest.mark.parametrize("width", [1, 4])
+def test_what_is_shown_after_a_move_is_what_stands_around_the_cursor(
+    policy: str, width: int
+) -> None:
+    shown = 0
+    for index in range(20):
+        plain = example(policy, index)
+        found = grounding.ground(plain, VOCAB, width, context=1000)
+        canvas, ids, kept = Canvas(VOCAB), found.ids.tolist(), []
+        at = 0
+        while at < len(ids):
+            if ids[at] == VOCAB.swap:
+                shown += 1
+                assert found.learned[at]
+                assert not found.learned[at + 1 : at + 1 + 2 * width].any()
+                tokens = canvas.tokens()
+                around = [
+                    tokens[n] if 0 <= n < len(tokens) else VOCAB.delete
+                    for n in range(canvas.cursor - width, canvas.cursor + width)
+                ]
+                assert ids[at + 1 : at + 1 + 2 * width] == around
+                assert VOCAB.kinds[ids[at - 1]] == Kind.MOVE
+                at += 1 + 2 * width
+                assert VOCAB.kinds[ids[at]] == Kind.INSERT
+            kept.append((ids[at], bool(found.learned[at])))
+            canvas.apply(ids[at])
+            at += 1
+        assert kept == list(zip(plain.ids.tolist(), plain.learned.tolist(), strict=True))
+    assert (shown > 0) == (policy != "append")
+
+
+def test_what_does_not_fit_the_context_is_cut_off() -> None:
+    whole = grounding.ground(example("spans-8", 0), VOCAB, 4, context=1000)
+    cut = grounding.ground(example("spans-8", 0), VOCAB, 4, context=40)
+    assert len(whole.ids) > 40
+    assert cut.ids.tolist() == whole.ids[:40].tolist()
+    assert len(cut.learned) == 40
+
+
+# -- budgets --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    text = Path(world.HERE / "recipes" / "smoke.txt").read_text("utf-8").split("\n\n")
+    lines = [{"text": story, "tokens": 9, "ended": True, "seed": 0} for story in text]
+    with (folder / "stories-0.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    world.prepare(folder)
+    return folder
+
+
+def test_every_arm_trains_for_the_same_flops(small_world: Path) -> None:
+    spent = {}
+    for arm in world.ARMS:
+        changes = world.plan(small_world, arm, 0, "screen", ())
+        recipe = world.recipe_of(small_world, *changes)
+        stream, vocab = world._stream(recipe)
+        assert recipe.trunk is not None
+        sizes = flops.Sizes(
+            L=recipe.trunk.layers, d=recipe.trunk.width, d_ff=recipe.trunk.mlp_width, V=vocab.size
+        )
+        # Other examples than those that the plan was made from.
+        lengths = [
+            len(e.ids)
+            for progress in (0.1, 0.3, 0.5, 0.7, 0.9)
+            for e in stream.examples(np.arange(1024, 1524), progress=progress)
+        ]
+        cost = 6 * np.mean([flops.autoregressive(sizes, n) for n in lengths])
+        spent[arm] = cost * recipe.training.steps * recipe.training.batch
+    assert min(spent.values()) > 0.97 * world.LEAST
+    assert max(spent.values()) < 1.03 * world.LEAST
+
+
+def test_a_world_says_what_it_was_made_from(small_world: Path) -> None:
+    note = json.loads((small_world / "world.json").read_text("utf-8"))
+    assert note["stories"] == 1000
+    assert note["tokens"] == 9000
+    assert len(note["files"]["stories-0.jsonl"]) == 64
+    assert note["own_tokens"] > 10_000
