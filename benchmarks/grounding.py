@@ -1,10 +1,9 @@
-"""Grounding after a move, as an experiment on training: the history shows the model where it is.
+"""Grounding after a move, as an experiment: the history shows the model where it is.
 
 After a chain of moves the model says LOOK, and the executor writes the tokens left and right of
 the cursor into the history. They are observations: no edit, and no loss. LOOK is learned; that a
 chain has ended is a choice the model makes anyway. What this costs in ids counts as training and
-as writing. Only the held-out score is measured: decoding would need forced ids in every engine,
-which is worth building if the score wins at equal FLOPs.
+as writing.
 
 Two operators that take no argument and that no policy here uses lend their ids: `swap` is LOOK,
 `delete` stands for what lies beyond an edge of the text.
@@ -12,14 +11,60 @@ Two operators that take no argument and that no policy here uses lend their ids:
 
 from __future__ import annotations
 
+import json
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from reviser import models
 from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.codec import Codec
+from reviser.core.mask import BoolArray, Boundary
+from reviser.core.trajectory import Trajectory
 from reviser.data.dataset import Example, IntArray, Stream
+from reviser.engines.base import Request
+from reviser.engines.hf import HFEngine
+from reviser.evals.texts import read_prompts
+from reviser.generate import Rollout, Statistics, decode_config, nth
 
 OPERATORS = "vocab.operators=[delete, swap]"
+
+
+class View:
+    """A canvas that says what is shown after a LOOK."""
+
+    def __init__(self, vocab: ActionVocab, tokens: Sequence[int], width: int) -> None:
+        assert vocab.swap is not None
+        assert vocab.delete is not None
+        self.vocab, self.width = vocab, width
+        self.tokens, self.cursor = list(tokens), len(tokens)
+        self.has_moved = False
+        """Whether a chain of moves has brought the cursor here, and nothing was shown yet."""
+        self.has_looked = False
+        """Whether the model looked last."""
+
+    def apply(self, action: int) -> list[int]:
+        """What is to be shown, if the action was a LOOK."""
+        kind = self.vocab.kinds[action]
+        self.has_moved, self.has_looked = kind == Kind.MOVE, action == self.vocab.swap
+        if kind == Kind.INSERT:
+            self.tokens.insert(self.cursor, action)
+            self.cursor += 1
+        elif kind == Kind.MOVE:
+            self.cursor += self.vocab.deltas[action - self.vocab.first_move]
+        elif self.has_looked:
+            edge = [self.vocab.delete] * self.width
+            shown = [*edge, *self.tokens, *edge][self.cursor : self.cursor + 2 * self.width]
+            return [int(token or 0) for token in shown]
+        return []
+
+
+# -- training -------------------------------------------------------------------------------------
 
 
 def looking(width: int) -> type[Stream]:
@@ -36,25 +81,137 @@ def looking(width: int) -> type[Stream]:
 def ground(example: Example, vocab: ActionVocab, width: int, context: int) -> Example:
     """The example with what the model is shown; what no longer fits the context is cut off."""
     assert vocab.swap is not None
-    assert vocab.delete is not None
     ids: list[int] = []
     learned: list[bool] = []
-    canvas: list[int] = []
-    cursor, moved = 0, False
+    view = View(vocab, [], width)
     for action, is_learned in zip(example.ids.tolist(), example.learned.tolist(), strict=True):
-        kind = vocab.kinds[action]
-        if moved and kind == Kind.INSERT:
-            edge = [vocab.delete] * width
-            around = [*edge, *canvas, *edge][cursor : cursor + 2 * width]
-            ids += [vocab.swap, *around]
-            learned += [True, *[False] * len(around)]
+        if view.has_moved and vocab.kinds[action] == Kind.INSERT:
+            shown = view.apply(vocab.swap)
+            ids += [vocab.swap, *shown]
+            learned += [True, *[False] * len(shown)]
         ids.append(action)
         learned.append(is_learned)
-        moved = kind == Kind.MOVE
-        if kind == Kind.INSERT:
-            canvas.insert(cursor, action)
-            cursor += 1
-        elif moved:
-            cursor += vocab.deltas[action - vocab.first_move]
+        view.apply(action)
     whole: Any = np.array(ids[:context], np.int32)
     return example._replace(ids=whole, learned=np.array(learned[:context], bool))
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+class LookingRows(Boundary):
+    """Rows that know their content, close inserts until the model has looked, and force ids."""
+
+    def __init__(self, vocab: ActionVocab, rows: int, width: int) -> None:
+        super().__init__(vocab, rows)
+        columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
+        self.look, self.edge = columns[int(vocab.swap or 0)], columns[int(vocab.delete or 0)]
+        self.width = width
+        self.entering: deque[tuple[int, ...]] = deque()  # prefixes of requests, as they enter
+        self.views: dict[int, View] = {}
+        self.forced: dict[int, deque[int]] = {}
+        self._slots = list(range(rows))
+
+    def reset(self, row: int, **options: Any) -> None:  # type: ignore[override]
+        """Start a row from the next prefix."""
+        super().reset(row, **options)
+        self.views[row] = View(self.vocab, self.entering.popleft(), self.width)
+        self.forced[row] = deque()
+
+    def fork(self, rows: Sequence[int] | None = None) -> Boundary:
+        """A copy of some rows that knows which they are."""
+        twin = super().fork(rows)
+        assert isinstance(twin, LookingRows)
+        twin._slots = self._slots if rows is None else list(rows)
+        return twin
+
+    def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
+        """As in training: after a move another one, LOOK or STOP; after LOOK no move."""
+        out = super().fill_mask(out)
+        moved = np.array([self.views[slot].has_moved for slot in self._slots])
+        looked = np.array([self.views[slot].has_looked for slot in self._slots])
+        out[:, 0] &= ~moved
+        out[looked, self._move_columns] = False
+        out[:, self.look] = moved
+        out[:, self.edge] = False
+        return out
+
+    def force(self, actions: list[int], slots: Sequence[int]) -> list[int]:
+        """The actions, but where something is still to be shown, that."""
+        return [
+            self.forced[slot][0] if self.forced[slot] else action
+            for slot, action in zip(slots, actions, strict=True)
+        ]
+
+    def advance(self, action_ids: Any, rows: Sequence[int] | None = None) -> None:
+        """What is shown changes nothing."""
+        assert rows is not None
+        plain = []
+        for slot, action in zip(rows, action_ids, strict=True):
+            if self.forced[slot]:
+                self.forced[slot].popleft()
+                continue
+            self.forced[slot].extend(self.views[slot].apply(action))
+            if action != self.vocab.swap:
+                plain.append((action, slot))
+        if plain:
+            actions, slots = zip(*plain, strict=True)
+            super().advance(list(actions), list(slots))
+
+
+def write(folder: Path, prompts: Path, output: Path, width: int, **settings: Any) -> None:
+    """Rollouts of a model that looks, without what it was shown; the provenance counts that."""
+    model, vocab = models.load(folder, dtype=torch.float32)
+    codec = Codec.load(folder)
+    engine = HFEngine(model, vocab)
+    rows = LookingRows(vocab, 64, width)
+    engine._boundary = rows
+    engine._agree = lambda actions: rows.force(actions, [row.slot for row in engine._rows])
+    asked, numbers = read_prompts(prompts), {}
+    for n, prompt in enumerate(asked):
+        prefix = tuple(codec.encode(prompt.prompt))
+        rows.entering.append(prefix)
+        config = decode_config(nth(settings, n))
+        numbers[engine.add(Request.continuation(vocab, prefix, config))] = n, prefix, config
+    chosen: dict[int, list[tuple[int, float]]] = {number: [] for number in numbers}
+    written: dict[int, str] = {}
+    to_show = dict.fromkeys(numbers, 0)
+    while len(written) < len(numbers):
+        for step in engine.step():
+            n, prefix, config = numbers[step.request]
+            if to_show[step.request]:
+                to_show[step.request] -= 1
+            elif step.action == vocab.swap:
+                to_show[step.request] = 2 * width
+                chosen[step.request].append((step.action, step.logprob))
+            else:
+                chosen[step.request].append((step.action, step.logprob))
+            if step.ended is not None:
+                ids = [pair for pair in chosen[step.request] if pair[0] != vocab.swap]
+                looks = len(chosen[step.request]) - len(ids)
+                trajectory = Trajectory(prefix=prefix, restoration=tuple(i for i, _ in ids))
+                canvas = Canvas.replay(vocab, trajectory.history(vocab))
+                kinds = vocab.kinds[list(trajectory.restoration)]
+                rollout = Rollout(
+                    prompt=asked[n].prompt,
+                    text=codec.decode(canvas.tokens()),
+                    trajectory=trajectory,
+                    logprobs=tuple(logprob for _, logprob in ids),
+                    stop_reason=step.ended,
+                    statistics=Statistics(
+                        actions=len(ids),
+                        edits=int((kinds == Kind.INSERT).sum()),
+                        moves=int((kinds == Kind.MOVE).sum()),
+                        tokens_before=len(prefix),
+                        tokens_after=len(canvas),
+                    ),
+                    locked=(),
+                    config=config,
+                    provenance={
+                        "model": str(folder),
+                        "engine": "hf",
+                        "shown": looks * (1 + 2 * width),
+                    },
+                )
+                written[n] = json.dumps(rollout.to_dict() | {"id": asked[n].id})
+    output.write_text("".join(written[n] + "\n" for n in range(len(asked))), "utf-8")

@@ -178,7 +178,7 @@ def run(
     trained = time.monotonic() - began
     found = _trained(folder, trained) | {"policy": _policy(recipe)}
     found |= {"arm": arm_name, "seed": seed, "budget": budget, "changes": changes}
-    found["written"] = None if looks else measure(world, judge, folder)
+    found["written"] = measure(world, judge, folder, looks)
     write_json(RESULTS / budget / f"{name}.json", found)
 
 
@@ -246,14 +246,16 @@ def prompts_of(world: Path) -> Path:
     return path
 
 
-def measure(world: Path, judge: Path, folder: Path, **settings: Any) -> dict[str, Any]:
+def measure(
+    world: Path, judge: Path, folder: Path, looks: int = 0, **settings: Any
+) -> dict[str, Any]:
     """Everything that is measured of texts, and the perplexity against the twin's."""
     prompts = prompts_of(world)
     known = texts.read_prompts(prompts)
     twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
     systems = []
     for name, model in {folder.name: folder, twin.name: twin}.items():
-        path = _rollouts(model, prompts, settings)
+        path = _rollouts(model, prompts, settings, looks if model == folder else 0)
         samples = texts.read_samples(path, system=name, prompts=known)
         systems.append(System(name=name, samples=tuple(samples), folder=model))
     measures = Measures(
@@ -264,10 +266,16 @@ def measure(world: Path, judge: Path, folder: Path, **settings: Any) -> dict[str
     ratios = [r["ratio"] for c in record["comparisons"] for r in c["perplexity_ratio"]]
     kept = ("samples", "empty", "decoding", "stopped", "perplexity", "mauve", "diversity")
     kept += ("trajectories", "cost")
-    return {name: ours[name] for name in kept} | {"ratio_to_twin": ratios[0] if ratios else None}
+    found = {name: ours[name] for name in kept}
+    found["ratio_to_twin"] = ratios[0] if ratios else None
+    rollouts = [sample.rollout for sample in systems[0].samples if sample.rollout]
+    shown = [rollout.provenance.get("shown", 0) for rollout in rollouts]
+    grown = [r.statistics.tokens_after - r.statistics.tokens_before for r in rollouts]
+    found["shown_per_token"] = sum(shown) / sum(grown)
+    return found
 
 
-def _rollouts(model: Path, prompts: Path, settings: dict[str, Any]) -> Path:
+def _rollouts(model: Path, prompts: Path, settings: dict[str, Any], looks: int) -> Path:
     words = "-".join(f"{k}={v}" for k, v in settings.items()) or "usual"
     path = model / "rollouts" / f"{words}.jsonl"
     path.parent.mkdir(exist_ok=True)
@@ -279,7 +287,9 @@ def _rollouts(model: Path, prompts: Path, settings: dict[str, Any]) -> Path:
         options={"rows": 64},
         settings=limits | settings,
     )
-    if not path.is_file():
+    if not path.is_file() and looks:
+        grounding.write(model, prompts, path, looks, **limits, **settings)
+    elif not path.is_file():
         batch.run(job)
     return path
 

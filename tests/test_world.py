@@ -11,10 +11,14 @@ import torch
 import world
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from reviser import PRESETS, ActionVocab, Canvas, Sampler
+import small_tokenizers
+from reviser import PRESETS, ActionVocab, Canvas, Sampler, models
 from reviser.core.actions import Kind
 from reviser.data.dataset import Example
 from reviser.evals import flops
+from reviser.evals.texts import Prompt, write_prompts
+from reviser.generate import Rollout
+from reviser.models import TrunkConfig
 
 VOCAB = ActionVocab.build(50, operators=["delete", "swap"], max_move=16)
 
@@ -156,3 +160,37 @@ def test_a_world_says_what_it_was_made_from(small_world: Path) -> None:
     assert note["tokens"] == 9000
     assert len(note["files"]["stories-0.jsonl"]) == 64
     assert note["own_tokens"] > 10_000
+
+
+def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Path) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete", "swap"], max_move=8)
+    trunk = TrunkConfig(layers=1, width=32, heads=2, mlp_width=32, context=96, dropout=0.0)
+    model = models.build(trunk, vocab)
+    with torch.no_grad():  # moves often, and never stops at once
+        table = model.get_output_embeddings().weight
+        table[vocab.first_move : vocab.first_move + len(vocab.deltas)] *= 40
+        table[vocab.stop] = 0
+    models.save(model, tokenizer, vocab, tmp_path)
+    prompts = tmp_path / "prompts.jsonl"
+    write_prompts(
+        prompts, [Prompt(id=str(n), prompt="ab" * (n % 12), reference="x") for n in range(48)]
+    )
+    written = tmp_path / "written.jsonl"
+    grounding.write(tmp_path, prompts, written, 2, max_actions=80, temperature=1.0, top_k=0)
+    loaded, _ = models.load(tmp_path, dtype=torch.float32)
+    shown = 0
+    for line in written.read_text("utf-8").splitlines():
+        rollout = Rollout.from_json(line)
+        shown += rollout.provenance["shown"]
+        history = np.array(rollout.trajectory.history(vocab), np.int32)
+        learned = np.array(rollout.trajectory.loss_mask(vocab))
+        whole = grounding.ground(Example(history, learned, 0, False, 0), vocab, 2, context=999)
+        with torch.no_grad():
+            logits = loaded(input_ids=torch.tensor(whole.ids[None].astype(np.int64))).logits[0]
+        chosen = torch.log_softmax(logits, -1)[:-1].gather(
+            1, torch.tensor(whole.ids[1:, None].astype(np.int64))
+        )[:, 0]
+        ours = whole.learned & (whole.ids != vocab.swap)
+        assert rollout.logprobs == pytest.approx(chosen[ours[1:]].tolist(), abs=1e-4)
+    assert shown >= 50
