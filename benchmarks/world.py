@@ -126,7 +126,7 @@ def plan(world: Path, arm: str, seed: int, budget: str, own: tuple[str, ...]) ->
     changes = [*ARMS[arm], f"seed={seed}", *own]
     recipe = recipe_of(world, *changes)
     steps = round(LEAST * BUDGETS[budget] / (_example_cost(recipe) * recipe.training.batch))
-    every = max(1, steps // 10)
+    every = max(1, steps // 5)
     return [
         *changes,
         f"training.steps={steps}",

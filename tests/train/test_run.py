@@ -445,6 +445,20 @@ def test_worker_processes_change_no_bit_of_the_weights(
     assert record(tmp_path)["seen"] == record(finished)["seen"]
 
 
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # torch's compiler uses what it deprecates
+def test_a_compiled_trunk_learns_the_same(finished: Path, recipe: Path, tmp_path: Path) -> None:
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    run(recipe, tmp_path, *SAME, "training.compile=true")
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > graphs
+    ours, theirs = (record(folder)["metrics"] for folder in (tmp_path, finished))
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert ours[name] == pytest.approx(value, abs=0.01), name
+    models.load(tmp_path)
+
+
 def test_the_append_baseline_differs_in_nothing_but_the_policy(
     recipe: Path, tmp_path: Path
 ) -> None:

@@ -98,6 +98,8 @@ class TrainingConfig:
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """How several processes share the work: copies, or FSDP2's shards."""
     lora: LoraConfig | None = None
+    compile: bool = False
+    """Compile the trunk: a minute or more at the start, then faster steps."""
     workers: int = 0
     """Processes that prepare batches ahead; with 0 the training process does it itself."""
     log_every: int = 10

@@ -120,8 +120,12 @@ def _trainer(
     scored = recipe.evaluation.policies or {"held_out": recipe.policy}
     held_out = {name: held_out_set(recipe, parts, policy) for name, policy in scored.items()}
     model, lora = parts.model, recipe.training.lora
+    if recipe.training.compile and arguments.device.type == "cpu":
+        model.set_attn_implementation("eager")  # compiled, the faster one there
     if lora is not None:
         model = models.with_lora(model, parts.vocab, **to_plain(lora))
+    if recipe.training.compile:
+        model.compile(dynamic=True)
     trainer = ReviserTrainer(
         vocab=parts.vocab,
         held_out=held_out,

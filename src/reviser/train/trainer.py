@@ -125,10 +125,11 @@ class ReviserTrainer(transformers.Trainer):
         step = self.state.global_step
         model.eval()  # each training step sets its own mode
         metrics: dict[str, float] = {}
-        for name, batches in self.held_out.items():
-            scores = self._score(model, batches)
-            metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
-        self._write_samples(model, step)
+        with torch.compiler.set_stance("force_eager"):  # only steps are worth compiling for
+            for name, batches in self.held_out.items():
+                scores = self._score(model, batches)
+                metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
+            self._write_samples(model, step)
         self._scored = step, metrics
         self.log(metrics.copy())  # the Trainer adds to it
         self.control = self.callback_handler.on_evaluate(
