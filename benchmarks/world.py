@@ -25,16 +25,19 @@ import grounding
 import numpy as np
 
 from reviser import batch
-from reviser.core.codec import Codec, read_tokenizer
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.codec import UNITS, Codec, read_tokenizer
 from reviser.core.order_tax import policy_cost
 from reviser.core.trajectory import Sampler
 from reviser.data.dataset import Stream, Windows, held_out_documents
 from reviser.data.files import write_json, write_whole
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
-from reviser.evals import evaluation, flops, texts
+from reviser.evals import evaluation, flops, intervals, texts
 from reviser.evals.evaluation import Measures, System
 from reviser.evals.texts import Protocol
+from reviser.generate import Rollout
 from reviser.train import parts
 from reviser.train.parts import _vocab
 from reviser.train.recipe import Recipe, load_recipe
@@ -272,7 +275,35 @@ def measure(
     shown = [rollout.provenance.get("shown", 0) for rollout in rollouts]
     grown = [r.statistics.tokens_after - r.statistics.tokens_before for r in rollouts]
     found["shown_per_token"] = sum(shown) / sum(grown)
+    found["landings"] = _landings(rollouts, folder)
     return found
+
+
+def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
+    """Of the places that chains of moves led to, how many are where a word or sentence starts.
+
+    Under policies that align to these, all are: what is missing is the model's counting.
+    """
+    vocab, codec = ActionVocab.load(folder), Codec.load(folder)
+    right: dict[str, list[bool]] = {"word": [], "sentence": []}
+    for rollout in rollouts:
+        canvas, has_moved = Canvas(vocab), False
+        for action in rollout.trajectory.history(vocab):
+            kind = vocab.kinds[action]
+            if kind == Kind.INSERT and has_moved:
+                marks = codec.unit_starts(np.array(canvas.tokens(), np.int32))
+                mark = (
+                    marks[canvas.cursor]
+                    if canvas.cursor < len(marks)
+                    else UNITS["word"] | UNITS["sentence"]
+                )
+                for unit, places in right.items():
+                    places.append(bool(mark & UNITS[unit]))
+            has_moved = kind == Kind.MOVE
+            canvas.apply(action)
+    if not right["word"]:
+        return None
+    return {unit: intervals.share(places).to_dict() for unit, places in right.items()}
 
 
 def _rollouts(model: Path, prompts: Path, settings: dict[str, Any], looks: int) -> Path:

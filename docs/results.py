@@ -1,0 +1,208 @@
+"""Writes results.md and its figures from the result files that are committed.
+
+python docs/results.py
+
+Knows no model: `benchmarks/world.py`, `infill.py` and `diffusion.py` made the files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from reviser.evals.intervals import student
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "results" / "world"
+TWIN = "append"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8c6d00", "#555555", "#56b4e9", "#cc3311")
+
+Run = dict[str, Any]
+
+
+def load(budget: str) -> dict[str, list[Run]]:
+    """The runs of each arm, by seed."""
+    arms: dict[str, list[Run]] = defaultdict(list)
+    for path in sorted((RESULTS / budget).glob("*.json")):
+        run = json.loads(path.read_text("utf-8"))
+        arms[run["arm"]].append(run)
+    return {arm: sorted(runs, key=lambda run: run["seed"]) for arm, runs in arms.items()}
+
+
+# -- figures in words ------------------------------------------------------------------------------
+
+
+def estimate(part: dict[str, Any] | None, digits: int = 2) -> str:
+    """A value with its interval."""
+    if part is None:
+        return "-"
+    low, high = part["low"], part["high"]
+    value = f"{part['value']:.{digits}f}"
+    if low is None or high is None or low == high:
+        return value
+    return f"{value} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def over_seeds(values: list[float], digits: int = 2) -> str:
+    """A mean with Student's 95 % interval over seeds; of one seed, the value alone."""
+    mean = sum(values) / len(values)
+    if len(values) == 1:
+        return f"{mean:.{digits}f}"
+    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    half = student(len(values) - 1) * spread / math.sqrt(len(values))
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def table(rows: list[list[str]], head: list[str]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+# -- sections --------------------------------------------------------------------------------------
+
+
+def of(runs: list[Run], *path: str) -> list[float]:
+    """One figure of every run, by its place in the record; none if a run lacks it."""
+    found = []
+    for run in runs:
+        value: Any = run
+        for name in path:
+            value = value[int(name)] if isinstance(value, list) and value else value
+            if isinstance(value, dict):
+                value = value.get(name)
+            if value is None:
+                return []
+        found.append(float(value))
+    return found
+
+
+def cell(runs: list[Run], *path: str, digits: int = 2) -> str:
+    """One figure, over seeds if there are several; with its own interval if there is one."""
+    values = of(runs, *path)
+    if not values:
+        return "-"
+    if len(runs) == 1 and path[-1] == "value":
+        part: Any = runs[0]
+        for name in path[:-1]:
+            part = part[int(name)] if isinstance(part, list) else part[name]
+        return estimate(part, digits)
+    return over_seeds(values, digits)
+
+
+def scores(arms: dict[str, list[Run]]) -> str:
+    """What the held-out text costs under each arm's own policy."""
+    base = of(arms[TWIN], "held_out", "nll")[0] if TWIN in arms else math.nan
+    rows = []
+    for arm, runs in sorted(arms.items(), key=lambda item: of(item[1], "held_out", "nll")[0]):
+        nll = sum(of(runs, "held_out", "nll")) / len(runs)
+        tax = of(runs, "policy", "order_tax", "value")
+        bound = "≤ " if runs[0]["policy"]["order_tax"]["kind"] == "at most" else ""
+        nats = [value * math.log(2) for value in tax]
+        moves = of(runs, "held_out", "move_nll")
+        stops = of(runs, "held_out", "stop_nll")
+        looks = of(runs, "held_out", "operator_nll")
+        counting = [m - n for m, n in zip(moves, nats, strict=True)]
+        rows.append(
+            [
+                arm,
+                cell(runs, "held_out", "nll", digits=3),
+                f"{nll - base:+.3f}",
+                cell(runs, "held_out", "insert_nll", digits=3),
+                over_seeds([m + o for m, o in zip(moves, looks, strict=True)], 3),
+                bound + over_seeds(nats, 3),
+                over_seeds(counting, 3),
+                over_seeds(stops, 3),
+                cell(runs, "policy", "actions_per_token", "value", digits=3).split(" [")[0],
+            ]
+        )
+    head = ["arm", "nats per token", "above append", "inserts", "moves", "of which order"]
+    return table(rows, [*head, "the rest", "stop", "policy's actions per token"])
+
+
+def written(arms: dict[str, list[Run]]) -> str:
+    """What each arm writes."""
+    rows = []
+    ratio = ("written", "ratio_to_twin", "value")
+    for arm, runs in sorted(arms.items(), key=lambda item: (of(item[1], *ratio) or [99.0])[0]):
+        if runs[0]["written"] is None:
+            continue
+        shown = of(runs, "written", "shown_per_token")
+        rows.append(
+            [
+                arm,
+                cell(runs, "written", "perplexity", "0", "perplexity", "value"),
+                "1" if arm == TWIN else cell(runs, *ratio, digits=3),
+                cell(runs, "written", "perplexity", "0", "bits_per_character", "value", digits=3),
+                cell(runs, "written", "trajectories", "actions_per_token", "value", digits=3)
+                + (f" (+{sum(shown) / len(shown):.2f} shown)" if any(shown) else ""),
+                cell(runs, "written", "trajectories", "revised", "value", digits=3),
+                cell(runs, "written", "landings", "sentence", "value", digits=2),
+                cell(runs, "written", "diversity", "distinct_2", "value", digits=3),
+                cell(runs, "written", "diversity", "repetition_4", "value", digits=4),
+                cell(runs, "written", "diversity", "words", "value", digits=0),
+                cell(runs, "written", "mauve", "0", "mauve", "value", digits=2),
+            ]
+        )
+    head = ["arm", "evalPPL", "to the twin's", "bits per character", "actions per token"]
+    head += ["revised", "lands at a sentence", "distinct-2", "repetition", "words", "MAUVE"]
+    return table(rows, head)
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def curves(arms: dict[str, list[Run]], path: Path) -> None:
+    """Held-out nats per text token against ids seen, one line per run."""
+    lines = [
+        (arm, [(point["ids"], point["nll"]) for point in run["curve"] if point["ids"]])
+        for arm, runs in arms.items()
+        for run in runs
+    ]
+    points = [point for _, line in lines for point in line]
+    width, height, left, bottom, legend = 640, 360, 46, 34, 130
+    most, low, high = (
+        max(x for x, _ in points),
+        min(y for _, y in points),
+        max(y for _, y in points),
+    )
+
+    def place(x: float, y: float) -> str:
+        across = left + (width - left - legend) * x / most
+        return f"{across:.1f},{(height - bottom) * (high - y) / (high - low) + 8:.1f}"
+
+    names = list(arms)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 12}"'
+        ' font-family="sans-serif" font-size="12" role="img">',
+        "<title>Held-out nats per text token against ids seen in training</title>",
+        f'<rect width="{width}" height="{height + 12}" fill="#ffffff"/>',
+    ]
+    step = 0.5 if high - low > 1.5 else 0.25
+    tick = math.ceil(low / step) * step
+    while tick <= high:
+        x, y = place(0, tick).split(",")
+        parts.append(f'<path d="M{x} {y}H{width - legend}" stroke="#e2e2e2"/>')
+        parts.append(f'<text x="{left - 6}" y="{float(y) + 4}" text-anchor="end">{tick:g}</text>')
+        tick += step
+    for share in (0.25, 0.5, 0.75, 1.0):
+        x = place(most * share, low).split(",")[0]
+        words = f"{most * share / 1e6:.1f}M"
+        parts.append(f'<text x="{x}" y="{height}" text-anchor="middle">{words}</text>')
+    for arm, line in lines:
+        colour = COLOURS[names.index(arm) % len(COLOURS)]
+        dashes = ' stroke-dasharray="5 3"' if names.index(arm) >= len(COLOURS) else ""
+        path_data = " ".join(place(x, y) for x, y in line)
+        parts.append(
+            f'<polyline points="{path_data}" fill="none" stroke="{colour}"'
+            f' stroke-width="1.6"{dashes}/>'
+        )
+    for n, arm in enumerate(names):
+        colour = COLOURS[n % len(COLOURS)]
+        y = 20 + 16 * n
+        parts.append(f'<text x="{width - legend + 14}" y="{y}" fill="{colour}">{arm}</text>')
+    parts.append("</svg>\n")
+    path.write_text("\n".join(parts), "utf-8")
