@@ -1,0 +1,333 @@
+"""Masked diffusion (MDLM, Sahoo et al. 2024) on a recipe's own trunk, text and training budget.
+
+A counterpart to compare with: places of a text are masked, and the trunk, which here looks both
+ways, says what they hold. Tokenizer, windows and their order, and optimiser are the recipe's.
+`--ids` is how many places the trunk reads in training, padding included; with the `ids_seen` of
+another arm, training costs the same.
+
+    python benchmarks/diffusion.py train recipes/story.yaml --ids 100000000 --output runs/diffusion
+
+Writing begins with masks alone behind the prompts, a file of `reviser prompts`, and takes so many
+steps; `reviser eval` reads what comes out. Nothing else here can write with such a model.
+
+    python benchmarks/diffusion.py write runs/diffusion prompts/123.jsonl -o diffusion.jsonl
+
+Shapes: B texts, T places of a text, N masked places of all texts, D hidden, A rows of the trunk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch.utils.data import Dataset
+from transformers.trainer_utils import IntervalStrategy
+
+from reviser import ActionVocab, Append, Codec, Kind, models
+from reviser.data.dataset import MicroBatches, Stream
+from reviser.data.files import write_json, write_whole
+from reviser.errors import ConfigError, DataError, ReviserError
+from reviser.evals.texts import read_prompts
+from reviser.provenance import made_with
+from reviser.train.arguments import training_arguments
+from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
+from reviser.train.reading import to_plain
+from reviser.train.recipe import Recipe, load_recipe
+from reviser.train.report import JsonLines, TerminalBar, cut_after
+from reviser.train.resume import MarkComplete, check_claim, claim, last_checkpoint, step_of
+
+LEAST_TIME = 1e-3
+"""Times of training lie above this, as in MDLM's own runs: the weight is one over the time."""
+DRAWS = 8
+"""How often each held-out window is masked."""
+BOUNDS = (
+    "Nats per text token: the continuous-time bound on minus the log-likelihood of the text, its"
+    " STOP and the STOPs that pad it, together, over the number of text tokens. It bounds the text"
+    " alone too, since a text is read up to its first STOP. `held_out` is of whole windows,"
+    " `given_prefix` of what follows the prefixes behind which other policies are scored."
+)
+
+
+def look_both_ways(model: Any, vocab: ActionVocab) -> None:
+    """Let every place see every other, and see that a row is unused, which becomes MASK's."""
+    model.config.is_causal = False  # Transformers' own switch, saved with the model
+    if model.get_input_embeddings().num_embeddings == vocab.size:
+        raise ConfigError(f"All {vocab.size} rows are taken; change data.bpe to leave MASK one.")
+
+
+def first_open(vocab: ActionVocab) -> int:
+    """The first place that can be masked: the begin token, if there is one, never is."""
+    return 0 if vocab.begin is None else 1
+
+
+def close(vocab: ActionVocab, logits_NA: torch.Tensor) -> torch.Tensor:
+    """In float32, everything closed but the tokens of text and STOP; so MASK is closed, too."""
+    is_open_A = torch.zeros(logits_NA.shape[-1], dtype=torch.bool, device=logits_NA.device)
+    is_open_A[np.flatnonzero(vocab.kinds == Kind.INSERT)] = True
+    is_open_A[vocab.stop] = True
+    return logits_NA.float().masked_fill(~is_open_A, -torch.inf)
+
+
+def weighted_loss(
+    model: Any, vocab: ActionVocab, ids_BT: Any, masked_BT: Any, weights_B: Any
+) -> torch.Tensor:
+    """Of each text: nats at its masked places, weighted. Clean places are copied, without loss."""
+    logits_BTA = model(input_ids=ids_BT.masked_fill(masked_BT, vocab.size)).logits
+    logits_NA, goals_N = close(vocab, logits_BTA[masked_BT]), ids_BT[masked_BT]
+    nats_N = torch.nn.functional.cross_entropy(logits_NA, goals_N, reduction="none")
+    rows_N = masked_BT.nonzero()[:, 0]
+    return nats_N.new_zeros(len(ids_BT)).index_add(0, rows_N, nats_N) * weights_B
+
+
+def read_texts(stream: Stream, places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts padded with STOP, (B, T), and how many ids of each are begin and prefix."""
+    vocab = stream.sampler.vocab
+    ids_BT = np.full((len(places), width), vocab.stop)
+    given_B = np.zeros(len(places), np.int64)
+    for row, example in enumerate(stream.examples(places)):
+        # A history that only appends is the text, but for the delimiter behind the prefix.
+        given = len(example.ids) - int(example.learned.sum()) - (vocab.delimiter is not None)
+        text = np.concatenate([example.ids[:given], example.ids[example.learned]])
+        ids_BT[row, : len(text)], given_B[row] = text, given
+    return ids_BT, given_B
+
+
+class MaskedTexts(Dataset[dict[str, torch.Tensor]]):
+    """Number to micro-batch: texts, which places of them are masked, and one over the time.
+
+    The times of a step lie each in its own of as many equal parts as the step has texts.
+    """
+
+    def __init__(self, recipe: Recipe, stream: Stream, width: int) -> None:
+        self.training, self.seed = recipe.training, recipe.seed
+        self.stream, self.width = stream, width
+
+    def __len__(self) -> int:
+        return self.training.steps * self.training.batch // self.training.micro_batch
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        batch, size = self.training.batch, self.training.micro_batch
+        step, first = divmod(number * size, batch)
+        rng = np.random.default_rng([self.seed, step])
+        parts_B = (np.arange(batch) + rng.random(batch)) / batch
+        times_B = (1 - (1 - LEAST_TIME) * parts_B)[first : first + size]
+        masked_BT = rng.random((batch, self.width))[first : first + size] < times_B[:, None]
+        masked_BT[:, : first_open(self.stream.sampler.vocab)] = False
+        ids_BT, _ = read_texts(self.stream, number * size + np.arange(size), self.width)
+        return tensors(ids_BT=ids_BT, masked_BT=masked_BT, weights_B=1 / times_B)
+
+
+def tensors(**arrays: np.ndarray) -> dict[str, torch.Tensor]:
+    made = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return made | {"weights_B": made["weights_B"].float()}
+
+
+class DiffusionTrainer(transformers.Trainer):
+    """The Trainer as it trains the other arms, with this loss and with counts in its log."""
+
+    def __init__(self, vocab: ActionVocab, **options: Any) -> None:
+        super().__init__(data_collator=lambda batches: batches[0], **options)
+        self.vocab = vocab
+        self.ids_per_step = self.train_dataset.training.batch * self.train_dataset.width
+        self.seconds, self.clock = 0.0, 0.0
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
+        """The bound as a micro-batch estimates it, per place that can be masked."""
+        losses_B = weighted_loss(model, self.vocab, **inputs)
+        return losses_B.mean() / (inputs["ids_BT"].shape[1] - first_open(self.vocab))
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the places read and the seconds taken, from the beginning of the run."""
+        if "loss" in logs:
+            now, seen = time.perf_counter(), self.state.global_step * self.ids_per_step
+            self.seconds, self.clock = self.seconds + now - self.clock, now
+            logs = logs | {"ids_seen": seen, "seconds": self.seconds}
+            logs["ids_per_second"] = seen / self.seconds
+        super().log(logs, start_time)
+
+
+@torch.no_grad()
+def bound(model: Any, batches: MicroBatches, *, width: int, behind_prefix: bool) -> dict[str, Any]:
+    """The bound on held-out windows, in nats per text token, and half of its 95 % interval.
+
+    Over all times, to mask each place by a chance that is the time is to mask 1, 2, ... or all of
+    them, each number as likely, with one over the masked share as weight. So no time is left out
+    here, and there is less noise.
+    """
+    stream, windows = batches.stream, len(batches) * batches.size
+    vocab, rng = stream.sampler.vocab, np.random.default_rng(stream.seed)
+    nats, tokens = np.zeros(windows), np.zeros(windows)
+    model.eval()
+    for start in range(0, windows, batches.size):
+        rows = np.arange(start, start + batches.size)
+        ids_BT, given_B = read_texts(stream, rows, width)
+        given_B = given_B if behind_prefix else np.full_like(given_B, first_open(vocab))
+        open_B, open_BT = width - given_B, np.arange(width) >= given_B[:, None]
+        tokens[rows] = (open_BT & (ids_BT != vocab.stop)).sum(1)
+        for draw in range(DRAWS):
+            count_B = 1 + np.floor((draw + rng.random(len(rows))) / DRAWS * open_B)
+            rank_BT = np.where(open_BT, rng.random(ids_BT.shape), 1.0).argsort(1).argsort(1)
+            masked_BT = rank_BT < count_B[:, None]
+            batch = tensors(ids_BT=ids_BT, masked_BT=masked_BT, weights_B=open_B / count_B)
+            batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+            nats[rows] += weighted_loss(model, vocab, **batch).double().cpu().numpy() / DRAWS
+    mean = nats.sum() / tokens.sum()
+    spread = np.sqrt(((nats - mean * tokens) ** 2).sum()) / tokens.sum()
+    found = {"bound": mean, "bound_95": 1.96 * spread, "text_tokens": tokens.sum()}
+    return {"windows": windows} | {name: float(value) for name, value in found.items()}
+
+
+def within_budget(recipe: Recipe, ids: int, width: int | None) -> Recipe:
+    """The recipe with as many steps as the budget has, and with the width as its context."""
+    trunk, training, size = recipe.trunk, recipe.training, recipe.data.windows.size
+    if trunk is None or training.lora is not None:
+        raise ConfigError("Diffusion is trained from fresh weights: give a recipe with a trunk.")
+    width = size + 2 if width is None else width
+    if not size + 2 <= width <= trunk.context:
+        raise ConfigError(
+            f"The width is {width}; it goes from {size + 2}, a window with begin and STOP, to the"
+            f" trunk's context, {trunk.context}."
+        )
+    steps = ids // (training.batch * width)
+    if steps < 1:
+        raise ConfigError(f"{ids} ids are less than one step, {training.batch} texts of {width}.")
+    training = replace(training, steps=steps, reporters=())
+    return replace(recipe, policy=Append(), training=training, trunk=replace(trunk, context=width))
+
+
+def train(recipe: Recipe, output: Path) -> None:
+    """Train to the end, from the last checkpoint in the output if there is one, and score."""
+    output.mkdir(parents=True, exist_ok=True)
+    check_claim(output, recipe)
+    make_missing(recipe, output)
+    parts = open_parts(recipe, output)
+    claim(output, recipe, parts)
+    width = parts.context
+    parts = replace(parts, context=width + 1)  # for the delimiter, which is taken out again
+    trainer = run(recipe, parts, output, width)
+    models.save(trainer.model, parts.tokenizer, parts.vocab, output)
+    held_out = held_out_set(recipe, parts, recipe.policy)
+    metrics = {
+        name: bound(trainer.model, held_out, width=width, behind_prefix=behind_prefix)
+        for name, behind_prefix in (("held_out", False), ("given_prefix", True))
+    }
+    record = {
+        "parameters": trainer.model.num_parameters(),
+        "ids_seen": recipe.training.steps * trainer.ids_per_step,
+        "seconds": trainer.seconds,
+        "metrics": metrics,
+        "bounds": BOUNDS,
+        "recipe": to_plain(recipe),
+        "data": parts.shards.fingerprint,
+        "tokenizer": parts.codec.fingerprint,
+    }
+    write_json(output / "run.json", record | made_with("torch", "transformers", "accelerate"))
+    print(json.dumps(metrics, indent=1))
+
+
+def run(recipe: Recipe, parts: Parts, output: Path, width: int) -> DiffusionTrainer:
+    arguments = training_arguments(recipe, output)
+    if arguments.world_size > 1:
+        raise ConfigError("Diffusion is trained by one process.")
+    arguments.eval_strategy = IntervalStrategy.NO  # it is scored at the end
+    look_both_ways(parts.model, parts.vocab)
+    trainer = DiffusionTrainer(
+        parts.vocab,
+        model=parts.model,
+        args=arguments,
+        train_dataset=MaskedTexts(recipe, training_set(recipe, parts).stream, width),
+        callbacks=[JsonLines(output / "log.jsonl"), bar := TerminalBar(), MarkComplete()],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    checkpoint = last_checkpoint(output)
+    step = -1 if checkpoint is None else step_of(checkpoint)
+    told = cut_after(output / "log.jsonl", step, last=recipe.training.steps)
+    trainer.seconds, trainer.clock = told.get("seconds", 0.0), time.perf_counter()
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    finally:
+        bar.stop()
+    return trainer
+
+
+@torch.no_grad()
+def fill(
+    model: Any, vocab: ActionVocab, ids_BT: Any, *, steps: int, temperature: float, rng: Any
+) -> torch.Tensor:
+    """Replace every MASK by ancestral sampling, the time going from 1 to 0 in equal steps."""
+    ids_BT = ids_BT.clone()
+    for left in range(steps, 0, -1):
+        # From time t = left / steps to s = (left - 1) / steps a MASK goes by chance (t - s) / t.
+        goes_BT = (torch.rand(ids_BT.shape, generator=rng) * left < 1) & (ids_BT == vocab.size)
+        if goes_BT.any():
+            hidden_BTD = model.base_model(input_ids=ids_BT).last_hidden_state
+            logits_NA = close(vocab, model.get_output_embeddings()(hidden_BTD[goes_BT]))
+            # Chances of 32 bits would miss the rarest tokens, as if it were colder.
+            chances_NA = torch.softmax(logits_NA.double() / temperature, dim=-1)
+            ids_BT[goes_BT] = torch.multinomial(chances_NA, 1, generator=rng)[:, 0]
+    return ids_BT
+
+
+def write(folder: Path, prompts: Path, output: Path, batch: int, seed: int, **how: Any) -> None:
+    """Continue every prompt of a file."""
+    if how["steps"] < 1 or batch < 1 or how["temperature"] <= 0:
+        raise ConfigError("Steps and batch must be 1 or more, the temperature above 0.")
+    model, vocab = models.load(folder)
+    look_both_ways(model.eval(), vocab)
+    codec, rng = Codec.load(folder), torch.Generator().manual_seed(seed)
+    width, begin = model.config.max_position_embeddings, [vocab.begin] * first_open(vocab)
+    asked, lines = read_prompts(prompts), []
+    prefixes = [begin + codec.encode(prompt.prompt) for prompt in asked]
+    if (longest := max(map(len, prefixes), default=0)) >= width:
+        raise DataError(f"A prompt takes {longest} places of {width}; there must be some to fill.")
+    for start in range(0, len(asked), batch):
+        some = prefixes[start : start + batch]
+        rows = [prefix + [vocab.size] * (width - len(prefix)) for prefix in some]
+        done = fill(model, vocab, torch.tensor(rows), rng=rng, **how).tolist()
+        for prompt, prefix, ids in zip(asked[start : start + batch], some, done, strict=True):
+            end = ids.index(vocab.stop) if vocab.stop in ids else width
+            text, given = (codec.decode(part[len(begin) :]) for part in (ids[:end], prefix))
+            line = asdict(prompt) | {"continuation": text[len(given) :], "system": "diffusion"}
+            lines.append(json.dumps(line | how | {"seed": seed}, ensure_ascii=False) + "\n")
+        print(f"{len(lines)} of {len(asked)}", file=sys.stderr)
+    write_whole(output, "".join(lines))
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    training = commands.add_parser("train", help="make a model folder of a recipe")
+    training.add_argument("recipe", type=Path)
+    training.add_argument("--output", type=Path, required=True)
+    training.add_argument("--set", action="append", default=[], dest="changes", metavar="KEY=VALUE")
+    training.add_argument("--ids", type=int, required=True, help="places to read in training")
+    training.add_argument("--width", type=int, help="places of a text; window and 2 by default")
+    writing = commands.add_parser("write", help="continue prompts")
+    writing.add_argument("folder", type=Path)
+    writing.add_argument("prompts", type=Path)
+    writing.add_argument("-o", "--output", type=Path, required=True)
+    for name, default in {"steps": 128, "batch": 64, "seed": 0, "temperature": 1.0}.items():
+        writing.add_argument(f"--{name}", type=type(default), default=default)
+    options = vars(parser.parse_args(words))
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        if options.pop("command") == "write":
+            write(**options)
+        else:
+            recipe = load_recipe(options["recipe"], options["changes"])
+            train(within_budget(recipe, options["ids"], options["width"]), options["output"])
+    except ReviserError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
