@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +79,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "late-1": ("policy=late-1",),
     "late-2": ("policy=late-2",),
     "late-4": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}",),
+    "late-1-words": ("policy={kind: spans, mean: 16, unit: word, late: 1}",),
     "mixed-10": (mixed(0.1),),
     "mixed-50": (mixed(0.5),),
     "mixed-90": (mixed(0.9),),
@@ -170,27 +170,28 @@ def run(
     """Train one arm if need be, roll it out, measure it, and keep what is worth keeping."""
     arm_name = f"{arm}+look-{looks}" if looks else arm
     name = f"{arm_name}-{seed}"
-    if looks:
-        own = (*own, grounding.OPERATORS)
-        parts.Stream = grounding.looking(looks)  # type: ignore[misc]
+    own = (*own, grounding.OPERATORS) if looks else own
+    parts.Stream = grounding.looking(looks) if looks else Stream  # type: ignore[misc]
     folder = world / "runs" / budget / name
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
-    began = time.monotonic()
     train(recipe, folder)
-    trained = time.monotonic() - began
-    found = _trained(folder, trained) | {"policy": _policy(recipe)}
+    found = _trained(folder) | {"policy": _policy(recipe)}
     found |= {"arm": arm_name, "seed": seed, "budget": budget, "changes": changes}
     found["written"] = measure(world, judge, folder, looks)
     write_json(RESULTS / budget / f"{name}.json", found)
 
 
-def _trained(folder: Path, seconds: float) -> dict[str, Any]:
+def _trained(folder: Path) -> dict[str, Any]:
     """What a run was, and how its held-out score came down."""
     record = json.loads((folder / "run.json").read_text("utf-8"))
     log = read_lines(folder / "log.jsonl")
-    speeds = [line["ids_per_second"] for line in log if "ids_per_second" in line]
-    ids = {line["step"]: line["ids_seen"] for line in log if "ids_seen" in line}
+    steps = [line for line in log if "ids_seen" in line]
+    ids = {line["step"]: line["ids_seen"] for line in steps}
+    seconds = sum(
+        (ids_seen - before) / line["ids_per_second"]
+        for before, ids_seen, line in zip([0, *ids.values()], ids.values(), steps, strict=False)
+    )
     key = "eval_held_out_"
 
     def scores(line: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def _trained(folder: Path, seconds: float) -> dict[str, Any]:
     return {
         "parameters": record["parameters"],
         "seen": record["seen"],
-        "ids_per_second": float(np.median(speeds)),
+        "ids_per_second": float(np.median([line["ids_per_second"] for line in steps])),
         "seconds": seconds,
         "held_out": scores(record["metrics"]),
         "curve": curve,
@@ -257,7 +258,10 @@ def measure(
     known = texts.read_prompts(prompts)
     twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
     systems = []
-    for name, model in {folder.name: folder, twin.name: twin}.items():
+    models = {folder.name: folder, twin.name: twin}
+    for name, model in models.items():
+        if not (model / "run.json").is_file():
+            continue  # the twin is still being trained: run again
         path = _rollouts(model, prompts, settings, looks if model == folder else 0)
         samples = texts.read_samples(path, system=name, prompts=known)
         systems.append(System(name=name, samples=tuple(samples), folder=model))
