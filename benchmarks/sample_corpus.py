@@ -11,6 +11,7 @@ processes make two files.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 from pathlib import Path
 
@@ -103,6 +104,27 @@ def sample(model: torch.nn.Module, count: int, seed: int) -> list[list[int]]:
             ids, alive = ids[kept], alive[kept]
             running = [running[row] for row in kept.tolist()]
     return texts
+
+
+@torch.no_grad()
+def divergence(name: str, texts: list[str]) -> dict[str, float]:
+    """How far the bf16 model that texts are drawn from is from the judge, which is in float32.
+
+    Mean nats per token of some texts under both, and the mean divergence of one from the other.
+    """
+    exact, tokenizer = load_base(name)
+    rounded = copy.deepcopy(exact).to(torch.bfloat16)
+    codec, begin = Codec(tokenizer), exact.config.bos_token_id
+    sums, tokens = torch.zeros(3, dtype=torch.float64), 0
+    for text in texts:
+        ids = torch.tensor([[begin, *codec.encode(text)][: exact.config.max_position_embeddings]])
+        p, q = (m(input_ids=ids).logits[0, :-1].double().log_softmax(-1) for m in (rounded, exact))
+        drawn = ids[0, 1:, None]
+        nats = [-table.gather(1, drawn).sum() for table in (p, q)]
+        sums += torch.stack([*nats, (p.exp() * (p - q)).sum()])
+        tokens += len(drawn)
+    names = ("nats_bf16", "nats_float32", "divergence")
+    return {name: float(total / tokens) for name, total in zip(names, sums, strict=True)}
 
 
 if __name__ == "__main__":

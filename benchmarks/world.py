@@ -22,6 +22,7 @@ from typing import Any
 
 import grounding
 import numpy as np
+from sample_corpus import divergence
 
 from reviser import batch
 from reviser.core.actions import ActionVocab, Kind
@@ -94,7 +95,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def prepare(world: Path) -> None:
+def prepare(world: Path, source: str | None = None) -> None:
     """A tokenizer and shards of the sampled stories, and a note of what they are."""
     files = sorted(world.glob("stories-*.jsonl"))
     note = world / "world.json"
@@ -109,13 +110,16 @@ def prepare(world: Path) -> None:
                 "tokens": sum(story["tokens"] for story in stories),
                 "ended": sum(story["ended"] for story in stories) / len(stories),
                 "seeds": [min(s["seed"] for s in stories), max(s["seed"] for s in stories)],
+                "source": source and divergence(source, [s["text"] for s in stories[:200]]),
             },
         )
     tokenizer = world / "tokenizer" / "tokenizer.json"
     if not tokenizer.is_file():
         write_whole(tokenizer, train_bpe(files, BPE).to_str(pretty=True))
     manifest = tokenize(files, world / "shards", tokenizer.parent)
-    write_json(note, json.loads(note.read_text("utf-8")) | {"own_tokens": manifest.tokens})
+    found = json.loads(note.read_text("utf-8")) | {"own_tokens": manifest.tokens}
+    write_json(note, found)
+    write_json(RESULTS / "world.json", found)
 
 
 def recipe_of(world: Path, *changes: str) -> Recipe:
@@ -334,6 +338,7 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare")
     first.add_argument("world", type=Path)
+    first.add_argument("--source", help="the folder of stories15M, to say how exact the world is")
     runs = commands.add_parser("run")
     runs.add_argument("arms", nargs="+", choices=ARMS)
     runs.add_argument("--world", type=Path, required=True)
@@ -344,7 +349,7 @@ if __name__ == "__main__":
     runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
-        prepare(arguments.world.absolute())
+        prepare(arguments.world.absolute(), arguments.source)
     else:
         for arm in arguments.arms:
             for seed in arguments.seeds:

@@ -128,7 +128,9 @@ def small_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{"text": story, "tokens": 9, "ended": True, "seed": 0} for story in text]
     with (folder / "stories-0.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
-    world.prepare(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "RESULTS", folder / "results")
+        world.prepare(folder)
     return folder
 
 
