@@ -49,6 +49,8 @@ RESULTS = HERE / "results" / "world"
 
 BUDGETS = {"screen": 1, "full": 5}
 """Multiples of the least budget."""
+PROMPTS = {"screen": 300, "full": 1000}
+"""How many beginnings are continued."""
 LEAST = 8e13
 """Training FLOPs of a screening run."""
 BPE = 4096
@@ -239,9 +241,9 @@ def _policy(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def prompts_of(world: Path) -> Path:
-    """A thousand beginnings of held-out stories, with how they go on."""
-    path = world / "prompts.jsonl"
+def prompts_of(world: Path, count: int = PROTOCOL.prompts) -> Path:
+    """A thousand beginnings of held-out stories, or the first of them, with how they go on."""
+    path = world / f"prompts-{count}.jsonl"
     if not path.is_file():
         recipe = recipe_of(world)
         assert recipe.data.shards is not None
@@ -250,7 +252,7 @@ def prompts_of(world: Path) -> Path:
         held_out = np.flatnonzero(held_out_documents(shards, recipe.data.windows))
         documents = (codec.decode(shards.read(int(d))) for d in held_out)
         ((_, chosen),) = texts.choose_prompts(documents, codec, PROTOCOL)[0].items()
-        texts.write_prompts(path, chosen)
+        texts.write_prompts(path, chosen[:count])
     return path
 
 
@@ -258,7 +260,7 @@ def measure(
     world: Path, judge: Path, folder: Path, looks: int = 0, **settings: Any
 ) -> dict[str, Any]:
     """Everything that is measured of texts, and the perplexity against the twin's."""
-    prompts = prompts_of(world)
+    prompts = prompts_of(world, PROMPTS[folder.parent.name])
     known = texts.read_prompts(prompts)
     twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
     systems = []
@@ -316,8 +318,8 @@ def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
 
 def _rollouts(model: Path, prompts: Path, settings: dict[str, Any], looks: int) -> Path:
     words = "-".join(f"{k}={v}" for k, v in settings.items()) or "usual"
-    path = model / "rollouts" / f"{words}.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    path = model / "rollouts" / prompts.stem / f"{words}.jsonl"
+    path.parent.mkdir(exist_ok=True, parents=True)
     limits = {"max_actions": 352, "max_length": PROTOCOL.total_tokens, "seed": 123 << 20}
     job = batch.Job(
         input=prompts,

@@ -206,3 +206,65 @@ def curves(arms: dict[str, list[Run]], path: Path) -> None:
         parts.append(f'<text x="{width - legend + 14}" y="{y}" fill="{colour}">{arm}</text>')
     parts.append("</svg>\n")
     path.write_text("\n".join(parts), "utf-8")
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    """All of it, from what is there."""
+    world = json.loads((RESULTS / "world.json").read_text("utf-8"))
+    arms = {budget: load(budget) for budget in ("screen", "full")}
+    runs = [run for found in arms.values() for one in found.values() for run in one]
+    hours = sum(run["seconds"] for run in runs) / 3600
+    facts = {
+        "stories": f"{world['stories']:,}",
+        "tokens": f"{world['tokens'] / 1e6:.1f} million",
+        "own": f"{world['own_tokens'] / 1e6:.1f} million",
+        "nats": f"{world['source']['nats_float32'] * world['tokens'] / world['own_tokens']:.2f}",
+        "divergence": f"{world['source']['divergence']:.4f}",
+        "hashes": ", ".join(f"`{name}` {digest[:16]}" for name, digest in world["files"].items()),
+        "parameters": f"{runs[0]['parameters'] / 1e6:.1f} million",
+        "runs": str(len(runs)),
+        "hours": f"{hours:.1f}",
+    }
+    parts = [INTRODUCTION.format(**facts)]
+    for budget, found in arms.items():
+        if not found:
+            continue
+        curves(found, HERE / f"results-{budget}.svg")
+        ids = sum(run["seen"]["ids"] for run in found[TWIN]) / len(found[TWIN])
+        seeds = max(len(one) for one in found.values())
+        parts.append(
+            HEADINGS[budget].format(ids=f"{ids / 1e6:.1f} million ids", seeds=seeds)
+            + f"![Held-out nats per token against ids seen](results-{budget}.svg)\n\n"
+            + f"{SCORES}\n{scores(found)}\n{WRITTEN}\n{written(found)}"
+        )
+    return "\n".join(parts)
+
+
+INTRODUCTION = """\
+# Results
+
+Made by `python docs/results.py` from the files in `results/`; each names the recipe and seed it came from.
+
+## The world
+
+{stories} stories sampled from stories15M, untruncated and at temperature 1: {tokens} of its tokens, {own} of ours. The judge is the source itself, so a text's perplexity under it is exact with respect to the distribution that every arm learns. (Sampled in bf16, judged in float32: {divergence} nats per token apart.) Our tokens cost the source {nats} nats each, the floor under all scores below. Files, by SHA-256: {hashes}.
+
+One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe ([`recipes/world.yaml`](../recipes/world.yaml)), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy alone. {runs} runs, {hours} core-hours of training on one core each of a 2-core machine.
+"""
+HEADINGS = {
+    "screen": "## Screening: a fifth of the budget, one seed\n\n{ids} each.\n\n",
+    "full": "## Full budget, {seeds} seeds\n\n{ids} each. ± is Student's 95 % interval over seeds.\n\n",
+}
+SCORES = """\
+Held-out text under each arm's own policy. "Of which order" is the order tax of the policy, in nats: what no model can learn away. "The rest" of the moves is counting and choosing that this model has not learnt.
+"""
+WRITTEN = """\
+What it writes: 1,000 held-out beginnings of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion where it led. [..] is a 95 % interval over prompts.
+"""
+
+
+if __name__ == "__main__":
+    (HERE / "results.md").write_text(page(), "utf-8")

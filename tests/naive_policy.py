@@ -273,13 +273,13 @@ def cut(policy: Append | Spans, marks: list[int], draws: Draws) -> list[range]:
 
 
 def put_off(spans: list[range], late: int, draws: Draws) -> None:
-    """Some spans, any but the last, come behind the rest, in the order in which they are drawn."""
-    left, drawn = spans[:-1], []
+    """Some inner spans come behind the rest, in the order in which they are drawn."""
+    left, drawn = spans[1:-1], []
     for _ in range(min(late, len(left))):
         at = draws.below(len(left))
         left[0], left[at] = left[at], left[0]  # the place of what is drawn goes to the first
         drawn.append(left.pop(0))
-    spans[:] = sorted([*left, spans[-1]], key=lambda span: span.start) + drawn
+    spans[:] = [span for span in spans if span not in drawn] + drawn
 
 
 def shuffle(spans: list[range], draws: Draws) -> None:

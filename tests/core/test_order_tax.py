@@ -193,11 +193,11 @@ def span_orders(policy: Spans, marks: tuple[int, ...]) -> Chances:
 
 
 def put_off(spans: list[range], policy: Spans) -> list[tuple[range, ...]]:
-    """Every order with some spans, but never the last, behind the rest."""
-    late = min(policy.late or 0, len(spans) - 1)
+    """Every order with some inner spans behind the rest."""
+    inner = spans[1:-1]
     return [
         (*(span for span in spans if span not in drawn), *drawn)
-        for drawn in permutations(spans[:-1], late)
+        for drawn in permutations(inner, min(policy.late or 0, len(inner)))
     ]
 
 

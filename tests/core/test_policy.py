@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import permutations
 from math import sqrt
 from typing import Any
 
@@ -363,16 +364,18 @@ def test_every_order_of_spans_is_as_likely() -> None:
     orders.check(_permutations)
 
 
-def test_spans_put_off_are_drawn_alike_and_never_the_last() -> None:
+def test_spans_put_off_are_drawn_alike_and_never_the_first_or_last() -> None:
     orders = Tally()
     rng = np.zeros(k.RNG_SIZE, np.uint64)
     for index in range(2400):
         k.start_rng(rng, np.uint64(15), np.uint64(0), np.uint64(index))
-        orders.add(tuple(k.draw_order(4, 2, rng).tolist()), uniform(_put_off))
+        orders.add(tuple(k.draw_order(5, 2, rng).tolist()), uniform(_put_off))
     orders.check(_put_off)
 
 
-_put_off = [(2, 3, 0, 1), (2, 3, 1, 0), (1, 3, 0, 2), (1, 3, 2, 0), (0, 3, 1, 2), (0, 3, 2, 1)]
+_put_off = [
+    (0, *left, 4, *late) for late in permutations((1, 2, 3), 2) for left in [{1, 2, 3} - {*late}]
+]
 _permutations = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 
 

@@ -476,7 +476,7 @@ def draw_order(count: int, late: int, rng: U64) -> I64:
     """A random permutation (Fisher-Yates), or with `late` the numbers in order but for so many."""
     order = np.arange(count)
     if late >= 0:
-        return put_off(order, min(late, count - 1), rng)
+        return put_off(order, min(late, max(count - 2, 0)), rng)
     for i in range(count - 1, 0, -1):
         j = below(rng, i + 1)
         order[i], order[j] = order[j], order[i]
@@ -485,13 +485,15 @@ def draw_order(count: int, late: int, rng: U64) -> I64:
 
 @compiled
 def put_off(order: I64, late: int, rng: U64) -> I64:
-    """Draw some numbers, never the last, and put them behind the rest as they were drawn."""
-    count = len(order)
+    """Draw some numbers, neither the first nor the last, and put them last, as they were drawn."""
+    inner = order[1:-1]
     for i in range(late):
-        j = i + below(rng, count - 1 - i)
-        order[i], order[j] = order[j], order[i]
-    drawn = order[:late].copy()
-    order[: count - late] = np.sort(order[late:])
+        j = i + below(rng, len(inner) - i)
+        inner[i], inner[j] = inner[j], inner[i]
+    drawn = inner[:late].copy()
+    inner[late:].sort()
+    count = len(order)
+    order[1 : count - late] = order[1 + late :].copy()
     order[count - late :] = drawn
     return order
 

@@ -331,18 +331,18 @@ def _late_surprise(
     """Of an order with `early` runs left to right and then some late `runs`.
 
     With k late spans, of which cuts among the `inside_late` places of their runs make k - runs
-    more, and j cuts hidden `inside` the early runs, there are S = early + j + k spans, and the
-    late ones were drawn one by one from all but the last: a chance of (S-1-k)! / (S-1)!. Fewer
-    than `late` are drawn only if the last span is all that is left.
+    more, and j cuts hidden `inside` the early runs, there are I = early + j - 2 + k inner spans,
+    and the late ones were drawn from these one by one: a chance of (I-k)! / I!. Fewer than `late`
+    are drawn only if the first and the last span are all that is left.
     """
     logs = []
     for k in range(runs, min(late, runs + inside_late) + 1):
-        if k < late and early > 1:
-            continue
-        more = np.arange(inside + 1) if k == late else np.zeros(1, np.int64)
+        most = inside if k == late else min(inside, 2 - early)
+        more = np.arange(most + 1)
+        left = np.maximum(early + more - 2, 0)  # inner spans that are not late
         cuts = places - inside - inside_late + more + k - runs
         log = _log_binomial(inside, more) + _log_binomial(inside_late, np.array([k - runs]))
-        log += _log_factorial(early + more - 1) - _log_factorial(early + more + k - 1)
+        log += _log_factorial(left) - _log_factorial(left + k)
         logs += [*(log + _times_log(cuts, cut) + _times_log(places - cuts, 1 - cut))]
     return -float(np.logaddexp.reduce(logs)) / math.log(2)
 

@@ -99,8 +99,8 @@ class Spans:
     mean: float = 8.0
     unit: Literal["token", "word", "sentence"] = "word"
     late: int | None = None
-    """Write left to right but for so many spans, any but the last, that come after the rest, in
-    random order. If left out, every order of the spans is as likely."""
+    """Write left to right but for so many inner spans, which come after the rest, in random order.
+    If left out, every order of the spans is as likely."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.mean <= 1 << 20 or self.unit not in UNITS:
