@@ -5,6 +5,10 @@ the cursor into the history. They are observations: no edit, and no loss. LOOK i
 chain has ended is a choice the model makes anyway. What this costs in ids counts as training and
 as writing.
 
+A model that counts badly lands next to where it meant to, which never happens in training. So some
+chains can slip: they lead a few tokens astray, without loss; the model looks, and learns to move
+on to the right place, which is in sight, and to look again.
+
 Two operators that take no argument and that no policy here uses lend their ids: `swap` is LOOK,
 `delete` stands for what lies beyond an edge of the text.
 """
@@ -67,31 +71,71 @@ class View:
 # -- training -------------------------------------------------------------------------------------
 
 
-def looking(width: int) -> type[Stream]:
+def looking(width: int, slips: float = 0.0) -> type[Stream]:
     """A stream whose histories show `width` tokens on either side after each chain of moves."""
 
     class Looking(Stream):
         def examples(self, places: IntArray, *, progress: float = 0.0) -> list[Example]:
             found = super().examples(places, progress=progress)
-            return [ground(e, self.sampler.vocab, width, self.context) for e in found]
+            vocab = self.sampler.vocab
+            return [ground(e, vocab, width, self.context, slips) for e in found]
 
     return Looking
 
 
-def ground(example: Example, vocab: ActionVocab, width: int, context: int) -> Example:
-    """The example with what the model is shown; what no longer fits the context is cut off."""
+def ground(
+    example: Example, vocab: ActionVocab, width: int, context: int, slips: float = 0.0
+) -> Example:
+    """The example with what the model is shown; what no longer fits the context is cut off.
+
+    A share `slips` of the chains first leads astray, by no more than is shown on a side.
+    """
     assert vocab.swap is not None
     ids: list[int] = []
     learned: list[bool] = []
     view = View(vocab, [], width)
-    for action, is_learned in zip(example.ids.tolist(), example.learned.tolist(), strict=True):
-        if view.has_moved and vocab.kinds[action] == Kind.INSERT:
-            shown = view.apply(vocab.swap)
-            ids += [vocab.swap, *shown]
-            learned += [True, *[False] * len(shown)]
-        ids.append(action)
-        learned.append(is_learned)
-        view.apply(action)
+    rng = np.random.default_rng(example.digest)
+    actions, is_learned = example.ids.tolist(), example.learned.tolist()
+    is_delimiter = example.ids == vocab.delimiter
+    floor = int((vocab.kinds[example.ids[: is_delimiter.argmax()]] == Kind.INSERT).sum())
+
+    def take(chosen: list[int], bears_loss: list[bool]) -> None:
+        ids.extend(chosen)
+        learned.extend(bears_loss)
+
+    def move(goal: int, *, bears_loss: bool) -> None:
+        deltas = vocab.split_move(goal - view.cursor, cursor=view.cursor, length=len(view.tokens))
+        for delta in deltas:
+            take([vocab.move_id(delta)], [bears_loss])
+            view.apply(ids[-1])
+
+    def look() -> None:
+        shown = view.apply(int(vocab.swap or 0))
+        take([int(vocab.swap or 0), *shown], [True, *[False] * len(shown)])
+
+    place = 0
+    while place < len(actions):
+        end = place
+        while end < len(actions) and vocab.kinds[actions[end]] == Kind.MOVE:
+            end += 1
+        if place < end < len(actions) and vocab.kinds[actions[end]] == Kind.INSERT:
+            goal = view.cursor + sum(vocab.deltas[i - vocab.first_move] for i in actions[place:end])
+            slip = int(rng.integers(1, width + 1)) * (1 if rng.random() < 0.5 else -1)
+            astray = goal + slip
+            if rng.random() < slips and floor <= astray <= len(view.tokens):
+                if astray != view.cursor:
+                    move(astray, bears_loss=False)
+                    look()
+                move(goal, bears_loss=True)
+            else:
+                for action in actions[place:end]:
+                    view.apply(action)
+                take(actions[place:end], is_learned[place:end])
+            look()
+            place = end
+        take([actions[place]], [is_learned[place]])
+        view.apply(actions[place])
+        place += 1
     whole: Any = np.array(ids[:context], np.int32)
     return example._replace(ids=whole, learned=np.array(learned[:context], bool))
 
@@ -102,8 +146,9 @@ def ground(example: Example, vocab: ActionVocab, width: int, context: int) -> Ex
 class LookingRows(Boundary):
     """Rows that know their content, close inserts until the model has looked, and force ids."""
 
-    def __init__(self, vocab: ActionVocab, rows: int, width: int) -> None:
+    def __init__(self, vocab: ActionVocab, rows: int, width: int, *, can_correct: bool) -> None:
         super().__init__(vocab, rows)
+        self.can_correct = can_correct
         columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
         self.look, self.edge = columns[int(vocab.swap or 0)], columns[int(vocab.delete or 0)]
         self.width = width
@@ -126,12 +171,13 @@ class LookingRows(Boundary):
         return twin
 
     def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
-        """As in training: after a move another one, LOOK or STOP; after LOOK no move."""
+        """As in training: after a move another one, LOOK or STOP; after LOOK no move, or a few."""
         out = super().fill_mask(out)
         moved = np.array([self.views[slot].has_moved for slot in self._slots])
         looked = np.array([self.views[slot].has_looked for slot in self._slots])
         out[:, 0] &= ~moved
-        out[looked, self._move_columns] = False
+        if not self.can_correct:
+            out[looked, self._move_columns] = False
         out[:, self.look] = moved
         out[:, self.edge] = False
         return out
@@ -159,12 +205,20 @@ class LookingRows(Boundary):
             super().advance(list(actions), list(slots))
 
 
-def write(folder: Path, prompts: Path, output: Path, width: int, **settings: Any) -> None:
+def write(
+    folder: Path,
+    prompts: Path,
+    output: Path,
+    width: int,
+    *,
+    can_correct: bool = False,
+    **settings: Any,
+) -> None:
     """Rollouts of a model that looks, without what it was shown; the provenance counts that."""
     model, vocab = models.load(folder, dtype=torch.float32)
     codec = Codec.load(folder)
     engine = HFEngine(model, vocab)
-    rows = LookingRows(vocab, 64, width)
+    rows = LookingRows(vocab, 64, width, can_correct=can_correct)
     engine._boundary = rows
     engine._agree = lambda actions: rows.force(actions, [row.slot for row in engine._rows])
     asked, numbers = read_prompts(prompts), {}

@@ -171,20 +171,27 @@ def _stream(recipe: Recipe) -> tuple[Stream, Any]:
 
 
 def run(
-    world: Path, judge: Path, arm: str, seed: int, budget: str, own: tuple[str, ...], looks: int
+    world: Path,
+    judge: Path,
+    arm: str,
+    seed: int,
+    budget: str,
+    own: tuple[str, ...],
+    looks: int,
+    slips: float = 0.0,
 ) -> None:
     """Train one arm if need be, roll it out, measure it, and keep what is worth keeping."""
-    arm_name = f"{arm}+look-{looks}" if looks else arm
+    arm_name = arm + (f"+look-{looks}" if looks else "") + (f"-slip-{slips:g}" if slips else "")
     name = f"{arm_name}-{seed}"
     own = (*own, grounding.OPERATORS) if looks else own
-    parts.Stream = grounding.looking(looks) if looks else Stream  # type: ignore[misc]
+    parts.Stream = grounding.looking(looks, slips) if looks else Stream  # type: ignore[misc]
     folder = world / "runs" / budget / name
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
     train(recipe, folder)
     found = _trained(folder) | {"policy": _policy(recipe)}
     found |= {"arm": arm_name, "seed": seed, "budget": budget, "changes": changes}
-    found["written"] = measure(world, judge, folder, looks)
+    found["written"] = measure(world, judge, folder, looks, slips > 0)
     write_json(RESULTS / budget / f"{name}.json", found)
 
 
@@ -257,7 +264,12 @@ def prompts_of(world: Path, count: int = PROTOCOL.prompts) -> Path:
 
 
 def measure(
-    world: Path, judge: Path, folder: Path, looks: int = 0, **settings: Any
+    world: Path,
+    judge: Path,
+    folder: Path,
+    looks: int = 0,
+    can_correct: bool = False,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Everything that is measured of texts, and the perplexity against the twin's."""
     prompts = prompts_of(world, PROMPTS[folder.parent.name])
@@ -268,7 +280,7 @@ def measure(
     for name, model in models.items():
         if not (model / "run.json").is_file():
             continue  # the twin is still being trained: run again
-        path = _rollouts(model, prompts, settings, looks if model == folder else 0)
+        path = _rollouts(model, prompts, settings, looks if model == folder else 0, can_correct)
         samples = texts.read_samples(path, system=name, prompts=known)
         systems.append(System(name=name, samples=tuple(samples), folder=model))
     measures = Measures(
@@ -316,7 +328,9 @@ def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
     return {unit: intervals.share(places).to_dict() for unit, places in right.items()}
 
 
-def _rollouts(model: Path, prompts: Path, settings: dict[str, Any], looks: int) -> Path:
+def _rollouts(
+    model: Path, prompts: Path, settings: dict[str, Any], looks: int, can_correct: bool
+) -> Path:
     words = "-".join(f"{k}={v}" for k, v in settings.items()) or "usual"
     path = model / "rollouts" / prompts.stem / f"{words}.jsonl"
     path.parent.mkdir(exist_ok=True, parents=True)
@@ -329,7 +343,7 @@ def _rollouts(model: Path, prompts: Path, settings: dict[str, Any], looks: int) 
         settings=limits | settings,
     )
     if not path.is_file() and looks:
-        grounding.write(model, prompts, path, looks, **limits, **settings)
+        grounding.write(model, prompts, path, looks, can_correct=can_correct, **limits, **settings)
     elif not path.is_file():
         batch.run(job)
     return path
@@ -349,6 +363,7 @@ if __name__ == "__main__":
     runs.add_argument("--seeds", type=int, nargs="+", default=[0])
     runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
     runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
+    runs.add_argument("--slips", type=float, default=0.0, help="share of chains led astray")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.world.absolute(), arguments.source)
@@ -363,4 +378,5 @@ if __name__ == "__main__":
                     arguments.budget,
                     tuple(arguments.own),
                     arguments.looks,
+                    arguments.slips,
                 )

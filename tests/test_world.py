@@ -110,6 +110,44 @@ def test_what_is_shown_after_a_move_is_what_stands_around_the_cursor(
     assert (shown > 0) == (policy != "append")
 
 
+@pytest.mark.parametrize("policy", ["paper", "spans-8", "late-2"])
+def test_a_slip_leads_astray_without_loss_and_is_put_right_in_sight_of_the_goal(
+    policy: str,
+) -> None:
+    width, slipped = 3, 0
+    for index in range(30):
+        plain = example(policy, index)._replace(digest=index)
+        found = grounding.ground(plain, VOCAB, width, context=2000, slips=0.5)
+        canvas, ids, wrote, looked = Canvas(VOCAB), found.ids.tolist(), [], []
+        at, last_look = 0, None
+        while at < len(ids):
+            action, kind = ids[at], VOCAB.kinds[ids[at]]
+            if action == VOCAB.swap:
+                last_look = canvas.cursor
+                looked.append(at)
+                at += 1 + 2 * width
+                continue
+            if kind == Kind.MOVE and not found.learned[at]:
+                slipped += 1
+            if kind == Kind.INSERT:
+                if last_look is not None:
+                    assert canvas.cursor == last_look  # looked where it writes
+                wrote.append((canvas.cursor, action))
+                last_look = None
+            elif kind == Kind.MOVE and last_look is not None:
+                assert found.learned[at]  # what puts it right is learned
+            canvas.apply(action)
+            at += 1
+        replayed, expected = Canvas(VOCAB), []
+        for action in plain.ids.tolist():
+            if VOCAB.kinds[action] == Kind.INSERT:
+                expected.append((replayed.cursor, action))
+            replayed.apply(action)
+        assert wrote == expected
+        assert canvas.tokens() == replayed.tokens()
+    assert slipped > 3
+
+
 def test_what_does_not_fit_the_context_is_cut_off() -> None:
     whole = grounding.ground(example("spans-8", 0), VOCAB, 4, context=1000)
     cut = grounding.ground(example("spans-8", 0), VOCAB, 4, context=40)
