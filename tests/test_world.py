@@ -110,7 +110,7 @@ def test_what_is_shown_after_a_move_is_what_stands_around_the_cursor(
     assert (shown > 0) == (policy != "append")
 
 
-@pytest.mark.parametrize("policy", ["paper", "spans-8", "late-2"])
+@pytest.mark.parametrize("policy", ["paper", "spans-8"])
 def test_a_slip_leads_astray_without_loss_and_is_put_right_in_sight_of_the_goal(
     policy: str,
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_slip_leads_astray_without_loss_and_is_put_right_in_sight_of_the_goal(
             replayed.apply(action)
         assert wrote == expected
         assert canvas.tokens() == replayed.tokens()
-    assert slipped > 3
+    assert slipped > 20
 
 
 def test_what_does_not_fit_the_context_is_cut_off() -> None:
