@@ -47,7 +47,7 @@ class Judge:
         self.canvas = Canvas.replay(vocab, request.history)
         self.gaps = [list(gap) for gap in request.gaps]
         self.locked = self._outside()
-        self.edits = self.actions = 0
+        self.edits = self.actions = self.moves = 0
         self.ended: str | None = None
         if (len(self.canvas), self.canvas.cursor) != (request.length, request.cursor):
             raise Illegal("the request does not tell the state of its canvas")
@@ -61,6 +61,10 @@ class Judge:
             raise Illegal(f"id {action} may never be chosen")
         if not step.logprob <= 0:
             raise Illegal(f"log-probability {step.logprob}")
+        if not self.canvas.is_spelling:
+            self.moves = self.moves + 1 if vocab.kind(action) is Kind.MOVE else 0
+        if config.max_moves is not None and self.moves > config.max_moves:
+            raise Illegal(f"{self.moves} moves in a row, at most {config.max_moves}")
         try:
             edit = self.canvas.apply(action)
         except InvalidAction as error:
@@ -121,7 +125,9 @@ def random_request(
         seed=seed,
         max_actions=rng.choice([rng.randint(1, 40), rng.randint(40, 150)]),
         stop_bias=rng.choice([0.0, -3.0, -6.0]),
+        move_bias=rng.choice([0.0, 0.0, -1.0, 2.0]),
         max_edits=rng.choice([None, None, None, 0, rng.randint(1, 30)]),
+        max_moves=rng.choice([None, None, None, 0, rng.randint(1, 4)]),
     )
     prefix = rng.choices(tokens, k=rng.randint(0, 40))
     gaps = rng.choice([1, 1, 2, 3, 5])

@@ -263,6 +263,8 @@ class Document(NamedTuple):
     gaps: frozenset[int]
     max_length: float = float("inf")
     edits_left: float = float("inf")
+    max_moves: float = float("inf")
+    moves: int = 0  # whole ones, since the last action that was none
     pending: Ids = ()
     stopped: bool = False
     written: int = 0  # the identity of the next cell that is written
@@ -274,6 +276,7 @@ def document(
     gaps: Iterable[tuple[int, int]],
     max_length: int | None = None,
     max_edits: int | None = None,
+    max_moves: int | None = None,
 ) -> Document:
     """A canvas on which all is locked but what lies between a gap's two boundaries."""
     gaps = list(gaps)
@@ -287,6 +290,7 @@ def document(
         gaps=frozenset(locked_before(cells, low) for low, _ in gaps),
         max_length=float("inf") if max_length is None else max_length,
         edits_left=float("inf") if max_edits is None else max_edits,
+        max_moves=float("inf") if max_moves is None else max_moves,
     )
 
 
@@ -324,6 +328,7 @@ def perform(doc: Document, action: Action) -> Document:
         pending=(),
         stopped=name == "stop",
         edits_left=doc.edits_left - (name not in ("move", "stop")),
+        moves=doc.moves + 1 if name == "move" else 0,
     )
 
 
@@ -347,7 +352,8 @@ def permits(doc: Document, action: Action) -> bool:
     after = perform(doc, action)
     if action[0] == "move":
         reach = places(doc)
-        return bool(reach) and min(reach) <= after.cursor <= max(reach)
+        in_reach = bool(reach) and min(reach) <= after.cursor <= max(reach)
+        return in_reach and after.moves <= doc.max_moves
     if action[0] == "span_move":
         lifted = part(doc.cells, doc.cursor - action[1] + 1, doc.cursor)
         if any(cell.locked for cell in lifted):

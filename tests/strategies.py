@@ -71,6 +71,7 @@ class Layout(NamedTuple):
     gaps: list[tuple[int, int]]
     max_length: int | None = None
     max_edits: int | None = None
+    max_moves: int | None = None
 
 
 def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
@@ -84,8 +85,9 @@ def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
         gaps = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
     max_length = rng.choice([None, length - 1, length, length + 1, length + 3, longest])
     max_edits = rng.choice([None, None, 0, 1, 5, 30])
+    max_moves = rng.choice([None, None, 0, 1, 2, 5])
     first, last = (gaps[0][0], gaps[-1][1]) if gaps else (0, length)
-    return Layout(length, rng.randint(first, last), gaps, max_length, max_edits)
+    return Layout(length, rng.randint(first, last), gaps, max_length, max_edits, max_moves)
 
 
 def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:

@@ -288,12 +288,12 @@ def test_every_setting_has_its_option(model: Path) -> None:
     result = command(
         "generate", "a", "-m", model, "--json", "--seed", 7, "--temperature", 0.5, "--top-k", 9,
         "--top-p", 0.8, "--min-p", 0.01, "--max-actions", 11, "--max-length", 40, "--max-edits", 8,
-        "--stop-bias", -0.5,
+        "--stop-bias", -0.5, "--max-moves", 4, "--move-bias", 1.5,
     )  # fmt: skip
     config = json.loads(result.stdout)["config"]
     assert config == {
         "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.8, "min_p": 0.01, "max_actions": 11,
-        "max_length": 40, "max_edits": 8, "stop_bias": -0.5,
+        "max_length": 40, "max_edits": 8, "stop_bias": -0.5, "max_moves": 4, "move_bias": 1.5,
     }  # fmt: skip
 
 

@@ -255,14 +255,16 @@ def test_what_is_no_rollout_is_refused(damage: Any) -> None:
 
 
 def test_settings_reach_the_engine() -> None:
-    config = BYTES.plan("The", temperature=0.5, max_edits=3, stop_bias=1.5).request.config
-    assert config == DecodeConfig(temperature=0.5, max_edits=3, stop_bias=1.5)
+    given = {"temperature": 0.5, "max_edits": 3, "max_moves": 2, "stop_bias": 1.5, "move_bias": -1}
+    assert BYTES.plan("The", **given).request.config == DecodeConfig(**given)
     rng = Random(0)
     for _ in range(20):
         rollout = BYTES.infill("The{} cat{}.", seed=rng.getrandbits(32), max_edits=3)
         assert rollout.statistics.edits <= 3
         rollout = BYTES.generate("The", seed=rng.getrandbits(32), max_length=6)
         assert rollout.statistics.tokens_after <= 6
+        rollout = BYTES.generate("The", seed=rng.getrandbits(32), max_moves=0)
+        assert rollout.statistics.moves == 0
 
 
 def test_what_the_engine_cannot_run_is_refused_at_once() -> None:

@@ -87,6 +87,7 @@ def test_with_nothing_locked_the_mask_allows_exactly_what_apply_accepts(
         action_id = pick(rng, vocab, ids)
         canvas.apply(action_id)
         rows.advance([action_id])
+        assert rows.is_spelling[0] == canvas.is_spelling
 
 
 # -- the mask and its policies --------------------------------------------------------------------
@@ -122,19 +123,22 @@ def test_a_walk_that_follows_the_mask_leaves_locked_text_and_budgets_alone(seed:
     canvas = Canvas(ALL, range(1000, 1000 + layout.length), layout.cursor)
     locked = outside(canvas.tokens(), layout.gaps)
     longest = max(layout.length, layout.length if layout.max_length is None else layout.max_length)
-    edits = 0
+    edits = moves = 0
     for _ in range(LONE_STEPS):
         (ids,) = allowed(rows)
         action_id = pick(rng, ALL, ids)
         if canvas.is_finished:
             assert ids == {ALL.stop}
             break
+        if not canvas.is_spelling:
+            moves = moves + 1 if ALL.kind(action_id) is Kind.MOVE else 0
         edits += canvas.apply(action_id).changes_text
         rows.advance([action_id])
         assert outside(canvas.tokens(), rows.gaps(0)) == locked
         assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
         assert layout.max_length is None or len(canvas) <= longest
         assert layout.max_edits is None or edits <= layout.max_edits
+        assert layout.max_moves is None or moves <= layout.max_moves
 
 
 def outside(tokens: list[int], gaps: list[tuple[int, int]]) -> list[list[int]]:
@@ -163,6 +167,43 @@ def test_when_no_edit_is_left_only_stop_is() -> None:
     assert len(allowed(rows)[0]) > 1
     rows.advance([naive.ids_of(ALL, "insert")[0]])
     assert allowed(rows) == [{ALL.stop}]
+
+
+def moves_in(rows: Boundary) -> set[int]:
+    """The deltas of the moves that the only row's mask allows."""
+    return {naive.deltas(ALL)[i] for i in allowed(rows)[0] if ALL.kind(i) is Kind.MOVE}
+
+
+def test_when_no_move_is_left_something_else_must_be_done_first() -> None:
+    rows = start(ALL, [Layout(3, 3, [(0, 3)], max_moves=2)])
+    insert = naive.ids_of(ALL, "insert")[0]
+    for _ in range(2):
+        for delta in (-1, -2):
+            assert delta in moves_in(rows)
+            rows.advance([ALL.move_id(delta)])
+        assert moves_in(rows) == set()
+        assert {insert, ALL.stop} < allowed(rows)[0]
+        rows.advance([insert])
+        rows.advance([ALL.move_id(2)])
+        rows.advance([insert])  # one move, and the count begins again
+    rows.replay(0, [ALL.move_id(-1)] * 2)
+    assert moves_in(rows) == set()
+    rows.reset(0, length=3, max_moves=2)
+    assert moves_in(rows) == {-1, -2}
+
+
+def test_without_moves_numbers_are_still_spelled_and_count_as_something_else() -> None:
+    rows = start(ALL, [Layout(4, 4, [(0, 4)], max_moves=0)])
+    assert ALL.span_delete is not None
+    assert ALL.end is not None
+    assert moves_in(rows) == set()
+    rows.advance([ALL.span_delete])
+    assert moves_in(rows) == {1, 2, 4}
+    rows.reset(0, length=4, max_moves=1)
+    for i in (ALL.move_id(-1), ALL.span_delete, ALL.move_id(2), ALL.move_id(1), ALL.end):
+        assert i in allowed(rows)[0]
+        rows.advance([i])
+    assert moves_in(rows) == {1}
 
 
 def test_a_finished_row_stays_as_it_is_and_allows_only_stop() -> None:
@@ -325,7 +366,8 @@ def test_a_mask_is_no_wider_for_more_tokens(tokens: int) -> None:
 
 def test_begin_and_delimiter_have_no_effect() -> None:
     vocab = ActionVocab.build(3)
-    rows = Boundary(vocab, 1)
+    rows = start(vocab, [Layout(3, 3, [(0, 3)], max_moves=1)])
+    rows.advance([vocab.move_id(-1)])
     assert vocab.begin is not None
     assert vocab.delimiter is not None
     before = seen(rows)

@@ -19,7 +19,8 @@ VOCAB = ActionVocab.build(20, operators=["delete", "replace", "span_delete"], ma
 def test_the_defaults_are_the_papers() -> None:
     config = DecodeConfig()
     assert (config.temperature, config.top_k, config.max_actions) == (0.9, 50, 256)
-    assert (config.top_p, config.min_p, config.stop_bias) == (1.0, 0.0, 0.0)
+    assert (config.top_p, config.min_p) == (1.0, 0.0)
+    assert (config.stop_bias, config.move_bias, config.max_moves) == (0.0, 0.0, None)
 
 
 def test_the_table_of_settings_is_the_code() -> None:
@@ -45,7 +46,9 @@ def test_the_table_of_settings_is_the_code() -> None:
         ("max_actions", 0, "a whole number, 1 or more"),
         ("max_length", -1, "a whole number, 0 or more"),
         ("max_edits", 2.0, "a whole number, 0 or more"),
+        ("max_moves", -1, "a whole number, 0 or more"),
         ("stop_bias", "much", "a number."),
+        ("move_bias", float("inf"), "a number."),
     ],
 )
 def test_what_cannot_be_decoded_with_is_refused(name: str, value: Any, sentence: str) -> None:
@@ -57,13 +60,14 @@ def test_what_lies_on_the_edge_is_taken() -> None:
     for given in (
         {"temperature": 0, "top_k": 0, "max_actions": 1, "max_length": None, "max_edits": 0},
         {"top_p": 1, "min_p": 1.0, "seed": 2**64 - 1, "stop_bias": -1e9, "top_k": np.int64(3)},
+        {"max_moves": 0, "move_bias": -1e30},
     ):
         config = DecodeConfig(**given)
         assert {name: getattr(config, name) for name in given} == given
 
 
 def test_what_the_mask_needs_of_a_request_survives_the_way_to_another_process() -> None:
-    config = DecodeConfig(max_length=9, max_edits=3, stop_bias=-0.5)
+    config = DecodeConfig(max_length=9, max_edits=3, max_moves=0, stop_bias=-0.5, move_bias=2.0)
     request = Request(
         history=(*VOCAB.prefix_actions([1, 2, 3]), 4, VOCAB.move_id(-2)),
         length=4,
@@ -124,6 +128,8 @@ def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None
         {"reviser_stop_bias": float("nan")},
         {"reviser_stop_bias": 1e39},
         {"reviser_stop_bias": "1"},
+        {"reviser_max_moves": -1},
+        {"reviser_move_bias": 1e31},
         {"reviser_gap": [0, 1]},
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary, expand, is_argument
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.driver import Driver
 
@@ -101,11 +103,16 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
     chosen: list[int] = []
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
         rows = Boundary(vocab, 1)
-        rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
+        end = len(prefix)
+        rows.reset(0, length=end, gaps=[(end, end)], max_moves=config.max_moves)
         rows.replay(0, chosen)
         history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
         logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0]).tolist()
+        if vocab.stop in allowed:  # else an action is half spelled, and moves are digits
+            logits[vocab.stop] += config.stop_bias
+            for delta in vocab.deltas:
+                logits[vocab.move_id(delta)] += config.move_bias
         ranked = sorted(allowed, key=lambda action: -logits[action])
         if config.temperature == 0:
             chosen.append(ranked[0])
@@ -147,6 +154,9 @@ configs = st.builds(
     min_p=st.sampled_from([0.0, 0.1, 1.0]),
     max_actions=st.integers(1, 30),
     seed=st.integers(0, 2**63 - 1),
+    max_moves=st.sampled_from([None, None, 0, 1, 3]),
+    stop_bias=st.sampled_from([0.0, -3.0]),
+    move_bias=st.sampled_from([0.0, 0.0, -2.0, 4.0]),
 )
 prefixes = st.lists(st.sampled_from([1, 2, 3, 5, 19]), max_size=6)
 
@@ -259,6 +269,48 @@ def test_temperature_zero_and_a_single_likeliest_take_the_largest_logit() -> Non
     assert drawn([1.0, 2.0, 1.999], top_k=1).keys() == {1}
 
 
+def longest_run_of_moves(name: str, **options: Any) -> int:
+    """Of twenty long rollouts: the most moves in a row, where digits of a number are none."""
+    vocab, longest = VOCABS[name], 0
+    config = DecodeConfig(max_actions=60, temperature=2.0, top_k=0, stop_bias=-50.0, **options)
+    asked = [([1, 2], replace(config, seed=seed)) for seed in range(20)]
+    for trajectory in rollouts(trunk("llama", name), vocab, asked):
+        ids = np.array([trajectory.restoration])
+        kinds = vocab.kinds[ids][~is_argument(vocab, ids)].tolist()
+        runs = [len([*run]) for kind, run in groupby(kinds) if kind == Kind.MOVE]
+        longest = max([longest, *runs])
+    return longest
+
+
+@every_vocab
+def test_moves_come_as_often_as_their_bias_and_cap_let_them(name: str) -> None:
+    assert longest_run_of_moves(name) > 1
+    assert longest_run_of_moves(name, max_moves=0) == 0
+    assert longest_run_of_moves(name, move_bias=-1e9) == 0
+    assert longest_run_of_moves(name, move_bias=6.0) > 8
+    for most in (1, 3):
+        assert longest_run_of_moves(name, move_bias=6.0, max_moves=most) == most
+
+
+def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
+    vocab = VOCABS["operators"]
+    assert vocab.span_delete is not None
+    assert vocab.end is not None
+    logits = torch.zeros(vocab.size)
+    rows = Boundary(vocab, 2)
+    for row in range(2):
+        rows.reset(row, length=9)
+    rows.replay(1, [vocab.span_delete, vocab.move_id(2)])
+    assert rows.is_spelling.tolist() == [False, True]
+    configs = [DecodeConfig(stop_bias=2.0, move_bias=-3.0)] * 2
+    biased = torch.stack([logits, logits])
+    LogitsMask(vocab).add_biases(biased, rows, configs)
+    expected = logits.clone()
+    expected[vocab.stop] = 2.0
+    expected[[vocab.move_id(delta) for delta in vocab.deltas]] = -3.0
+    assert torch.equal(biased, torch.stack([expected, logits]))
+
+
 def test_the_seed_alone_decides_a_rollout() -> None:
     model, vocab = trunk("gpt_neox", "operators"), VOCABS["operators"]
     by_seed = set()
@@ -286,6 +338,8 @@ def test_neighbours_change_nothing(architecture: str, rows: int) -> None:
                 temperature=rng.choice([0.0, 0.9, 2.0]),
                 top_k=rng.choice([0, 5, 50]),
                 seed=seed,
+                max_moves=rng.choice([None, 0, 2]),
+                move_bias=rng.choice([0.0, -2.0, 3.0]),
             ),
         )
         for seed in range(30)
@@ -379,9 +433,10 @@ def test_a_trunk_without_a_cache_of_keys_and_values_is_refused() -> None:
 @pytest.mark.parametrize("name", VOCABS)
 def test_generate_with_the_processor_chooses_what_the_engine_does(name: str) -> None:
     model, vocab = trunk("llama", name), VOCABS[name]
-    config = DecodeConfig(temperature=0.0, max_actions=20)
-    asked = [([1] * n, config) for n in (2, 5, 9)]
-    requests = [Request.continuation(vocab, prefix, config) for prefix, _ in asked]
+    config = DecodeConfig(temperature=0.0, max_actions=20, stop_bias=-6.0)
+    changes = [{}, {"move_bias": 9.0, "max_moves": 2}, {"move_bias": -9.0}]
+    asked = [([1] * n, replace(config, **c)) for n, c in zip((2, 5, 9), changes, strict=True)]
+    requests = [Request.continuation(vocab, *each) for each in asked]
     width = max(len(request.history) for request in requests)
     padded = [[vocab.stop] * (width - len(r.history)) + list(r.history) for r in requests]
     ids = torch.tensor(padded)

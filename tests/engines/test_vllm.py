@@ -98,8 +98,10 @@ def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Req
             seed=rng.getrandbits(64),
             max_actions=rng.randint(1, 60),
             max_edits=rng.choice([None, None, 0, 3, 20]),
+            max_moves=rng.choice([None, None, 0, 2]),
             max_length=rng.choice([None, None, length, length + 5]),
             stop_bias=rng.choice([0.0, 0.0, -3.0]),
+            move_bias=rng.choice([0.0, 0.0, -3.0, 2.0]),
         ),
     )
 
@@ -393,15 +395,17 @@ def without_cache(model: Any, vocab: ActionVocab, request: Request) -> list[int]
     """The likeliest actions, the whole history read anew for each."""
     rows = Boundary(vocab, 1)
     request.enter(rows, 0)
-    history, bias = list(request.history), request.config.stop_bias
+    history, config = list(request.history), request.config
     while len(history) < SIZES["context"]:
         logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
-        logits[vocab.stop] += bias
+        logits[vocab.stop] += config.stop_bias
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0])
+        for action in allowed[vocab.kinds[allowed] == Kind.MOVE]:
+            logits[action] += config.move_bias
         history.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))
         rows.advance(history[-1:])
         count = len(history) - len(request.history)
-        if history[-1] == vocab.stop or count == request.config.max_actions:
+        if history[-1] == vocab.stop or count == config.max_actions:
             break
     return history[len(request.history) :]
 

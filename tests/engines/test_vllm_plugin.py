@@ -53,6 +53,10 @@ class Asked:
             self.args["reviser_max_length"] = length + rng.randint(0, 4)
         if rng.random() < 0.3:
             self.args["reviser_stop_bias"] = rng.choice([-2.0, 0.5])
+        if rng.random() < 0.3:
+            self.args["reviser_move_bias"] = rng.choice([-2.0, 0.5])
+        if rng.random() < 0.3:
+            self.args["reviser_max_moves"] = rng.randint(0, 3)
         self.output: list[int] = []
 
     def allowed(self, vocab: ActionVocab, more: list[int] | None = None) -> np.ndarray[Any, Any]:
@@ -66,6 +70,9 @@ class Asked:
         wide[: vocab.size] = torch.from_numpy(self.allowed(vocab, more))
         row = row.clone()
         row[vocab.stop] += self.args.get("reviser_stop_bias", 0.0)
+        if wide[vocab.stop]:  # else an action is half spelled, and moves are digits
+            is_move = torch.from_numpy(vocab.kinds == Kind.MOVE)
+            row[: vocab.size][is_move] += self.args.get("reviser_move_bias", 0.0)
         return torch.where(wide, row, -torch.inf)
 
 

@@ -281,6 +281,8 @@ def test_another_value_or_end_makes_another_page(render: Any) -> None:
         (("systems", 0, "decoding", "temperature"), 0.123),
         (("systems", 0, "decoding", "max_actions"), 99_123),
         (("systems", 0, "decoding", "stop_bias"), -1.25),
+        (("systems", 0, "decoding", "max_moves"), 99_123),
+        (("systems", 0, "decoding", "move_bias"), -1.25),
         (("systems", 0, "decoding"), None),
         (("systems", 0, "stopped"), {"context": 99_123}),
         (("systems", 0, "cost", "analytic"), 99.123),

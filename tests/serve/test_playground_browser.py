@@ -340,7 +340,8 @@ def test_settings_are_the_servers_own(visit: Any, server: Served) -> None:
     assert bodies[-1] == {"prompt": "The", "max_actions": 3, "unit": "utf16", "stream": True}
     values = {
         "temperature": 0.25, "top_k": 7, "top_p": 0.5, "min_p": 0.125, "seed": 2**53 - 1,
-        "max_actions": 4, "max_length": 99, "max_edits": 3, "stop_bias": -0.5,
+        "max_actions": 4, "max_length": 99, "max_edits": 3, "max_moves": 2,
+        "stop_bias": -0.5, "move_bias": 0.5,
     }  # fmt: skip
     write(page, **values)
     assert bodies[-1] == {"prompt": "The", "unit": "utf16", "stream": True} | values

@@ -24,14 +24,17 @@ BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 # Columns of a row; the gaps' lower bounds and then their upper bounds follow.
-# _SPAN is a number read, _AMOUNT one being read, _DIGIT a row of `vocab.digit_follows`.
-_LENGTH, _CURSOR, _PENDING, _SPAN, _AMOUNT, _DIGIT, _MAX_LENGTH, _EDITS_LEFT, _GAPS = range(9)
+# _SPAN is a number read, _AMOUNT one being read, _DIGIT a row of `vocab.digit_follows`, _MOVES
+# how many moves there were since the last action that was none.
+_LENGTH, _CURSOR, _PENDING, _SPAN, _AMOUNT, _DIGIT, _MOVES = range(7)
+_MAX_LENGTH, _EDITS_LEFT, _MAX_MOVES, _GAPS = range(7, 11)
 
 _NONE = -1  # nothing pending; otherwise the Kind that waits for an argument, or STOP
 _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
 _STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
+_KEEPS_COUNT = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.GIVEN])  # of moves in a row
 
 
 class Boundary:
@@ -54,7 +57,7 @@ class Boundary:
 
     def __init__(self, vocab: ActionVocab, rows: int) -> None:
         self.vocab = vocab
-        blank = [0, 0, _NONE, 0, 0, 0, _UNLIMITED, _UNLIMITED, 0, 0]  # one gap, of no tokens
+        blank = [0, 0, _NONE, 0, 0, 0, 0, *[_UNLIMITED] * 3, 0, 0]  # one gap, of no tokens
         self._state: Rows = np.tile(np.array(blank, np.int64), (rows, 1))
         self._deltas = np.array(vocab.deltas, np.int64)
         columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
@@ -78,11 +81,13 @@ class Boundary:
         gaps: Sequence[tuple[int, int]] | None = None,
         max_length: int | None = None,
         max_edits: int | None = None,
+        max_moves: int | None = None,
     ) -> None:
         """Start a row from a canvas of `length`; by default all of it is one gap.
 
         The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
-        actions that change the canvas; when none is left only STOP is allowed.
+        actions that change the canvas; when none is left only STOP is allowed. After `max_moves`
+        in a row none is allowed until something else is done; digits of a number are no moves.
         """
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
@@ -92,11 +97,9 @@ class Boundary:
         in_use = int(np.count_nonzero(others >= 0, axis=1).max(initial=1))
         self._state = _fit_gaps(self._state, max(len(gaps), in_use))
         state = self._state[row : row + 1]
-        state[0, :_GAPS] = length, cursor, _NONE, 0, 0, 0, _UNLIMITED, _UNLIMITED
-        if max_length is not None:
-            state[0, _MAX_LENGTH] = max_length
-        if max_edits is not None:
-            state[0, _EDITS_LEFT] = max_edits
+        state[0, :_MAX_LENGTH] = length, cursor, _NONE, 0, 0, 0, 0
+        limits = max_length, max_edits, max_moves
+        state[0, _MAX_LENGTH:_GAPS] = [_UNLIMITED if most is None else most for most in limits]
         lows, highs = self._lows(state), self._highs(state)
         lows[:], highs[:] = _UNLIMITED, _NONE  # unused gaps hold no boundary
         for n, (low, high) in enumerate(gaps):
@@ -117,6 +120,12 @@ class Boundary:
         """Which rows have stopped."""
         finished: BoolArray = self._state[:, _PENDING] == Kind.STOP
         return finished
+
+    @property
+    def is_spelling(self) -> BoolArray:
+        """Which rows have begun an action of several ids that is not complete."""
+        spelling: BoolArray = (self._state[:, _PENDING] != _NONE) & ~self.is_finished
+        return spelling
 
     def gaps(self, row: int) -> list[tuple[int, int]]:
         """The gaps of a row as they are now, in order."""
@@ -162,12 +171,13 @@ class Boundary:
         has_room = length < state[:, _MAX_LENGTH]
         is_free = pending == _NONE
         may_edit = is_free & (state[:, _EDITS_LEFT] > 0)
+        may_move = may_edit & (state[:, _MOVES] < state[:, _MAX_MOVES])
 
         out[:, 0] = may_edit & in_gap & has_room
         out[:, 1] = is_free | (pending == Kind.STOP)
         goals = cursor[:, None] + self._deltas
         in_reach = (goals >= floor[:, None]) & (goals <= ceiling[:, None])
-        np.logical_and(in_reach, may_edit[:, None], out=out[:, self._move_columns])
+        np.logical_and(in_reach, may_move[:, None], out=out[:, self._move_columns])
         for column, kind in self._operators:
             if kind is Kind.SPAN_COPY:  # reads locked text, writes into any gap
                 out[:, column] = may_edit & (cursor > 0) & has_room & (ceiling >= 0)
@@ -257,6 +267,8 @@ class Boundary:
         state[:, _LENGTH] += grows
         state[:, _CURSOR] += steps
         state[:, _EDITS_LEFT] -= changes
+        moves = state[:, _MOVES] + (kind == Kind.MOVE)  # digits too, until the END behind them
+        state[:, _MOVES] = np.where(_KEEPS_COUNT[kind], moves, 0)
         if chosen is not None:
             self._state[chosen] = state
 

@@ -40,13 +40,21 @@ class DecodeConfig:
     """Most tokens of the text, prompt included."""
     max_edits: int | None = None
     """Most actions that change the text; then only STOP is left."""
+    max_moves: int | None = None
+    """Most moves in a row; then something else is done, if only STOP. At 0 there are no moves."""
     stop_bias: float = 0.0
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
+    move_bias: float = 0.0
+    """Added to the logit of every move: below 0 the cursor moves less, above it moves more.
+
+    The digits of an operator's number share the moves' ids and are left alone: there it would
+    decide between a further digit and the end, and so how long the spans of operators are.
+    """
 
     def __post_init__(self) -> None:
         for name, (kind, low, high) in RANGES.items():
             value = getattr(self, name)
-            if value is None and name in ("max_length", "max_edits"):
+            if value is None and name in ("max_length", "max_edits", "max_moves"):
                 continue
             is_right = isinstance(value, kind) and not isinstance(value, bool)
             if not (is_right and low <= value <= high):
@@ -69,7 +77,9 @@ RANGES: dict[str, tuple[type, float, float]] = {
     "max_actions": (Integral, 1, inf),
     "max_length": (Integral, 0, MOST),
     "max_edits": (Integral, 0, MOST),
+    "max_moves": (Integral, 0, MOST),
     "stop_bias": (Real, -1e30, 1e30),  # finite in float32, whatever the temperature
+    "move_bias": (Real, -1e30, 1e30),
 }
 """Kind of number, lowest and highest value of each setting; top_p must be above its lowest."""
 
@@ -123,6 +133,7 @@ class Request:
             gaps=self.gaps,
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
+            max_moves=self.config.max_moves,
         )
 
 

@@ -151,8 +151,9 @@ class HFEngine:
         slots = [row.slot for row in self._rows]
         configs = [row.request.config for row in self._rows]
         logits_BA = raw_BA.clone()
-        logits_BA[:, self.vocab.stop] += self._tensor([config.stop_bias for config in configs])
-        self._mask.apply(logits_BA, self._boundary.fork(slots))
+        boundary = self._boundary.fork(slots)
+        self._mask.add_biases(logits_BA, boundary, configs)
+        self._mask.apply(logits_BA, boundary)
         draws = [row.draws.random() for row in self._rows]
         actions = self._agree(choose(logits_BA, configs, draws).tolist())
         chosen_B = raw_BA.gather(1, self._tensor(actions)[:, None])[:, 0]
@@ -329,7 +330,7 @@ class MaskProcessor(LogitsProcessor):
         if self._mask is None:
             self._mask = LogitsMask(self.vocab, scores.device)
         scores = scores.clone()
-        biases = [request.config.stop_bias for request in self.requests]
-        scores[:, self.vocab.stop] += torch.tensor(biases).to(scores)
+        configs = [request.config for request in self.requests]
+        self._mask.add_biases(scores, self._boundary, configs)
         self._mask.apply(scores, self._boundary)
         return scores

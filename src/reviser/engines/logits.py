@@ -1,15 +1,18 @@
-"""The mask as a few writes to logits, wherever they are: what every engine that has them uses.
+"""Biases and the mask as a few writes to logits, wherever they are: what every engine uses.
 
 Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import BoolArray, Boundary
+from reviser.engines.base import DecodeConfig
 
 
 class LogitsMask:
@@ -19,6 +22,21 @@ class LogitsMask:
         self.vocab = vocab
         self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
+        self._stop = slice(vocab.stop, vocab.stop + 1)
+        self._moves = slice(vocab.first_move, vocab.first_move + len(vocab.deltas))
+
+    def add_biases(
+        self, logits_BA: torch.Tensor, rows: Boundary, configs: Sequence[DecodeConfig]
+    ) -> None:
+        """Add, in place, to STOP and moves what each row's settings say; nothing to digits."""
+        is_free = ~rows.is_spelling
+        for ids, biases in (
+            (self._stop, [config.stop_bias for config in configs]),
+            (self._moves, [config.move_bias for config in configs]),
+        ):
+            if any(biases):
+                biases_B1 = np.where(is_free, biases, 0.0).astype(np.float32)[:, None]
+                logits_BA[:, ids] += torch.from_numpy(biases_B1).to(logits_BA)
 
     def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> BoolArray:
         """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states.

@@ -20,6 +20,7 @@ import torch
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
+from reviser.engines.base import DecodeConfig
 from reviser.engines.logits import LogitsMask
 from reviser.errors import ConfigError, ReviserError
 
@@ -45,6 +46,9 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
         raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
 
 
+_USUAL = DecodeConfig()
+
+
 @dataclass(eq=False)
 class _Live:
     """A request that is running; its row of the mask has taken so many of its ids."""
@@ -55,7 +59,7 @@ class _Live:
     output_ids: Sequence[int] = field(default_factory=list)
     taken: int = 0
     last: int = -1
-    stop_bias: float = 0.0
+    config: DecodeConfig = _USUAL
     is_lost: bool = False
     """It makes no sense, and may only STOP."""
 
@@ -83,7 +87,7 @@ class _Follower:
         except ReviserError:
             live.is_lost = True
             return
-        live.stop_bias = request.config.stop_bias
+        live.config = request.config
         request.enter(self._boundary, live.row)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
@@ -114,9 +118,8 @@ class _Follower:
         """Close, in place, what the rows may not do; the lost ones may only STOP."""
         at = np.flatnonzero(lost).tolist()
         rows.put(at, self._stopped.fork([0] * len(at)))
-        biases = [0.0 if live is None else live.stop_bias for live in lives]
-        if any(biases):
-            logits_BA[:, self.vocab.stop] += torch.tensor(biases).to(logits_BA)
+        configs = [_USUAL if live is None else live.config for live in lives]
+        self._mask.add_biases(logits_BA, rows, configs)
         self._reopen(logits_BA, self._mask.apply(logits_BA, rows))
 
     def _reopen(self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_]) -> None:

@@ -16,7 +16,7 @@ from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.errors import ConfigError
 
-SETTINGS = ("max_length", "max_edits", "stop_bias")
+SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias")
 """Of `DecodeConfig`, what the mask needs; the engine knows the others by its own names."""
 PREFIX = "reviser_"
 GAPS = PREFIX + "gaps"

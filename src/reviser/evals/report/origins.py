@@ -145,8 +145,9 @@ def _decoding(config: Record | None) -> str:
     parts.append(f"at most {config['max_actions']} actions")
     if config["max_length"] is not None:
         parts.append(f"texts of at most {config['max_length']} tokens")
-    usual = {"min_p": 0.0, "max_edits": None, "stop_bias": 0.0}
-    parts += [f"{name} {config[name]}" for name, value in usual.items() if config[name] != value]
+    usual = {"min_p": 0.0, "max_edits": None, "max_moves": None, "stop_bias": 0.0, "move_bias": 0.0}
+    found = usual | config  # a record may be older than a setting
+    parts += [f"{name} {found[name]}" for name, value in usual.items() if found[name] != value]
     return ", ".join(parts)
 
 
