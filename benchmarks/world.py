@@ -22,15 +22,16 @@ from typing import Any
 
 import grounding
 import numpy as np
+import torch
 from sample_corpus import divergence
 
-from reviser import batch
+from reviser import batch, models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec, read_tokenizer
 from reviser.core.order_tax import policy_cost
 from reviser.core.trajectory import Sampler
-from reviser.data.dataset import Stream, Windows, held_out_documents
+from reviser.data.dataset import NO_LABEL, Stream, Windows, held_out_documents
 from reviser.data.files import write_json, write_whole
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
@@ -189,7 +190,7 @@ def run(
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
     train(recipe, folder)
-    found = _trained(folder) | {"policy": _policy(recipe)}
+    found = _trained(folder) | {"policy": _policy(recipe), "parts": _score_in_parts(recipe, folder)}
     found |= {"arm": arm_name, "seed": seed, "budget": budget, "changes": changes}
     found["written"] = measure(world, judge, folder, looks, slips > 0)
     write_json(RESULTS / budget / f"{name}.json", found)
@@ -226,6 +227,35 @@ def _trained(folder: Path) -> dict[str, Any]:
         "commit": record["commit"],
         "machine": record["machine"],
     }
+
+
+@torch.no_grad()
+def _score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
+    """The held-out score in nats per text token, by what is decided.
+
+    `kind` is whether to insert, move, stop or look; `text` is which token, given an insert;
+    `move` which move, given a move. The order tax of a policy is part of the first and the last.
+    """
+    opened = parts.open_parts(recipe, folder)
+    model, vocab = models.load(folder, dtype=torch.float32)
+    kinds = torch.from_numpy(vocab.kinds.astype(np.int64))
+    sums, tokens = {"kind": 0.0, "text": 0.0, "move": 0.0}, 0
+    for batch_ in parts.held_out_set(recipe, opened, recipe.policy):
+        ids, labels = batch_["input_ids"], batch_["labels"][:, 1:]
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(input_ids=ids).logits[:, :-1, : vocab.size].float()
+        chosen = labels != NO_LABEL
+        logits, goals = logits[chosen], labels[chosen]
+        whole = logits.logsumexp(-1)
+        for kind in goals.new_tensor(np.unique(vocab.kinds[goals.numpy()]).astype(np.int64)):
+            rows = kinds[goals] == kind
+            group = logits[rows][:, kinds == kind].logsumexp(-1)
+            sums["kind"] += float((whole[rows] - group).sum())
+            inside = group - logits[rows].gather(1, goals[rows][:, None])[:, 0]
+            name = {int(Kind.INSERT): "text", int(Kind.MOVE): "move"}.get(int(kind), "kind")
+            sums[name] += float(inside.sum())
+        tokens += int(batch_["text_tokens"].sum())
+    return {name: total / tokens for name, total in sums.items()}
 
 
 def _policy(recipe: Recipe) -> dict[str, Any]:
@@ -276,8 +306,7 @@ def measure(
     known = texts.read_prompts(prompts)
     twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
     systems = []
-    models = {folder.name: folder, twin.name: twin}
-    for name, model in models.items():
+    for name, model in {folder.name: folder, twin.name: twin}.items():
         if not (model / "run.json").is_file():
             continue  # the twin is still being trained: run again
         path = _rollouts(model, prompts, settings, looks if model == folder else 0, can_correct)
