@@ -94,33 +94,33 @@ def cell(runs: list[Run], *path: str, digits: int = 2) -> str:
 
 
 def scores(arms: dict[str, list[Run]]) -> str:
-    """What the held-out text costs under each arm's own policy."""
-    base = of(arms[TWIN], "held_out", "nll")[0] if TWIN in arms else math.nan
+    """What the held-out text costs under each arm's own policy, and what of it is order."""
+    base = of(arms[TWIN], "held_out", "nll")
     rows = []
     for arm, runs in sorted(arms.items(), key=lambda item: of(item[1], "held_out", "nll")[0]):
-        nll = sum(of(runs, "held_out", "nll")) / len(runs)
-        tax = of(runs, "policy", "order_tax", "value")
+        nll = of(runs, "held_out", "nll")
+        tax = [bits * math.log(2) for bits in of(runs, "policy", "order_tax", "value")]
         bound = "≤ " if runs[0]["policy"]["order_tax"]["kind"] == "at most" else ""
-        nats = [value * math.log(2) for value in tax]
-        moves = of(runs, "held_out", "move_nll")
-        stops = of(runs, "held_out", "stop_nll")
-        looks = of(runs, "held_out", "operator_nll")
-        counting = [m - n for m, n in zip(moves, nats, strict=True)]
+        kind, move = of(runs, "parts", "kind"), of(runs, "parts", "move")
+        order = [a + b for a, b in zip(kind, move, strict=True)]
+        above = [a - b for a, b in zip(order, tax, strict=False)]
         rows.append(
             [
                 arm,
-                cell(runs, "held_out", "nll", digits=3),
-                f"{nll - base:+.3f}",
-                cell(runs, "held_out", "insert_nll", digits=3),
-                over_seeds([m + o for m, o in zip(moves, looks, strict=True)], 3),
-                bound + over_seeds(nats, 3),
-                over_seeds(counting, 3),
-                over_seeds(stops, 3),
+                f"{runs[0]['held_out']['nll']:.3f} ± {runs[0]['held_out']['nll_95']:.3f}"
+                if len(runs) == 1
+                else over_seeds(nll, 3),
+                f"{sum(nll) / len(nll) - sum(base) / len(base):+.3f}",
+                cell(runs, "parts", "text", digits=3),
+                over_seeds(order, 3) if order else "-",
+                bound + over_seeds(tax, 3),
+                over_seeds(above, 3) if above else "-",
+                cell(runs, "held_out", "stop_nll", digits=3),
                 cell(runs, "policy", "actions_per_token", "value", digits=3).split(" [")[0],
             ]
         )
-    head = ["arm", "nats per token", "above append", "inserts", "moves", "of which order"]
-    return table(rows, [*head, "the rest", "stop", "policy's actions per token"])
+    head = ["arm", "nats per token", "above append", "which token", "order", "order tax"]
+    return table(rows, [*head, "order above the tax", "stop", "actions per token"])
 
 
 def written(arms: dict[str, list[Run]]) -> str:
@@ -259,7 +259,7 @@ HEADINGS = {
     "full": "## Full budget, {seeds} seeds\n\n{ids} each. ± is Student's 95 % interval over seeds.\n\n",
 }
 SCORES = """\
-Held-out text under each arm's own policy. "Of which order" is the order tax of the policy, in nats: what no model can learn away. "The rest" of the moves is counting and choosing that this model has not learnt.
+Held-out text under each arm's own policy, in nats per text token; ± is 95 % over texts. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is what of that no model can learn away; what is above it is counting and choosing that this model has not learnt.
 """
 WRITTEN = """\
 What it writes: 1,000 held-out beginnings of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion where it led. [..] is a 95 % interval over prompts.
