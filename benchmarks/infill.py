@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from world import read_lines, recipe_of
+from world import held_out_texts, read_lines, recipe_of
 
 from reviser import batch
-from reviser.core.codec import Codec, read_tokenizer
-from reviser.data.dataset import held_out_documents
 from reviser.data.files import write_json
-from reviser.data.shards import TokenShards
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
 
@@ -45,14 +42,11 @@ class Gap(NamedTuple):
 
 def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
     """Held-out stories, each with a gap of one to three sentences that is at neither end."""
-    recipe = recipe_of(world)
-    codec = Codec(read_tokenizer(recipe.data.tokenizer))
-    shards = TokenShards.open(recipe.data.shards)
     rng, gaps = random.Random(seed), []
-    for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
-        if shards.lengths[document] > MOST_TOKENS:
+    for codec, tokens in held_out_texts(recipe_of(world)):
+        if len(tokens) > MOST_TOKENS:
             continue
-        text = codec.decode(shards.read(int(document)))
+        text = codec.decode(tokens)
         parts = SENTENCE.findall(text)
         size = rng.randint(1, 3)
         if "".join(parts) != text or len(parts) < size + 4 or "{" in text or "}" in text:

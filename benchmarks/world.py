@@ -6,7 +6,7 @@ decide its steps; arms differ in the policy alone. Each step leaves a file and i
 
     python benchmarks/world.py prepare WORLD                  # stories-*.jsonl there -> shards
     python benchmarks/world.py run late-1 append --world WORLD --judge STORIES15M
-    python docs/results.py > docs/results.md                  # the table of what was committed
+    python docs/results.py                                    # the page of what was committed
 
 WORLD is a folder with the output of sample_corpus.py; runs go to WORLD/runs, and what is worth
 keeping of each to results/world.
@@ -17,36 +17,39 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import grounding
 import numpy as np
+import numpy.typing as npt
 import torch
 from sample_corpus import divergence
 
 from reviser import batch, models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.codec import UNITS, Codec, read_tokenizer
+from reviser.core.codec import UNITS, Codec
 from reviser.core.order_tax import policy_cost
-from reviser.core.trajectory import Sampler
-from reviser.data.dataset import NO_LABEL, Stream, Windows, held_out_documents
+from reviser.data.dataset import NO_LABEL, Stream, held_out_documents
 from reviser.data.files import write_json, write_whole
-from reviser.data.shards import TokenShards, tokenize
+from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.evals import evaluation, flops, intervals, texts
 from reviser.evals.evaluation import Measures, System
 from reviser.evals.texts import Protocol
 from reviser.generate import Rollout
 from reviser.train import parts
-from reviser.train.parts import _vocab
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.run import train
 
 HERE = Path(__file__).resolve().parent.parent
 RECIPE = HERE / "recipes" / "world.yaml"
 RESULTS = HERE / "results" / "world"
+NOWHERE = Path()
+"""For the output of what makes nothing, since the recipe names shards and tokenizer."""
 
 BUDGETS = {"screen": 1, "full": 5}
 """Multiples of the least budget."""
@@ -149,10 +152,9 @@ def plan(world: Path, arm: str, seed: int, budget: str, own: tuple[str, ...]) ->
 def _example_cost(recipe: Recipe) -> float:
     """Mean training FLOPs of an example: forward and twice that back, two per product."""
     assert recipe.trunk is not None
-    assert recipe.data.shards is not None
-    trunk = recipe.trunk
-    stream, vocab = _stream(recipe)
-    sizes = flops.Sizes(L=trunk.layers, d=trunk.width, d_ff=trunk.mlp_width, V=vocab.size)
+    trunk, stream = recipe.trunk, stream_of(recipe)
+    rows = stream.sampler.vocab.size
+    sizes = flops.Sizes(L=trunk.layers, d=trunk.width, d_ff=trunk.mlp_width, V=rows)
     lengths = [
         len(example.ids)
         for progress in (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -161,14 +163,16 @@ def _example_cost(recipe: Recipe) -> float:
     return 6 * float(np.mean([flops.autoregressive(sizes, n) for n in lengths]))
 
 
-def _stream(recipe: Recipe) -> tuple[Stream, Any]:
-    tokenizer = read_tokenizer(recipe.data.tokenizer)
-    vocab, codec = _vocab(recipe.vocab, tokenizer), Codec(tokenizer)
-    windows = Windows(TokenShards.open(recipe.data.shards), recipe.data.windows)
-    sampler = Sampler(vocab, recipe.policy)
-    context = recipe.trunk.context if recipe.trunk else 0
-    stream = parts.Stream(windows, sampler, context=context, unit_starts=codec.unit_starts)
-    return stream, vocab
+def stream_of(recipe: Recipe) -> Stream:
+    """The examples that a run is trained on."""
+    return parts.training_set(recipe, parts.open_parts(recipe, NOWHERE)).stream
+
+
+def held_out_texts(recipe: Recipe) -> Iterator[tuple[Codec, npt.NDArray[np.int32]]]:
+    """The documents that no arm is trained on, as tokens, each with what reads them."""
+    codec, shards = parts.open_text(recipe, NOWHERE)
+    for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
+        yield codec, shards.read(int(document))
 
 
 def run(
@@ -260,18 +264,13 @@ def _score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
 
 def _policy(recipe: Recipe) -> dict[str, Any]:
     """What the policy costs on held-out text, whatever model learns it."""
-    assert recipe.data.shards is not None
-    tokenizer = read_tokenizer(recipe.data.tokenizer)
-    codec, shards = Codec(tokenizer), TokenShards.open(recipe.data.shards)
-    documents = np.flatnonzero(held_out_documents(shards, recipe.data.windows))
-    long = [int(d) for d in documents if shards.lengths[d] >= POLICY_LENGTH][:POLICY_TARGETS]
-    targets = [shards.read(d)[:POLICY_LENGTH] for d in long]
-    cost = policy_cost(
-        recipe.policy,
-        targets,
-        vocab=_vocab(recipe.vocab, tokenizer),
-        units=[codec.unit_starts(target) for target in targets],
-    )
+    long = (pair for pair in held_out_texts(recipe) if len(pair[1]) >= POLICY_LENGTH)
+    targets, units = [], []
+    for codec, tokens in islice(long, POLICY_TARGETS):
+        targets.append(tokens[:POLICY_LENGTH])
+        units.append(codec.unit_starts(targets[-1]))
+    vocab = stream_of(recipe).sampler.vocab
+    cost = policy_cost(recipe.policy, targets, vocab=vocab, units=units)
     return {
         name: {"value": part.value, "low": part.low, "high": part.high, "kind": part.kind}
         for name, part in vars(cost).items()
@@ -283,11 +282,8 @@ def prompts_of(world: Path, count: int = PROTOCOL.prompts) -> Path:
     path = world / f"prompts-{count}.jsonl"
     if not path.is_file():
         recipe = recipe_of(world)
-        assert recipe.data.shards is not None
-        codec = Codec(read_tokenizer(recipe.data.tokenizer))
-        shards = TokenShards.open(recipe.data.shards)
-        held_out = np.flatnonzero(held_out_documents(shards, recipe.data.windows))
-        documents = (codec.decode(shards.read(int(d))) for d in held_out)
+        codec, _ = parts.open_text(recipe, NOWHERE)
+        documents = (codec.decode(tokens) for _, tokens in held_out_texts(recipe))
         ((_, chosen),) = texts.choose_prompts(documents, codec, PROTOCOL)[0].items()
         texts.write_prompts(path, chosen[:count])
     return path

@@ -155,7 +155,7 @@ def written(arms: dict[str, list[Run]]) -> str:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def curves(arms: dict[str, list[Run]], path: Path) -> None:
+def curves(arms: dict[str, list[Run]]) -> str:
     """Held-out nats per text token against ids seen, one line per run."""
     lines = [
         (arm, [(point["ids"], point["nll"]) for point in run["curve"] if point["ids"]])
@@ -205,14 +205,14 @@ def curves(arms: dict[str, list[Run]], path: Path) -> None:
         y = 20 + 16 * n
         parts.append(f'<text x="{width - legend + 14}" y="{y}" fill="{colour}">{arm}</text>')
     parts.append("</svg>\n")
-    path.write_text("\n".join(parts), "utf-8")
+    return "\n".join(parts)
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
-def page() -> str:
-    """All of it, from what is there."""
+def pages() -> dict[str, str]:
+    """The page and its figures by name, from what is there."""
     world = json.loads((RESULTS / "world.json").read_text("utf-8"))
     arms = {budget: load(budget) for budget in ("screen", "full")}
     runs = [run for found in arms.values() for one in found.values() for run in one]
@@ -228,11 +228,11 @@ def page() -> str:
         "runs": str(len(runs)),
         "hours": f"{hours:.1f}",
     }
-    parts = [INTRODUCTION.format(**facts)]
+    parts, figures = [INTRODUCTION.format(**facts)], {}
     for budget, found in arms.items():
         if not found:
             continue
-        curves(found, HERE / f"results-{budget}.svg")
+        figures[f"results-{budget}.svg"] = curves(found)
         ids = sum(run["seen"]["ids"] for run in found[TWIN]) / len(found[TWIN])
         seeds = max(len(one) for one in found.values())
         parts.append(
@@ -240,7 +240,7 @@ def page() -> str:
             + f"![Held-out nats per token against ids seen](results-{budget}.svg)\n\n"
             + f"{SCORES}\n{scores(found)}\n{WRITTEN}\n{written(found)}"
         )
-    return "\n".join(parts)
+    return {"results.md": "\n".join(parts), **figures}
 
 
 INTRODUCTION = """\
@@ -267,4 +267,5 @@ What it writes: 1,000 held-out beginnings of 32 tokens, continued at temperature
 
 
 if __name__ == "__main__":
-    (HERE / "results.md").write_text(page(), "utf-8")
+    for name, content in pages().items():
+        (HERE / name).write_text(content, "utf-8")

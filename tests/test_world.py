@@ -177,7 +177,8 @@ def test_every_arm_trains_for_the_same_flops(small_world: Path) -> None:
     for arm in world.ARMS:
         changes = world.plan(small_world, arm, 0, "screen", ())
         recipe = world.recipe_of(small_world, *changes)
-        stream, vocab = world._stream(recipe)
+        stream = world.stream_of(recipe)
+        vocab = stream.sampler.vocab
         assert recipe.trunk is not None
         sizes = flops.Sizes(
             L=recipe.trunk.layers, d=recipe.trunk.width, d_ff=recipe.trunk.mlp_width, V=vocab.size

@@ -24,7 +24,8 @@ LEAST_DELETE = 0.001
 """With fewer deletes a walk would hardly end."""
 NOISE_SPAN = (2, 8)
 """Fewest and most tokens that a span of noise holds."""
-MOST_LATE = 1 << 20
+MOST_SPAN = 1 << 20
+"""The longest mean of spans, and the most of them that are late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +104,13 @@ class Spans:
     If left out, every order of the spans is as likely."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.mean <= 1 << 20 or self.unit not in UNITS:
+        if not 1 <= self.mean <= MOST_SPAN or self.unit not in UNITS:
             raise ConfigError(
                 f"Spans of mean {self.mean} aligned to {self.unit!r}: the mean must be 1 or more"
                 f" tokens, the unit one of {', '.join(UNITS)}."
             )
-        if self.late is not None and not 0 <= self.late <= MOST_LATE:
-            raise ConfigError(f"late is {self.late}; use 0 to {MOST_LATE}, or None.")
+        if self.late is not None and not 0 <= self.late <= MOST_SPAN:
+            raise ConfigError(f"late is {self.late}; use 0 to {MOST_SPAN}, or None.")
 
 
 @dataclass(frozen=True, kw_only=True)
