@@ -1,6 +1,7 @@
 """The story world's benchmarks: sampling is exact, budgets are equal, what is shown is there."""
 
 import json
+import runpy
 from pathlib import Path
 
 import grounding
@@ -154,6 +155,17 @@ def test_what_does_not_fit_the_context_is_cut_off() -> None:
     assert len(whole.ids) > 40
     assert cut.ids.tolist() == whole.ids[:40].tolist()
     assert len(cut.learned) == 40
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_the_results_page_is_what_its_script_writes() -> None:
+    docs = world.HERE / "docs"
+    made = runpy.run_path(str(docs / "results.py"))["pages"]()
+    assert {*made} == {path.name for path in docs.glob("results*.*") if path.suffix != ".py"}
+    for name, content in made.items():
+        assert (docs / name).read_text("utf-8") == content, name
 
 
 # -- budgets --------------------------------------------------------------------------------------

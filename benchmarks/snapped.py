@@ -1,0 +1,63 @@
+"""What bad landings cost: the first insertion after a move, put at the nearest sentence start.
+
+Rollouts of a model with one late span; their evalPPL as they are, with that insertion where the
+model most likely meant it, and without it.
+
+    python benchmarks/snapped.py MODEL ROLLOUTS --judge STORIES15M
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from reviser import ActionVocab, Canvas, Codec, Kind
+from reviser.core.codec import UNITS
+from reviser.evals import perplexity
+from reviser.evals.texts import Sample, read_samples
+
+
+def variants(sample: Sample, vocab: ActionVocab, codec: Codec) -> dict[str, list[int]]:
+    """The tokens of a rollout in three ways; none if it never moved to insert."""
+    assert sample.rollout is not None
+    canvas, has_moved = Canvas(vocab), False
+    before: list[int] = []
+    fill: list[int] = []
+    place = -1
+    for action in sample.rollout.trajectory.history(vocab):
+        kind = vocab.kinds[action]
+        if kind == Kind.INSERT and has_moved and place < 0:
+            before, place = canvas.tokens(), canvas.cursor
+        if kind == Kind.INSERT and place >= 0:
+            fill.append(action)
+        has_moved = kind == Kind.MOVE
+        canvas.apply(action)
+    if place < 0:
+        return {}
+    marks = codec.unit_starts(np.array(before, np.int32)) & UNITS["sentence"]
+    marks[: len(sample.rollout.trajectory.prefix)] = 0
+    starts = np.append(np.flatnonzero(marks), len(before))
+    near = int(starts[np.abs(starts - place).argmin()])
+    snapped = [*before[:near], *fill, *before[near:]]
+    return {"as it is": canvas.tokens(), "snapped": snapped, "without it": before}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("rollouts", type=Path)
+    parser.add_argument("--judge", required=True)
+    parser.add_argument("--first", type=int, default=150, help="so many rollouts")
+    arguments = parser.parse_args()
+    vocab, codec = ActionVocab.load(arguments.model), Codec.load(arguments.model)
+    texts: dict[str, list[Sample]] = {}
+    for sample in read_samples(arguments.rollouts)[: arguments.first]:
+        for name, tokens in variants(sample, vocab, codec).items():
+            written = codec.decode(tokens)[len(sample.prompt) :]
+            kept = Sample(system=name, id=sample.id, prompt=sample.prompt, continuation=written)
+            texts.setdefault(name, []).append(kept)
+    scorer = perplexity.Scorer.load(arguments.judge)
+    for name, samples in texts.items():
+        print(f"{name}: {perplexity.evaluate(scorer, samples).perplexity}, {len(samples)} rollouts")
