@@ -32,7 +32,7 @@ def variants(sample: Sample, vocab: ActionVocab, codec: Codec) -> dict[str, list
             before, place = canvas.tokens(), canvas.cursor
         if kind == Kind.INSERT and place >= 0:
             fill.append(action)
-        has_moved = kind == Kind.MOVE
+        has_moved = bool(vocab.is_move[action])
         canvas.apply(action)
     if place < 0:
         return {}

@@ -73,6 +73,7 @@ def mixed(share: float, other: str = "spans-16", final: float | None = None) -> 
     return f"policy={{kind: mixture, policies: [append, {other}], weights: {weights}{last}}}"
 
 
+HOPS = "vocab.max_hop=16"
 ARMS: dict[str, tuple[str, ...]] = {
     "append": ("policy=append",),
     "paper": ("policy=paper",),
@@ -85,6 +86,10 @@ ARMS: dict[str, tuple[str, ...]] = {
     "sentences-32": ("policy={kind: spans, mean: 32, unit: sentence}",),
     "late-1": ("policy=late-1",),
     "late-2": ("policy=late-2",),
+    "late-1-hops": ("policy=late-1", HOPS),
+    "late-2-hops": ("policy=late-2", HOPS),
+    "late-4-hops": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}", HOPS),
+    "sentences-hops": ("policy={kind: spans, mean: 32, unit: sentence}", HOPS),
     "late-4": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}",),
     "late-1-words": ("policy={kind: spans, mean: 16, unit: word, late: 1}",),
     "mixed-10": (mixed(0.1),),
@@ -256,7 +261,8 @@ def _score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
             group = logits[rows][:, kinds == kind].logsumexp(-1)
             sums["kind"] += float((whole[rows] - group).sum())
             inside = group - logits[rows].gather(1, goals[rows][:, None])[:, 0]
-            name = {int(Kind.INSERT): "text", int(Kind.MOVE): "move"}.get(int(kind), "kind")
+            names = {Kind.INSERT: "text", Kind.MOVE: "move", Kind.HOP: "move"}
+            name = names.get(Kind(int(kind)), "kind")
             sums[name] += float(inside.sum())
         tokens += int(batch_["text_tokens"].sum())
     return {name: total / tokens for name, total in sums.items()}
@@ -346,7 +352,7 @@ def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
                 )
                 for unit, places in right.items():
                     places.append(bool(mark & UNITS[unit]))
-            has_moved = kind == Kind.MOVE
+            has_moved = bool(vocab.is_move[action])
             canvas.apply(action)
     if not right["word"]:
         return None

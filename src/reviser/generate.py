@@ -173,7 +173,7 @@ class Writing:
         edit = self._canvas.apply(step.action)
         kind = self._vocab.kind(step.action)
         self.kind = "argument" if is_argument else kind.name.lower()
-        self._moves += kind is Kind.MOVE and not is_argument
+        self._moves += bool(self._vocab.is_move[step.action]) and not is_argument
         if edit.changes_text:
             self._follow(edit)
             self._edits += 1

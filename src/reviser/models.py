@@ -81,6 +81,7 @@ def adapt(
     max_move: int = 512,
     begin: str | None = None,
     delimiter: bool = True,
+    max_hop: int = 0,
 ) -> ActionVocab:
     """Turn a causal LM into one that can learn to revise; model and tokenizer are changed.
 
@@ -90,7 +91,12 @@ def adapt(
     if it was trained with one.
     """
     vocab = ActionVocab.from_tokenizer(
-        tokenizer, operators=operators, max_move=max_move, begin=begin, delimiter=delimiter
+        tokenizer,
+        operators=operators,
+        max_move=max_move,
+        begin=begin,
+        delimiter=delimiter,
+        max_hop=max_hop,
     )
     rows = len(_tables(model)[0])
     if rows < vocab.size:

@@ -71,6 +71,10 @@ class Canvas:
         self.vocab = vocab
         self._left = list(tokens)
         self._right: list[int] = []  # reversed: the last is next to the cursor
+        # Behind which tokens hops land: of the left ones by distance from the left edge, of the
+        # right ones from the right edge.
+        self._left_landings = self._landings_in(self._left, 0)
+        self._right_landings: list[int] = []
         self._log: list[tuple[Edit, _Pending | None]] = []
         self._pending: _Pending | None = None
         if cursor is not None:
@@ -117,6 +121,14 @@ class Canvas:
         left = self._left[max(0, len(self._left) - before) :]
         return left, self._right[max(0, len(self._right) - after) :][::-1]
 
+    def landings(self, direction: int) -> list[int]:
+        """Where hops lead from here, right (+1) or left (-1), farthest first."""
+        if direction < 0:
+            return [0] * (self.cursor > 0) + [p for p in self._left_landings if p < self.cursor]
+        places = [len(self) - p for p in self._right_landings]
+        at_edge = not self._right or places[:1] == [len(self)]
+        return places if at_edge else [len(self), *places]
+
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
         action_id = int(action_id)
@@ -160,6 +172,8 @@ class Canvas:
         """An independent copy that shares the past."""
         twin = Canvas(self.vocab)
         twin._left, twin._right = self._left.copy(), self._right.copy()
+        twin._left_landings = self._left_landings.copy()
+        twin._right_landings = self._right_landings.copy()
         twin._log, twin._pending = self._log.copy(), self._pending
         return twin
 
@@ -174,6 +188,12 @@ class Canvas:
             if not 0 <= goal <= len(self):
                 raise _refused(vocab, action_id, cursor, f"it would land at {goal}")
             return Edit(cursor, (), (), cursor, goal), None
+        if kind is Kind.HOP:
+            (action,) = vocab.read([action_id])
+            places = self.landings(action.argument)
+            if abs(action.argument) > len(places):
+                raise _refused(vocab, action_id, cursor, f"it has {len(places)} places to land")
+            return Edit(cursor, (), (), cursor, places[-abs(action.argument)]), None
         nothing = Edit(cursor, (), (), cursor, cursor)
         if kind is Kind.GIVEN:
             return nothing, None
@@ -249,6 +269,8 @@ class Canvas:
             self._go_to(position + size)
             if size:
                 del self._left[-size:]
+                self._drop_landings()
+            self._left_landings += self._landings_in(inserted, len(self._left))
             self._left.extend(inserted)
         self._go_to(cursor)
 
@@ -258,9 +280,26 @@ class Canvas:
         if distance > 0:
             left.extend(reversed(right[-distance:]))
             del right[-distance:]
+            while self._right_landings and self._right_landings[-1] >= len(right):
+                self._left_landings.append(len(self) - self._right_landings.pop())
         elif distance < 0:
             right.extend(reversed(left[distance:]))
             del left[distance:]
+            self._right_landings += [len(self) - p for p in self._drop_landings()]
+
+    def _landings_in(self, tokens: Sequence[int], offset: int) -> list[int]:
+        """Boundaries that hops may lead to in tokens that stand behind `offset` others."""
+        if not self.vocab.landings:
+            return []
+        is_landing = self.vocab.is_landing
+        return [n for n, token in enumerate(tokens, offset + 1) if is_landing[token]]
+
+    def _drop_landings(self) -> list[int]:
+        """Take those off the left that are beyond its end, the last first."""
+        dropped = []
+        while self._left_landings and self._left_landings[-1] > len(self._left):
+            dropped.append(self._left_landings.pop())
+        return dropped
 
 
 def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> InvalidAction:

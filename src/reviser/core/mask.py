@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
+from reviser.core.canvas import Canvas
 from reviser.errors import ConfigError, InvalidAction
 
 BoolArray = npt.NDArray[np.bool_]
@@ -359,12 +360,25 @@ def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows
     ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
     """
     kinds = vocab.kinds[history_BT]
+    if (kinds == Kind.HOP).any():  # where they lead depends on the text
+        return _replayed(vocab, history_BT)
     grows = vocab.length_deltas[history_BT].astype(np.int64)
     steps = vocab.cursor_deltas[history_BT].astype(np.int64)
     if vocab.end is not None:
         grows, steps = _span_effects(kinds, grows, steps)
     half_spelled = kinds == Kind.REPLACE  # its -1 takes effect with its argument
     return np.cumsum(grows, axis=1) + half_spelled, np.cumsum(steps, axis=1) + half_spelled
+
+
+def _replayed(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
+    lengths, cursors = np.empty((2, *history_BT.shape), np.int64)
+    for row, ids in enumerate(history_BT.tolist()):
+        canvas = Canvas(vocab)
+        for place, action_id in enumerate(ids):
+            if vocab.kinds[action_id] != Kind.FORBIDDEN:
+                canvas.apply(action_id)
+            lengths[row, place], cursors[row, place] = len(canvas), canvas.cursor
+    return lengths, cursors
 
 
 def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> BoolArray:

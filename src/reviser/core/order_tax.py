@@ -100,7 +100,7 @@ def policy_cost(
     if units is None:
         policy = _aligned_to_tokens(policy)
     batch = Sampler(vocab, policy).batch(targets, range(len(targets)), seed=seed, units=marks)
-    is_move = (vocab.kinds[batch.ids] == Kind.MOVE) & ~is_argument(vocab, batch.ids[None])[0]
+    is_move = vocab.is_move[batch.ids] & ~is_argument(vocab, batch.ids[None])[0]
     actions = np.diff(batch.offsets) - 1
     moves = np.add.reduceat(is_move, batch.offsets[:-1])
     return PolicyCost(

@@ -226,6 +226,8 @@ def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
         k.ID_SPAN_MOVE: vocab.span_move,
         k.ID_END: vocab.end,
         k.MAX_MOVE: vocab.max_move,
+        k.ID_FIRST_HOP: vocab.first_hop,
+        k.MAX_HOP: vocab.max_hop,
     }
     return np.array([-1 if entries[n] is None else entries[n] for n in range(k.IDS)], np.int64)
 

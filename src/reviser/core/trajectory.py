@@ -201,6 +201,7 @@ class Sampler:
             self._marks(units, lengths),
             compile_rows(self.policy, progress),
             self._ids,
+            self.vocab.is_landing,
             np.uint64(seed),
             np.uint64(epoch),
             np.array(indices, np.uint64),

@@ -49,7 +49,8 @@ class Walk:
     moves: tuple[int, ...]
     """The deltas, in order."""
     detour: int
-    """Moves beyond the fewest that reach the same place, over all chains that an edit follows."""
+    """Moves beyond the fewest by tokens that reach the same place, over all chains that an edit
+    follows; hops may need fewer."""
     trailing: int
     """Moves after the last edit, which lead nowhere."""
     revisions: int
@@ -68,11 +69,12 @@ class Walk:
         length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
-        moves = np.flatnonzero(kinds == Kind.MOVE)
+        is_move = np.isin(kinds, [Kind.MOVE, Kind.HOP])
+        moves = np.flatnonzero(is_move)
         places = cursor[inserts] - len(trajectory.prefix)
         room = length[inserts] - len(trajectory.prefix)
         stops = bool(len(kinds) and kinds[-1] == Kind.STOP)
-        chains = list(_chains(kinds == Kind.MOVE))
+        chains = list(_chains(is_move))
         useful = [(start, end) for start, end in chains if end < len(kinds) - stops]
         return cls(
             given=given,
@@ -84,7 +86,7 @@ class Walk:
             positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
             moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
             detour=sum(
-                end - start - _fewest(vocab, cursor[start], cursor[end], length[end])
+                max(0, end - start - _fewest(vocab, cursor[start], cursor[end], length[end]))
                 for start, end in useful
             ),
             trailing=sum(end - start for start, end in chains[len(useful) :]),

@@ -33,11 +33,14 @@ class VocabConfig:
     begin: str | None = None
     """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
     delimiter: bool = True
+    max_hop: int = 0
+    """The largest hop, a move by sentences: a power of two; 0 for none. Policies whose spans are
+    aligned to sentences then hop from one to another."""
 
     @property
     def options(self) -> dict[str, Any]:
         """What `ActionVocab.from_tokenizer` and `models.adapt` take."""
-        names = ("operators", "max_move", "begin", "delimiter")
+        names = ("operators", "max_move", "begin", "delimiter", "max_hop")
         return {name: getattr(self, name) for name in names}
 
 

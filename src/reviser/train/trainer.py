@@ -189,7 +189,8 @@ def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _group_of_kind() -> np.ndarray:
     groups = np.full(len(Kind), GROUPS.index("operator"))
-    for kind, name in ((Kind.INSERT, "insert"), (Kind.MOVE, "move"), (Kind.STOP, "stop")):
+    names = {Kind.INSERT: "insert", Kind.MOVE: "move", Kind.HOP: "move", Kind.STOP: "stop"}
+    for kind, name in names.items():
         groups[kind] = GROUPS.index(name)
     return groups
 
