@@ -30,7 +30,8 @@ from reviser.errors import InvalidAction
 AT_ONCE = 64
 CONTEXT = 160
 """Ids a model reads: so few that some requests end there."""
-CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.STOP, Kind.END, *(Kind[name.upper()] for name in OPERATORS)]
+CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.HOP, Kind.STOP, Kind.END]
+CHOSEN += [Kind[name.upper()] for name in OPERATORS]
 
 
 class Illegal(AssertionError):
@@ -62,7 +63,7 @@ class Judge:
         if not step.logprob <= 0:
             raise Illegal(f"log-probability {step.logprob}")
         if not self.canvas.is_spelling:
-            self.moves = self.moves + 1 if vocab.kind(action) is Kind.MOVE else 0
+            self.moves = self.moves + 1 if vocab.is_move[action] else 0
         if config.max_moves is not None and self.moves > config.max_moves:
             raise Illegal(f"{self.moves} moves in a row, at most {config.max_moves}")
         try:
@@ -222,7 +223,11 @@ def folder_of_a_fresh_model(
 
     tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=chosen, max_move=16, reserved=5)
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=chosen, max_move=16, max_hop=4 if operators else 0, reserved=5
+    )
+    if operators:
+        vocab = replace(vocab, landings=(2, 7, 11))  # whatever these are
     config = models.TrunkConfig(
         architecture="llama", layers=2, width=64, heads=2, mlp_width=96, context=context
     )

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args
 from weakref import finalize
 
-from reviser.core.actions import Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit, Unit
 from reviser.core.trajectory import Trajectory

@@ -44,7 +44,9 @@ MISTRAL = {
 }
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
-    "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
+    "operators": ActionVocab.build(
+        20, max_move=8, operators=OPERATORS, reserved=3, max_hop=2, landings=[1, 5, 9]
+    ),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 
@@ -299,7 +301,7 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     logits = torch.zeros(vocab.size)
     rows = Boundary(vocab, 2)
     for row in range(2):
-        rows.reset(row, length=9)
+        rows.reset(row, length=9, tokens=range(9))
     rows.replay(1, [vocab.span_delete, vocab.move_id(2)])
     assert rows.is_spelling.tolist() == [False, True]
     configs = [DecodeConfig(stop_bias=2.0, move_bias=-3.0)] * 2
@@ -308,6 +310,7 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     expected = logits.clone()
     expected[vocab.stop] = 2.0
     expected[[vocab.move_id(delta) for delta in vocab.deltas]] = -3.0
+    expected[[vocab.hop_id(delta) for delta in vocab.hops]] = -3.0
     assert torch.equal(biased, torch.stack([expected, logits]))
 
 

@@ -51,7 +51,9 @@ SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}
 ARCHITECTURES = ["gpt_neox", "llama"]
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
-    "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
+    "operators": ActionVocab.build(
+        20, max_move=8, operators=OPERATORS, reserved=3, max_hop=2, landings=[1, 5, 9]
+    ),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 TRITON = os.environ.get("REVISER_TRITON")

@@ -556,9 +556,7 @@ def landing_behind(
 
 
 @compiled
-def write_spans(
-    target: I32, cuts: I64, order: I64, landings: Bools, ids: I64, out: I32
-) -> int:
+def write_spans(target: I32, cuts: I64, order: I64, landings: Bools, ids: I64, out: I32) -> int:
     """Spans in the order given, each left to right, with the fewest moves between them.
 
     Written backwards too: the last span first, taken out of a full canvas. With hops in the

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +66,7 @@ _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on
 class Action:
     """One whole action as a value: what several ids may spell.
 
-    `argument` is the token of an insert or replace, the delta of a move or hop, the length of a span.
+    `argument` is the token of an insert or replace, the delta of a move or hop, a span's length.
     `offset` belongs to the last two operators: for SPAN_MOVE, how many tokens the span jumps over
     (negative: to the left); for SPAN_COPY, where the copy goes relative to the cursor.
 
@@ -328,12 +327,12 @@ class ActionVocab:
         unknown, missing = sorted(fields.keys() - known), sorted(required - fields.keys())
         if unknown or missing:
             raise VocabError(f"{FILE_NAME} has unknown keys {unknown} and lacks {missing}.")
-        lists = {name: fields.pop(name, []) for name in ("never_insert", "landings")}
-        if not all(isinstance(ids, list) for ids in lists.values()) or not all(
-            type(i) is int for i in chain(fields.values(), *lists.values())
+        barred, landings = fields.pop("never_insert", []), fields.pop("landings", [])
+        if not (isinstance(barred, list) and isinstance(landings, list)) or not all(
+            type(i) is int for i in [*fields.values(), *barred, *landings]
         ):
             raise VocabError(f"The values of {FILE_NAME} must be whole numbers.")
-        return cls(**fields, **{name: tuple(ids) for name, ids in lists.items()})
+        return cls(**fields, never_insert=tuple(barred), landings=tuple(landings))
 
     def save(self, folder: str | Path) -> None:
         """Write `action_vocab.json` into a model folder."""

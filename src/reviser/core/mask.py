@@ -1,7 +1,8 @@
 """Which actions are allowed, for many sequences at once, from a few integers each.
 
-Rows know length, cursor, the editable gaps, budgets and a half-spelled action; never content, so
-a mask costs a few dozen comparisons a row whatever the vocabulary. True means allowed.
+Rows know length, cursor, the editable gaps, budgets and a half-spelled action, so a mask costs a
+few dozen comparisons a row whatever the vocabulary. True means allowed. Content stays with the
+canvas: only where hops lead depends on it, and a row that has hops asks a canvas of its own.
 
 Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`),
 T steps of a history.
@@ -35,11 +36,12 @@ _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
 _STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
-_KEEPS_COUNT = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.GIVEN])  # of moves in a row
+_IS_MOVE = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.HOP])
+_KEEPS_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.GIVEN)  # of moves in a row
 
 
 class Boundary:
-    """The state of B sequences that legality depends on; content stays with the canvas.
+    """The state of B sequences that legality depends on.
 
     A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed;
     text outside every gap is locked, and the cursor may pass over it. A prefix is locked by a
@@ -69,15 +71,24 @@ class Boundary:
             if (i := getattr(vocab, kind.name.lower())) is not None
         ]
         self._end_column = 0 if vocab.end is None else columns[vocab.end]
+        self._hops = np.array(vocab.hops, np.int64)
+        self._hop_columns = slice(1 + len(vocab.controls) - len(self._hops), None)
+        self._canvases = [Canvas(vocab) for _ in range(rows if self.needs_text else 0)]
 
     def __len__(self) -> int:
         return len(self._state)
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether legality depends on what the canvas holds: it does if there are hops."""
+        return self.vocab.first_hop is not None
 
     def reset(
         self,
         row: int,
         *,
         length: int = 0,
+        tokens: Sequence[int] | None = None,
         cursor: int | None = None,
         gaps: Sequence[tuple[int, int]] | None = None,
         max_length: int | None = None,
@@ -85,6 +96,8 @@ class Boundary:
         max_moves: int | None = None,
     ) -> None:
         """Start a row from a canvas of `length`; by default all of it is one gap.
+
+        If it `needs_text`, give the `tokens` of the canvas.
 
         The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
         actions that change the canvas; when none is left only STOP is allowed. After `max_moves`
@@ -94,6 +107,11 @@ class Boundary:
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
         _check_gaps(length, cursor, gaps)
+        if self.needs_text:
+            tokens = () if tokens is None else tokens
+            if len(tokens) != length:
+                raise ConfigError(f"The canvas has length {length}, but {len(tokens)} tokens.")
+            self._canvases[row] = Canvas(self.vocab, tokens, cursor)
         others = np.delete(self._highs(self._state), row, axis=0)
         in_use = int(np.count_nonzero(others >= 0, axis=1).max(initial=1))
         self._state = _fit_gaps(self._state, max(len(gaps), in_use))
@@ -138,6 +156,10 @@ class Boundary:
         """An independent copy of all rows, or of some in the order given."""
         twin = copy(self)
         twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
+        if self.needs_text:
+            twin._canvases = [
+                self._canvases[n].fork() for n in (range(len(self)) if rows is None else rows)
+            ]
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -145,6 +167,8 @@ class Boundary:
         gaps = max(self._lows(state).shape[1] for state in (self._state, other._state))
         self._state = _fit_gaps(self._state, gaps)
         self._state[np.asarray(rows, int)] = _fit_gaps(other._state, gaps)
+        for row, canvas in zip(rows, other._canvases, strict=False):
+            self._canvases[row] = canvas.fork()
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, as when a request resumes."""
@@ -179,6 +203,11 @@ class Boundary:
         goals = cursor[:, None] + self._deltas
         in_reach = (goals >= floor[:, None]) & (goals <= ceiling[:, None])
         np.logical_and(in_reach, may_move[:, None], out=out[:, self._move_columns])
+        for n, canvas in enumerate(self._canvases):
+            left = sum(place >= floor[n] for place in canvas.landings(-1))
+            right = sum(place <= ceiling[n] for place in canvas.landings(+1))
+            in_reach = (-left <= self._hops) & (self._hops <= right)
+            out[n, self._hop_columns] = in_reach & may_move[n]
         for column, kind in self._operators:
             if kind is Kind.SPAN_COPY:  # reads locked text, writes into any gap
                 out[:, column] = may_edit & (cursor > 0) & has_room & (ceiling >= 0)
@@ -245,6 +274,8 @@ class Boundary:
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         chosen = None if rows is None else np.asarray(rows, int)
+        if self.needs_text:
+            self._apply(ids.tolist(), range(len(self)) if rows is None else rows)
         state = self._state if chosen is None else self._state[chosen]
         kind = self.vocab.kinds[ids]
         cursor, pending = state[:, _CURSOR], state[:, _PENDING]
@@ -268,10 +299,25 @@ class Boundary:
         state[:, _LENGTH] += grows
         state[:, _CURSOR] += steps
         state[:, _EDITS_LEFT] -= changes
-        moves = state[:, _MOVES] + (kind == Kind.MOVE)  # digits too, until the END behind them
+        moves = state[:, _MOVES] + _IS_MOVE[kind]  # digits too, until the END behind them
         state[:, _MOVES] = np.where(_KEEPS_COUNT[kind], moves, 0)
+        for n in np.flatnonzero(kind == Kind.HOP).tolist():
+            state[n, _CURSOR] = self._canvases[n if rows is None else rows[n]].cursor
         if chosen is not None:
             self._state[chosen] = state
+
+    def _apply(self, ids: list[int], rows: Sequence[int]) -> None:
+        """Let the canvases follow, all or none."""
+        done: list[Canvas] = []
+        try:
+            for action_id, row in zip(ids, rows, strict=True):
+                if not self._canvases[row].is_finished:
+                    self._canvases[row].apply(action_id)
+                    done.append(self._canvases[row])
+        except InvalidAction:
+            for canvas in done:
+                canvas.rollback()
+            raise
 
     def _read_argument(
         self, state: Rows, ids: Rows, kind: npt.NDArray[np.uint8]

@@ -126,9 +126,11 @@ class Request:
 
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
+        tokens = Canvas.replay(rows.vocab, self.history).tokens() if rows.needs_text else None
         rows.reset(
             row,
             length=self.length,
+            tokens=tokens,
             cursor=self.cursor,
             gaps=self.gaps,
             max_length=self.config.max_length,

@@ -22,8 +22,8 @@ class LogitsMask:
         self.vocab = vocab
         self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
-        self._stop = slice(vocab.stop, vocab.stop + 1)
-        self._moves = slice(vocab.first_move, vocab.first_move + len(vocab.deltas))
+        self._stop = torch.tensor([vocab.stop], device=device)
+        self._moves = torch.from_numpy(np.flatnonzero(vocab.is_move)).to(device)
 
     def add_biases(
         self, logits_BA: torch.Tensor, rows: Boundary, configs: Sequence[DecodeConfig]

@@ -22,7 +22,7 @@ from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig
 from reviser.engines.logits import LogitsMask
-from reviser.errors import ConfigError, ReviserError
+from reviser.errors import ConfigError, InvalidAction, ReviserError
 
 
 def check_config(config: Any, vocab: ActionVocab) -> None:
@@ -91,8 +91,11 @@ class _Follower:
         request.enter(self._boundary, live.row)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by the ids that are new; mostly one for each, taken all at once."""
-        single: list[tuple[int, int]] = []
+        """Advance requests by the ids that are new; mostly one for each, taken all at once.
+
+        An id that its canvas cannot take, forced by other settings, loses the request.
+        """
+        single: list[tuple[_Live, list[int]]] = []
         for live, ids in news:
             if not ids:
                 continue
@@ -101,12 +104,21 @@ class _Follower:
             if live.is_lost:
                 continue
             if len(ids) == 1:
-                single.append((live.row, ids[0]))
+                single.append((live, [*ids]))
             else:
-                self._boundary.replay(live.row, ids)
-        if single:
-            rows, actions = zip(*single, strict=True)
+                self._replay(live, ids)
+        actions, rows = [ids[0] for _, ids in single], [live.row for live, _ in single]
+        try:
             self._boundary.advance(actions, rows)
+        except InvalidAction:
+            for live, ids in single:
+                self._replay(live, ids)
+
+    def _replay(self, live: _Live, ids: Sequence[int]) -> None:
+        try:
+            self._boundary.replay(live.row, ids)
+        except InvalidAction:
+            live.is_lost = True
 
     def _close(
         self,
