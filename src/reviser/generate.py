@@ -432,8 +432,7 @@ class Reviser:
             places.append(places[-1] + len(part))
         later = [token for part in rest for token in part]
         length = len(first) + len(later)
-        back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
-        given = (*later, *(vocab.move_id(delta) for delta in back))
+        given = (*later, *Canvas(vocab, [*first, *later]).way(len(first)))
         request = Request(
             history=(*vocab.prefix_actions(first), *given),
             length=length,

@@ -291,9 +291,32 @@ def test_the_cost_of_a_policy_counts_hops_as_moves() -> None:
             vocab=vocab,
             units=[marks] * 50,
         )
-        for vocab in (ActionVocab.build(TOKENS), PLAIN)
+        for vocab in (
+            ActionVocab.build(TOKENS),
+            ActionVocab.build(TOKENS, max_hop=16, landings=LANDINGS),
+        )
     ]
     assert costs[0].order_tax == costs[1].order_tax
     assert 0 < costs[1].move_fraction.value < costs[0].move_fraction.value
     moves = costs[1].actions_per_token.value - 1  # for each token
     assert costs[1].move_fraction.value == pytest.approx(moves / (1 + moves), rel=0.05)
+
+
+@given(seeds)
+def test_the_way_to_a_place_gets_there_and_hops_between_landings(seed: int) -> None:
+    rng = Random(seed)
+    tokens = random_tokens(rng, 30)
+    start, end = (rng.choice([rng.randint(0, len(tokens)), *landings(tokens)]) for _ in range(2))
+    for vocab in (ALL, ActionVocab.build(TOKENS, max_move=4)):
+        canvas = Canvas(vocab, tokens, start)
+        ids = canvas.way(end)
+        for i in ids:
+            canvas.apply(i)
+        assert canvas.cursor == end
+        both = vocab is ALL and start in landings(tokens) and end in landings(tokens)
+        assert {vocab.kind(i) for i in ids} <= {Kind.HOP if both else Kind.MOVE}
+        places = landings(tokens) if both else list(range(len(tokens) + 1))
+        counts = naive.move_counts(places.index(start), len(places) - 1, 4)
+        assert len(ids) == counts[places.index(end)]
+    with pytest.raises(VocabError, match="Cannot hop 3 with 1 landings before and 2 behind"):
+        ALL.split_hop(3, before=1, behind=2)

@@ -106,7 +106,8 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
         rows = Boundary(vocab, 1)
         end = len(prefix)
-        rows.reset(0, length=end, gaps=[(end, end)], max_moves=config.max_moves)
+        gaps = [(end, end)]
+        rows.reset(0, length=end, tokens=prefix, gaps=gaps, max_moves=config.max_moves)
         rows.replay(0, chosen)
         history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
         logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()
@@ -171,7 +172,8 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
     for vocab in (VOCABS[name], random.choice(strategies.SMALL_VOCABS)):
         boundary = Boundary(vocab, rows)
         for row in range(rows):
-            boundary.reset(row, **strategies.random_layout(random, 8)._asdict())
+            layout = strategies.random_layout(random, 8)
+            boundary.reset(row, tokens=range(layout.length), **layout._asdict())
         for _ in range(random.randint(0, 12)):
             allowed = expand(vocab, boundary.fill_mask())
             ids = [strategies.pick(random, vocab, {*np.flatnonzero(row)}) for row in allowed]
@@ -208,7 +210,7 @@ def test_every_action_is_allowed_and_the_rollout_replays_behind_its_prefix(
     trajectory = rollout(model, vocab, prefix, config)
     assert trajectory.prefix == tuple(prefix)
     rows = Boundary(vocab, 1)
-    rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
+    rows.reset(0, length=len(prefix), tokens=prefix, gaps=[(len(prefix), len(prefix))])
     for action in trajectory.restoration:
         assert expand(vocab, rows.fill_mask())[0, action]
         rows.advance([action])

@@ -401,11 +401,15 @@ class ActionVocab:
             raise VocabError(
                 f"Cannot move {distance} from cursor {cursor}: the canvas has length {length}."
             )
-        from reviser.core import _kernels
+        return _split(distance, cursor, length, self.max_move)
 
-        path = np.empty(_kernels.path_capacity(abs(distance), self.max_move), np.int64)
-        count = _kernels.fewest_moves(cursor, cursor + distance, length, self.max_move, path)
-        return tuple(path[:count].tolist())
+    def split_hop(self, distance: int, *, before: int, behind: int) -> tuple[int, ...]:
+        """The fewest hops that add up to `distance`, with so many landings on either side."""
+        if self.first_hop is None or not -before <= distance <= behind:
+            raise VocabError(
+                f"Cannot hop {distance} with {before} landings before and {behind} behind."
+            )
+        return _split(distance, before, before + behind, self.max_hop)
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
@@ -625,6 +629,14 @@ class ActionVocab:
             value += self.deltas[digit]
             previous = digit + 1
         raise VocabError("A number is misspelled, or not closed by END.")
+
+
+def _split(distance: int, cursor: int, length: int, largest: int) -> tuple[int, ...]:
+    from reviser.core import _kernels
+
+    path = np.empty(_kernels.path_capacity(abs(distance), largest), np.int64)
+    count = _kernels.fewest_moves(cursor, cursor + distance, length, largest, path)
+    return tuple(path[:count].tolist())
 
 
 def _signed_powers(largest: int) -> tuple[int, ...]:

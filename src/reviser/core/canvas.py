@@ -129,6 +129,22 @@ class Canvas:
         at_edge = not self._right or places[:1] == [len(self)]
         return places if at_edge else [len(self), *places]
 
+    def way(self, goal: int) -> tuple[int, ...]:
+        """The ids that take the cursor to `goal`, as trajectories write them.
+
+        The fewest hops, if the vocabulary has any and they lead from landing to landing; else the
+        fewest moves.
+        """
+        cursor, length = self.cursor, len(self)
+        left, right = self.landings(-1), self.landings(+1)
+        is_landing = cursor in (0, length) or self._left_landings[-1:] == [cursor]
+        if self.vocab.first_hop is not None and is_landing and goal in {*left, *right}:
+            hops = left.index(goal) - len(left) if goal < cursor else len(right) - right.index(goal)
+            deltas = self.vocab.split_hop(hops, before=len(left), behind=len(right))
+            return tuple(self.vocab.hop_id(delta) for delta in deltas)
+        deltas = self.vocab.split_move(goal - cursor, cursor=cursor, length=length)
+        return tuple(self.vocab.move_id(delta) for delta in deltas)
+
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
         action_id = int(action_id)
