@@ -17,7 +17,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,8 @@ ARMS: dict[str, tuple[str, ...]] = {
     "mixed-90": (mixed(0.9),),
     "annealed": (mixed(1.0, final=0.0),),
     "annealed-late": (mixed(1.0, other="late-1", final=0.0),),
+    "annealed-late-hops": (mixed(1.0, other="late-1", final=0.0), HOPS),
+    "mixed-late-hops": (mixed(0.5, other="late-1", final=0.0), HOPS),
 }
 """What each arm changes in the recipe, as `--set` takes it."""
 
@@ -305,15 +310,10 @@ def measure(
 ) -> dict[str, Any]:
     """Everything that is measured of texts, and the perplexity against the twin's."""
     prompts = prompts_of(world, PROMPTS[folder.parent.name])
-    known = texts.read_prompts(prompts)
-    twin = folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
-    systems = []
-    for name, model in {folder.name: folder, twin.name: twin}.items():
-        if not (model / "run.json").is_file():
-            continue  # the twin is still being trained: run again
-        path = _rollouts(model, prompts, settings, looks if model == folder else 0, can_correct)
-        samples = texts.read_samples(path, system=name, prompts=known)
-        systems.append(System(name=name, samples=tuple(samples), folder=model))
+    systems = [_system(folder, prompts, settings, looks, can_correct)]
+    twin = twin_of(folder)
+    if twin != folder and (twin / "run.json").is_file():  # else it is still trained: run again
+        systems.append(_system(twin, prompts, settings))
     measures = Measures(
         scorers=(str(judge),), mauve=(f"last:{judge}",), names={str(judge): "stories15M"}
     )
@@ -330,6 +330,53 @@ def measure(
     found["shown_per_token"] = sum(shown) / sum(grown)
     found["landings"] = _landings(rollouts, folder)
     return found
+
+
+def twin_of(folder: Path) -> Path:
+    """The autoregressive run of the same budget and seed."""
+    return folder.with_name(f"{TWIN}-{folder.name.rpartition('-')[2]}")
+
+
+def decode(world: Path, judge: Path, folder: Path, settings: dict[str, Any]) -> None:
+    """Measure what other settings of decoding write, twin included."""
+    found = {"run": folder.name, "settings": settings, **measure(world, judge, folder, **settings)}
+    words = "-".join(f"{name}={value:g}" for name, value in settings.items())
+    write_json(RESULTS / "decoding" / f"{folder.parent.name}-{folder.name}-{words}.json", found)
+
+
+def check(world: Path, judges: dict[str, Path], real: Path, folder: Path) -> None:
+    """Other judges, and beginnings of stories that the source did not write."""
+    found: dict[str, Any] = {"run": folder.name}
+    count = PROMPTS["screen"]
+    for name, prompts in {
+        "world": prompts_of(world, count),
+        "TinyStories": real_prompts(world, real, count),
+    }.items():
+        systems = [_system(model, prompts, {}) for model in (folder, twin_of(folder))]
+        measures = Measures(
+            scorers=tuple(str(path) for path in judges.values()),
+            names={str(path): judge for judge, path in judges.items()},
+        )
+        record = evaluation.evaluate(systems, measures, kept=world / "measured")
+        found[name] = {
+            "samples": count,
+            "perplexity": {s["name"]: s["perplexity"] for s in record["systems"]},
+            "ratio": record["comparisons"][0]["perplexity_ratio"],
+        }
+    write_json(RESULTS / "checks" / f"{folder.parent.name}-{folder.name}.json", found)
+
+
+def real_prompts(world: Path, stories: Path, count: int) -> Path:
+    """Beginnings of TinyStories as people have them: stories parted by one line end."""
+    path = world / f"prompts-real-{count}.jsonl"
+    if not path.is_file():
+        codec, _ = parts.open_text(recipe_of(world), NOWHERE)
+        text = lzma.decompress(stories.read_bytes()).decode("utf-8")
+        documents = re.split(r"(?<!\n)\n(?!\n)", text)
+        protocol = replace(PROTOCOL, prompts=count)
+        ((_, chosen),) = texts.choose_prompts(documents, codec, protocol)[0].items()
+        texts.write_prompts(path, chosen)
+    return path
 
 
 def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
@@ -359,9 +406,14 @@ def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
     return {unit: intervals.share(places).to_dict() for unit, places in right.items()}
 
 
-def _rollouts(
-    model: Path, prompts: Path, settings: dict[str, Any], looks: int, can_correct: bool
-) -> Path:
+def _system(
+    model: Path,
+    prompts: Path,
+    settings: dict[str, Any],
+    looks: int = 0,
+    can_correct: bool = False,
+) -> System:
+    """What a model writes behind the prompts; kept beside it."""
     words = "-".join(f"{k}={v}" for k, v in settings.items()) or "usual"
     path = model / "rollouts" / prompts.stem / f"{words}.jsonl"
     path.parent.mkdir(exist_ok=True, parents=True)
@@ -377,7 +429,8 @@ def _rollouts(
         grounding.write(model, prompts, path, looks, can_correct=can_correct, **limits, **settings)
     elif not path.is_file():
         batch.run(job)
-    return path
+    samples = texts.read_samples(path, system=model.name, prompts=texts.read_prompts(prompts))
+    return System(name=model.name, samples=tuple(samples), folder=model)
 
 
 if __name__ == "__main__":
@@ -395,9 +448,26 @@ if __name__ == "__main__":
     runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
     runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
     runs.add_argument("--slips", type=float, default=0.0, help="share of chains led astray")
+    others = commands.add_parser("decode", help="what other settings of decoding write")
+    checks = commands.add_parser("check", help="another judge, and real stories")
+    for command in (others, checks):
+        command.add_argument("runs", type=Path, nargs="+", help="folders in WORLD/runs/BUDGET")
+        command.add_argument("--world", type=Path, required=True)
+        command.add_argument("--judge", type=Path, required=True, help="the folder of stories15M")
+    others.add_argument("--settings", type=json.loads, action="append", required=True)
+    checks.add_argument("--second", type=Path, required=True, help="the folder of SmolLM2-135M")
+    checks.add_argument("--real", type=Path, required=True, help="tiny_stories.txt.xz")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.world.absolute(), arguments.source)
+    elif arguments.command == "decode":
+        for folder in arguments.runs:
+            for settings in arguments.settings:
+                decode(arguments.world.absolute(), arguments.judge, folder.absolute(), settings)
+    elif arguments.command == "check":
+        judges = {"stories15M": arguments.judge, "SmolLM2-135M-Instruct": arguments.second}
+        for folder in arguments.runs:
+            check(arguments.world.absolute(), judges, arguments.real, folder.absolute())
     else:
         for arm in arguments.arms:
             for seed in arguments.seeds:

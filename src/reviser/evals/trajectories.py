@@ -47,7 +47,9 @@ class Walk:
     positions: tuple[float, ...]
     """Where inserts went, 0 to 1 behind the prefix; the first into nothing has no such place."""
     moves: tuple[int, ...]
-    """The deltas, in order."""
+    """How far each move or hop went, in order."""
+    hops: tuple[bool, ...]
+    """Which of these were hops."""
     detour: int
     """Moves beyond the fewest by tokens that reach the same place, over all chains that an edit
     follows; hops may need fewer."""
@@ -85,6 +87,7 @@ class Walk:
             end_appends=int((places == room).sum()),
             positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
             moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
+            hops=tuple((kinds[moves] == Kind.HOP).tolist()),
             detour=sum(
                 max(0, end - start - _fewest(vocab, cursor[start], cursor[end], length[end]))
                 for start, end in useful
@@ -104,8 +107,9 @@ class Walk:
 
     @property
     def sizes(self) -> Counter[int]:
-        """How many moves have each size."""
-        return Counter(map(abs, self.moves))
+        """How many moves have each size; hops have none of their own."""
+        pairs = zip(self.moves, self.hops, strict=True)
+        return Counter(abs(delta) for delta, is_hop in pairs if not is_hop)
 
     @property
     def distance(self) -> int:

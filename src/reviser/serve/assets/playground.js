@@ -142,7 +142,8 @@ function take(edit) {
   const reel = (work.reel ??= begin());
   const { kind, logprob } = edit;
   const way = edit.cursor < reel.cursors.at(-1) ? "back" : "on";
-  const word = kind === "move" ? `move ${way}` : kind.replaceAll("_", " ");
+  const moves = kind === "move" || kind === "hop";
+  const word = moves ? `${kind} ${way}` : kind.replaceAll("_", " ");
   reel.append({ edit, word, logprob, isGiven: false });
   drawn ||= requestAnimationFrame(draw);
 }
