@@ -46,7 +46,7 @@ class View:
         assert vocab.swap is not None
         assert vocab.delete is not None
         self.vocab, self.width = vocab, width
-        self.tokens, self.cursor = list(tokens), len(tokens)
+        self.canvas = Canvas(vocab, tokens)
         self.has_moved = False
         """Whether a chain of moves has brought the cursor here, and nothing was shown yet."""
         self.has_looked = False
@@ -54,18 +54,16 @@ class View:
 
     def apply(self, action: int) -> list[int]:
         """What is to be shown, if the action was a LOOK."""
-        kind = self.vocab.kinds[action]
-        self.has_moved, self.has_looked = kind == Kind.MOVE, action == self.vocab.swap
-        if kind == Kind.INSERT:
-            self.tokens.insert(self.cursor, action)
-            self.cursor += 1
-        elif kind == Kind.MOVE:
-            self.cursor += self.vocab.deltas[action - self.vocab.first_move]
-        elif self.has_looked:
-            edge = [self.vocab.delete] * self.width
-            shown = [*edge, *self.tokens, *edge][self.cursor : self.cursor + 2 * self.width]
-            return [int(token or 0) for token in shown]
-        return []
+        self.has_moved, self.has_looked = (
+            bool(self.vocab.is_move[action]),
+            action == self.vocab.swap,
+        )
+        if not self.has_looked:
+            self.canvas.apply(action)
+            return []
+        left, right = self.canvas.window(self.width, self.width)
+        edge = [int(self.vocab.delete or 0)] * self.width
+        return [*edge, *left][-self.width :] + [*right, *edge][: self.width]
 
 
 # -- training -------------------------------------------------------------------------------------
@@ -104,10 +102,9 @@ def ground(
         learned.extend(bears_loss)
 
     def move(goal: int, *, bears_loss: bool) -> None:
-        deltas = vocab.split_move(goal - view.cursor, cursor=view.cursor, length=len(view.tokens))
-        for delta in deltas:
-            take([vocab.move_id(delta)], [bears_loss])
-            view.apply(ids[-1])
+        for action in view.canvas.way(goal):
+            take([action], [bears_loss])
+            view.apply(action)
 
     def look() -> None:
         shown = view.apply(int(vocab.swap or 0))
@@ -116,14 +113,14 @@ def ground(
     place = 0
     while place < len(actions):
         end = place
-        while end < len(actions) and vocab.kinds[actions[end]] == Kind.MOVE:
+        while end < len(actions) and vocab.is_move[actions[end]]:
             end += 1
         if place < end < len(actions) and vocab.kinds[actions[end]] == Kind.INSERT:
-            goal = view.cursor + sum(vocab.deltas[i - vocab.first_move] for i in actions[place:end])
+            goal = _goal(view.canvas, actions[place:end])
             slip = int(rng.integers(1, width + 1)) * (1 if rng.random() < 0.5 else -1)
             astray = goal + slip
-            if rng.random() < slips and floor <= astray <= len(view.tokens):
-                if astray != view.cursor:
+            if rng.random() < slips and floor <= astray <= len(view.canvas):
+                if astray != view.canvas.cursor:
                     move(astray, bears_loss=False)
                     look()
                 move(goal, bears_loss=True)
@@ -138,6 +135,14 @@ def ground(
         place += 1
     whole: Any = np.array(ids[:context], np.int32)
     return example._replace(ids=whole, learned=np.array(learned[:context], bool))
+
+
+def _goal(canvas: Canvas, moves: list[int]) -> int:
+    for action in moves:
+        canvas.apply(action)
+    goal = canvas.cursor
+    canvas.rollback(len(moves))
+    return goal
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -178,6 +183,7 @@ class LookingRows(Boundary):
         out[:, 0] &= ~moved
         if not self.can_correct:
             out[looked, self._move_columns] = False
+            out[looked, self._hop_columns] = False
         out[:, self.look] = moved
         out[:, self.edge] = False
         return out
@@ -255,7 +261,7 @@ def write(
                     statistics=Statistics(
                         actions=len(ids),
                         edits=int((kinds == Kind.INSERT).sum()),
-                        moves=int((kinds == Kind.MOVE).sum()),
+                        moves=int(vocab.is_move[list(trajectory.restoration)].sum()),
                         tokens_before=len(prefix),
                         tokens_after=len(canvas),
                     ),

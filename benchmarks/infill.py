@@ -3,7 +3,8 @@
 A Reviser sees both sides and ends by itself; its twin continues the left side and is told after
 how many sentences to end, which favours it. Judged by the source of the stories: the bits of what
 was filled in, given the left side; of what follows it, which is the same text for everyone; and of
-both together. The true sentences and nothing at all stand beside them.
+both together. The true sentences and nothing at all stand beside them. And without a judge: the
+bits that the true sentences cost each model, given what it sees.
 
     python benchmarks/infill.py WORLD MODEL TWIN --judge STORIES15M -o results/world/infill.json
 """
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from world import held_out_texts, read_lines, recipe_of
 
-from reviser import batch
+from reviser import Canvas, Codec, batch, models
 from reviser.data.files import write_json
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
@@ -118,6 +120,27 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
     return found
 
 
+@torch.no_grad()
+def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
+    """Bits that the true sentences cost a model, without saying that they end there."""
+    model, vocab = models.load(folder, dtype=torch.float32)
+    codec, found = Codec.load(folder), []
+    for gap in gaps:
+        left, middle, right = codec.encode_parts([gap.left, gap.gap, gap.right])
+        history = vocab.prefix_actions(left)
+        if sees_right:
+            history += [*right, *Canvas(vocab, left + right).way(len(left))]
+        ids = torch.tensor([history + middle])
+        scores = torch.log_softmax(model(input_ids=ids).logits[0, :-1], -1)
+        chosen = scores.gather(1, ids[0, 1:, None])[-len(middle) :]
+        found.append(-float(chosen.sum()) / np.log(2))
+    return found
+
+
+def _less(ours: list[float], theirs: list[float]) -> dict[str, Any]:
+    return intervals.mean([a - b for a, b in zip(ours, theirs, strict=True)]).to_dict()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("world", type=Path)
@@ -138,11 +161,15 @@ if __name__ == "__main__":
         "nothing": [""] * len(gaps),
     }
     found = {name: judged(scorer, gaps, fills) for name, fills in systems.items()}
-    differences = {}
-    for name in ("after", "both"):
-        ours_, twins = found["reviser"][f"{name}_bits"], found["twin"][f"{name}_bits"]
-        less = [a - b for a, b in zip(ours_, twins, strict=True)]
-        differences[name] = intervals.mean(less).to_dict()
+    less = {
+        name: _less(found["reviser"][f"{name}_bits"], found["twin"][f"{name}_bits"])
+        for name in ("after", "both")
+    }
+    surprises = {
+        "reviser": surprise(arguments.model, gaps, sees_right=True),
+        "twin": surprise(arguments.twin, gaps, sees_right=False),
+    }
+    characters = [len(gap.gap) for gap in gaps]
     for record in found.values():
         for name in ("fill", "after", "both"):
             del record[f"{name}_bits"]
@@ -157,7 +184,12 @@ if __name__ == "__main__":
             "model": arguments.model.name,
             "twin": arguments.twin.name,
             "systems": found,
-            "bits_less_than_twin": differences,
+            "bits_above_twin": less,
+            "truth": {
+                name: intervals.ratio_of_means(bits, characters).to_dict()
+                for name, bits in surprises.items()
+            }
+            | {"bits_above_twin": _less(surprises["reviser"], surprises["twin"])},
             "actions": float(np.mean(actions)),
             "examples": examples,
         },
