@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import lzma
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import diffusion
 import grounding
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +36,7 @@ from sample_corpus import divergence
 from reviser import batch, models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.codec import UNITS, Codec
+from reviser.core.codec import UNITS, Codec, read_tokenizer
 from reviser.core.order_tax import policy_cost
 from reviser.data.dataset import NO_LABEL, Stream, held_out_documents
 from reviser.data.files import write_json, write_whole
@@ -314,10 +316,7 @@ def measure(
     twin = twin_of(folder)
     if twin != folder and (twin / "run.json").is_file():  # else it is still trained: run again
         systems.append(_system(twin, prompts, settings))
-    measures = Measures(
-        scorers=(str(judge),), mauve=(f"last:{judge}",), names={str(judge): "stories15M"}
-    )
-    record = evaluation.evaluate(systems, measures, kept=world / "measured")
+    record = evaluation.evaluate(systems, _measures(judge), kept=world / "measured")
     ours = record["systems"][0]
     ratios = [r["ratio"] for c in record["comparisons"] for r in c["perplexity_ratio"]]
     kept = ("samples", "empty", "decoding", "stopped", "perplexity", "mauve", "diversity")
@@ -330,6 +329,37 @@ def measure(
     found["shown_per_token"] = sum(shown) / sum(grown)
     found["landings"] = _landings(rollouts, folder)
     return found
+
+
+def run_diffusion(world: Path, judge: Path, seed: int, budget: str) -> None:
+    """The masked-diffusion counterpart: as many places read as the twin reads ids."""
+    folder = world / "runs" / budget / f"diffusion-{seed}"
+    ids = json.loads((twin_of(folder) / "run.json").read_text("utf-8"))["seen"]["ids"]
+    if not (folder / "run.json").is_file():
+        diffusion.train(
+            diffusion.within_budget(recipe_of(world, f"seed={seed}"), ids, None), folder
+        )
+    prompts = prompts_of(world, PROMPTS[budget])
+    path = folder / f"{prompts.stem}.jsonl"
+    if not path.is_file():
+        diffusion.write(folder, prompts, path, batch=50, seed=123, steps=128, temperature=0.9)
+    samples = texts.read_samples(path, system=folder.name, prompts=texts.read_prompts(prompts))
+    systems = [System(name=folder.name, samples=tuple(samples))]
+    systems.append(_system(twin_of(folder), prompts, {}))
+    record = evaluation.evaluate(systems, _measures(judge), kept=world / "measured")
+    made = json.loads((folder / "run.json").read_text("utf-8"))
+    names = ("parameters", "ids_seen", "seconds", "metrics", "bounds", "versions", "machine")
+    written = {name: record["systems"][0][name] for name in ("perplexity", "mauve", "diversity")}
+    written["ratio_to_twin"] = record["comparisons"][0]["perplexity_ratio"][0]["ratio"]
+    found = {name: made.get(name) for name in names}
+    found |= {"arm": "diffusion", "seed": seed, "budget": budget, "written": written}
+    write_json(RESULTS / "diffusion" / f"{budget}-{seed}.json", found)
+
+
+def _measures(judge: Path) -> Measures:
+    return Measures(
+        scorers=(str(judge),), mauve=(f"last:{judge}",), names={str(judge): "stories15M"}
+    )
 
 
 def twin_of(folder: Path) -> Path:
@@ -377,6 +407,32 @@ def real_prompts(world: Path, stories: Path, count: int) -> Path:
         ((_, chosen),) = texts.choose_prompts(documents, codec, protocol)[0].items()
         texts.write_prompts(path, chosen)
     return path
+
+
+def ship(folder: Path, name: str) -> None:
+    """Copy a model to models/ in bfloat16, without what this machine is called."""
+    model, vocab = models.load(folder, dtype=torch.bfloat16)
+    goal = HERE / "models" / name
+    models.save(model, read_tokenizer(folder), vocab, goal)
+    record = json.loads((folder / "run.json").read_text("utf-8"))
+    record["recipe"]["data"] |= {"shards": "shards", "tokenizer": "tokenizer"}
+    kept = ("recipe", "data", "tokenizer", "seen", "metrics", "versions", "commit")
+    write_json(goal / "run.json", {key: record[key] for key in kept})
+
+
+def choose_rollouts(folder: Path, name: str, count: int = 10, seed: int = 7) -> None:
+    """Some of what a shipped model wrote, chosen by a seed, to be watched."""
+    prompts = prompts_of(folder.parents[2])
+    system = _system(folder, prompts, {})
+    chosen = sorted(random.Random(seed).sample(range(len(system.samples)), count))
+    lines = []
+    for n in chosen:
+        rollout = system.samples[n].rollout
+        assert rollout is not None
+        provenance = rollout.provenance | {"model": f"models/{name}"}
+        told = replace(rollout, provenance=provenance).to_dict() | {"id": n}
+        lines.append(json.dumps(told, ensure_ascii=False) + "\n")
+    write_whole(RESULTS / "rollouts.jsonl", "".join(lines))
 
 
 def _landings(rollouts: list[Rollout], folder: Path) -> dict[str, Any] | None:
@@ -440,7 +496,7 @@ if __name__ == "__main__":
     first.add_argument("world", type=Path)
     first.add_argument("--source", help="the folder of stories15M, to say how exact the world is")
     runs = commands.add_parser("run")
-    runs.add_argument("arms", nargs="+", choices=ARMS)
+    runs.add_argument("arms", nargs="+", choices=[*ARMS, "diffusion"])
     runs.add_argument("--world", type=Path, required=True)
     runs.add_argument("--judge", type=Path, required=True, help="the folder of stories15M")
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
@@ -448,6 +504,10 @@ if __name__ == "__main__":
     runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
     runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
     runs.add_argument("--slips", type=float, default=0.0, help="share of chains led astray")
+    shipped = commands.add_parser("ship", help="a model folder to keep, and ten of its rollouts")
+    shipped.add_argument("run", type=Path)
+    shipped.add_argument("name")
+    shipped.add_argument("--rollouts", action="store_true", help="keep ten to be watched")
     others = commands.add_parser("decode", help="what other settings of decoding write")
     checks = commands.add_parser("check", help="another judge, and real stories")
     for command in (others, checks):
@@ -460,6 +520,10 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.world.absolute(), arguments.source)
+    elif arguments.command == "ship":
+        ship(arguments.run.absolute(), arguments.name)
+        if arguments.rollouts:
+            choose_rollouts(arguments.run.absolute(), arguments.name)
     elif arguments.command == "decode":
         for folder in arguments.runs:
             for settings in arguments.settings:
@@ -471,6 +535,11 @@ if __name__ == "__main__":
     else:
         for arm in arguments.arms:
             for seed in arguments.seeds:
+                if arm == "diffusion":
+                    run_diffusion(
+                        arguments.world.absolute(), arguments.judge, seed, arguments.budget
+                    )
+                    continue
                 run(
                     arguments.world.absolute(),
                     arguments.judge,

@@ -19,6 +19,7 @@ from reviser.evals.intervals import student
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "world"
 TWIN = "append"
+BEST = ("late-1-hops",)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8c6d00", "#555555", "#56b4e9", "#cc3311")
 
 Run = dict[str, Any]
@@ -151,6 +152,109 @@ def written(arms: dict[str, list[Run]]) -> str:
     return table(rows, head)
 
 
+def against(arms: dict[str, dict[str, list[Run]]]) -> str:
+    """The best arm that revises, at every budget, beside what was asked for."""
+    rows = []
+    for found in arms.values():
+        for arm in BEST:
+            if arm not in found or TWIN not in found:
+                continue
+            runs = found[arm]
+            twins = {run["seed"]: run for run in found[TWIN]}
+            variety = [
+                dig(run, VARIETY) / dig(twins[run["seed"]], VARIETY) - 1
+                for run in runs
+                if run["seed"] in twins
+            ]
+            ids = sum(run["seen"]["ids"] for run in runs) / len(runs)
+            rows.append(
+                [
+                    f"{arm}, {ids / 1e6:.1f} million ids, {len(runs)} seed" + "s" * (len(runs) > 1),
+                    cell(runs, "written", "ratio_to_twin", "value", digits=3),
+                    cell(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
+                    cell(runs, "written", "trajectories", "revised", "value", digits=3),
+                    over_seeds([100 * share for share in variety], 1) + " %",
+                ]
+            )
+    wanted = ["asked for", "at most 1.10", "at most 1.15", "at least 0.90", "within 5 %"]
+    head = ["", "evalPPL to the twin's", "actions per token", "revised", "distinct-2 to the twin's"]
+    return table([wanted, *rows], head)
+
+
+VARIETY = ("written", "diversity", "distinct_2", "value")
+
+
+def infilling() -> str:
+    """One to three sentences taken out of a story and written again."""
+    path = RESULTS / "infill.json"
+    if not path.is_file():
+        return ""
+    found = json.loads(path.read_text("utf-8"))
+    names = {"reviser": found["model"], "twin": found["twin"], "truth": "the true sentences"}
+    rows = []
+    for system, name in (names | {"nothing": "nothing"}).items():
+        told = found["systems"][system]
+        rows.append(
+            [
+                name,
+                f"{told['characters']:.0f}",
+                *(estimate(told.get(part), 3) for part in ("fill", "after", "both")),
+                estimate(found["truth"].get(system), 3),
+            ]
+        )
+    head = ["filled by", "characters", "the fill", "what follows", "both", "the truth, to itself"]
+    told = INFILLING.format(
+        stories=found["stories"],
+        after=estimate(found["bits_above_twin"]["after"], 1),
+        truth=estimate(found["truth"]["bits_above_twin"], 1),
+        actions=f"{found['actions']:.0f}",
+    )
+    return f"{told}\n{table(rows, head)}"
+
+
+def checks() -> str:
+    """Another judge, and stories that the source did not write."""
+    rows = []
+    for path in sorted((RESULTS / "checks").glob("*.json")):
+        found = json.loads(path.read_text("utf-8"))
+        for prompts in ("world", "TinyStories"):
+            for n, ratio in enumerate(found[prompts]["ratio"]):
+                ours, twins = (side[n] for side in found[prompts]["perplexity"].values())
+                rows.append(
+                    [
+                        f"{path.stem}, {prompts}, {ours['scorer']}",
+                        estimate(ours["bits_per_character"], 3),
+                        estimate(twins["bits_per_character"], 3),
+                        estimate(ratio["ratio"], 3),
+                    ]
+                )
+    head = ["run, beginnings from, judge", "bits per character", "the twin's", "evalPPL, ratio"]
+    return f"{CHECKS}\n{table(rows, head)}" if rows else ""
+
+
+def decoding() -> str:
+    """What other settings write."""
+    rows = []
+    for path in sorted((RESULTS / "decoding").glob("*.json")):
+        found = json.loads(path.read_text("utf-8"))
+        rows.append(
+            [
+                found["run"],
+                ", ".join(f"{name} {value:g}" for name, value in found["settings"].items()),
+                estimate(found["perplexity"][0]["perplexity"]),
+                estimate(found["ratio_to_twin"], 3),
+                estimate(dig(found, ("trajectories", "actions_per_token")), 3),
+                estimate(dig(found, ("trajectories", "revised")), 3),
+                estimate(dig(found, ("trajectories", "move_fraction")), 4),
+                estimate(dig(found, ("diversity", "distinct_2")), 3),
+                estimate(dig(found, ("diversity", "words")), 0),
+            ]
+        )
+    head = ["run", "settings", "evalPPL", "to the twin's with the same", "actions per token"]
+    head += ["revised", "moves among actions", "distinct-2", "words"]
+    return f"{DECODING}\n{table(rows, head)}" if rows else ""
+
+
 # -- figures ---------------------------------------------------------------------------------------
 
 
@@ -235,12 +339,21 @@ def pages() -> dict[str, str]:
         ids = sum(run["seen"]["ids"] for run in found[TWIN]) / len(found[TWIN])
         seeds = max(len(one) for one in found.values())
         told = WRITTEN.format(prompts=f"{found[TWIN][0]['written']['samples']:,}")
+        others = {
+            "diffusion": [
+                json.loads(path.read_text("utf-8"))
+                for path in sorted((RESULTS / "diffusion").glob(f"{budget}-*.json"))
+            ]
+        }
         parts.append(
             HEADINGS[budget].format(ids=f"{ids / 1e6:.1f} million ids", seeds=seeds)
             + f"![Held-out nats per token against ids seen](results-{budget}.svg)\n\n"
-            + f"{SCORES}\n{scores(found)}\n{told}\n{written(found)}"
+            + f"{SCORES}\n{scores(found)}\n{told}\n"
+            + written(found | {arm: runs for arm, runs in others.items() if runs})
         )
-    return {"results.md": "\n".join([*parts, LEARNT]), **figures}
+    parts.insert(1, f"{TARGET}\n{against(arms)}")
+    parts += [section() for section in (infilling, checks, decoding)]
+    return {"results.md": "\n".join([*filter(None, parts), LEARNT]), **figures}
 
 
 INTRODUCTION = """\
@@ -258,6 +371,26 @@ HEADINGS = {
     "screen": "## Screening: a fifth of the budget, one seed\n\n{ids} each.\n\n",
     "full": "## Full budget, {seeds} seeds\n\n{ids} each. ± is Student's 95 % interval over seeds.\n\n",
 }
+TARGET = """\
+## The target
+
+A model that revises, as good as its autoregressive twin at equal training FLOPs, at the same price, and no duller.
+"""
+INFILLING = """\
+## Filling a gap
+
+{stories} held-out stories with one to three sentences taken out. The Reviser sees both sides and ends by itself, after {actions} actions in the mean; the twin continues the left side and is cut after as many sentences as are missing. Bits per character under the source: of what was filled in, given the left side; of what follows it, which is the same text for everyone; of both. The last column is what the true sentences cost each model itself, given what it sees. What follows costs {after} bits a story more behind the Reviser's fill than behind the twin's, the true sentences cost the Reviser {truth} bits more than the twin (`python benchmarks/infill.py`).
+"""
+CHECKS = """\
+## Another judge, and real stories
+
+300 beginnings each, of held-out stories of the world and of real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python benchmarks/world.py check`).
+"""
+DECODING = """\
+## Decoding
+
+300 or 1,000 beginnings as in the tables above, with other settings; the twin is decoded with the same (`python benchmarks/world.py decode`).
+"""
 SCORES = """\
 Held-out text under each arm's own policy, in nats per text token; ± is 95 % over texts. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is what of that no model can learn away; what is above it is counting and choosing that this model has not learnt.
 """
