@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import grounding
+import infill
 import numpy as np
 import pytest
 import sample_corpus
@@ -13,13 +14,16 @@ import world
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import small_tokenizers
-from reviser import PRESETS, ActionVocab, Canvas, Sampler, models
+from reviser import PRESETS, ActionVocab, Canvas, Codec, Sampler, info, models
 from reviser.core.actions import Kind
+from reviser.core.codec import read_tokenizer
 from reviser.data.dataset import Example
 from reviser.evals import flops
 from reviser.evals.texts import Prompt, write_prompts
 from reviser.generate import Rollout
 from reviser.models import TrunkConfig
+from reviser.train.recipe import Recipe
+from reviser.train.run import train
 
 VOCAB = ActionVocab.build(50, operators=["delete", "swap"], max_move=16)
 
@@ -213,6 +217,64 @@ def test_a_world_says_what_it_was_made_from(small_world: Path) -> None:
     assert note["tokens"] == 9000
     assert len(note["files"]["stories-0.jsonl"]) == 64
     assert note["own_tokens"] > 10_000
+
+
+def test_gaps_are_whole_sentences_inside_of_held_out_stories(small_world: Path) -> None:
+    gaps = infill.choose(small_world, 8)
+    assert len(gaps) == 8
+    held_out = {codec.decode(tokens) for codec, tokens in world.held_out_texts(recipe(small_world))}
+    for gap in gaps:
+        assert gap.left + gap.gap + gap.right in held_out
+        assert all(part.rstrip("\"'")[-1] in ".!?" for part in gap[:3])
+        assert len(infill.SENTENCE.findall(gap.gap)) == gap.sentences
+    assert {gap.sentences for gap in gaps} == {1, 2, 3}
+
+
+def recipe(folder: Path) -> Recipe:
+    return world.recipe_of(folder)
+
+
+def test_a_gap_is_filled_between_both_sides_and_the_truth_has_its_price(
+    small_world: Path, tmp_path: Path
+) -> None:
+    tokenizer = read_tokenizer(small_world / "tokenizer")
+    vocab = ActionVocab.from_tokenizer(tokenizer, max_hop=4)
+    model = models.build(
+        TrunkConfig(layers=1, width=32, heads=2, mlp_width=32, context=384, dropout=0.0), vocab
+    )
+    models.save(model, tokenizer, vocab, tmp_path)
+    gaps = infill.choose(small_world, 4)
+    fills, actions = infill.filled(tmp_path, gaps)
+    assert all(0 < count <= 128 for count in actions)
+    assert any(fills)
+    bits = infill.surprise(tmp_path, gaps, sees_right=True)
+    codec = Codec.load(tmp_path)
+    for gap, cost in zip(gaps, bits, strict=True):  # fresh weights know next to nothing
+        tokens = codec.encode_parts([gap.left, gap.gap, gap.right])[1]
+        assert cost / len(tokens) == pytest.approx(np.log2(models.rows_for(vocab.size)), rel=0.02)
+
+
+def test_a_shipped_model_says_nothing_of_this_machine(
+    small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world.recipe_of(
+        small_world, "policy=late-1", world.HOPS, "training.compile=false", "training.steps=2",
+        "training.warmup=1", "evaluation.examples=8", "evaluation.max_actions=4",
+        "trunk.layers=1", "trunk.width=32", "trunk.mlp_width=32",
+    )  # fmt: skip
+    run = tmp_path / "run"
+    train(made, run)
+    monkeypatch.setattr(world, "HERE", tmp_path)
+    world.ship(run, "small")
+    shipped = tmp_path / "models" / "small"
+    for path in shipped.glob("*.json"):
+        assert str(small_world) not in path.read_text("utf-8")
+        assert str(tmp_path) not in path.read_text("utf-8")
+    _, vocab = models.load(shipped)
+    assert vocab.max_hop == 16
+    facts = info.describe(shipped)
+    assert facts["dtypes"] == ["BF16"]
+    assert facts["training"]["seen"]["examples"] == 16
 
 
 def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Path) -> None:
