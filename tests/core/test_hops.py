@@ -21,7 +21,9 @@ from strategies import pick, random_layout, seeds
 
 LANDINGS = (3, 7)
 TOKENS = 9
-ALL = ActionVocab.build(TOKENS, operators=OPERATORS, max_move=4, max_hop=4, landings=LANDINGS)
+ALL = ActionVocab.build(
+    TOKENS, operators=OPERATORS, max_move=4, max_hop=4, landings=LANDINGS, reserved=1
+)
 PLAIN = ActionVocab.build(TOKENS, max_hop=2, landings=LANDINGS)
 STEPS = 40
 
@@ -215,7 +217,7 @@ def test_the_trace_of_a_history_with_hops_is_the_canvas(seed: int) -> None:
         rows.advance(history[-1:])
         canvas.apply(history[-1])
         states.append((len(canvas), canvas.cursor))
-    lengths, cursors = trace(ALL, np.array([history, [ALL.begin] * STEPS]))
+    lengths, cursors = trace(ALL, np.array([history, [ALL.size - 1] * STEPS]))
     if ALL.is_move[history].any():
         assert list(zip(lengths[0].tolist(), cursors[0].tolist(), strict=True)) == states
     assert not lengths[1].any()
