@@ -356,6 +356,103 @@ def pages() -> dict[str, str]:
     return {"results.md": "\n".join([*filter(None, parts), LEARNT]), **figures}
 
 
+def cards() -> dict[str, str]:
+    """The cards of the models that are shipped, by path."""
+    arms = load("full")
+    return {
+        f"models/{name}/README.md": CARD.format(
+            name=name,
+            what=WHAT[name],
+            example=EXAMPLES[name],
+            arm=arm,
+            ids=f"{arms[arm][0]['seen']['ids'] / 1e6:.0f}",
+            figures=table(
+                [
+                    [label, cell(arms[arm], *path, digits=digits)]
+                    for label, (path, digits) in FIGURES.items()
+                    if of(arms[arm], *path)
+                ],
+                ["", "seeds: " + ", ".join(str(run["seed"]) for run in arms[arm])],
+            ),
+            prompts=f"{arms[arm][0]['written']['samples']:,}",
+        )
+        for name, arm in SHIPPED.items()
+        if arm in arms
+    }
+
+
+SHIPPED = {"stories-revise": "late-1-hops", "stories-append": TWIN}
+FIGURES = {
+    "held-out nats per text token": (("held_out", "nll"), 3),
+    "evalPPL under the source": (("written", "perplexity", "0", "perplexity", "value"), 2),
+    "to the twin's": (("written", "ratio_to_twin", "value"), 3),
+    "bits per character": (("written", "perplexity", "0", "bits_per_character", "value"), 3),
+    "actions per token": (("written", "trajectories", "actions_per_token", "value"), 3),
+    "rollouts that revise": (("written", "trajectories", "revised", "value"), 3),
+    "distinct-2": (("written", "diversity", "distinct_2", "value"), 3),
+    "MAUVE": (("written", "mauve", "0", "mauve", "value"), 2),
+}
+WHAT = {
+    "stories-revise": (
+        "It writes a story from left to right and leaves a sentence out; then it hops back, by"
+        " sentences, and writes that last. So it can also fill a gap in a story that exists. Its"
+        " autoregressive twin is [stories-append](../stories-append)."
+    ),
+    "stories-append": (
+        "It writes from left to right: the autoregressive twin of"
+        " [stories-revise](../stories-revise), with the same trunk, text and training FLOPs, to"
+        " compare with."
+    ),
+}
+EXAMPLES = {
+    "stories-revise": (
+        'reviser generate "Once upon a time, there was a little dog" -m models/stories-revise\n'
+        'reviser infill "Tom had a red ball.{} Then he was happy again." -m models/stories-revise'
+    ),
+    "stories-append": 'reviser generate "Once upon a time" -m models/stories-append',
+}
+CARD = """\
+---
+license: mit
+language: en
+library_name: reviser
+pipeline_tag: text-generation
+---
+
+# {name}
+
+A language model of 5.8 million parameters that tells stories for small children. {what}
+
+```sh
+{example}
+```
+
+An ordinary causal LM (GPT-NeoX, six layers of 256, context 384, bfloat16) over 4,096 tokens of byte-level BPE and some action tokens; `AutoModelForCausalLM` opens it, Reviser decodes it.
+
+## Data
+
+Text sampled from [stories15M](https://github.com/karpathy/llama2.c) (MIT), itself trained on TinyStories: 101,120 stories, temperature 1, nothing cut off; `benchmarks/sample_corpus.py` draws them again. No text by a person was used.
+
+## Training
+
+`recipes/world.yaml`, {ids} million ids, one CPU core:
+
+```sh
+python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-0.jsonl --batches 411
+python benchmarks/world.py prepare WORLD
+python benchmarks/world.py run {arm} --budget full --world WORLD --judge STORIES15M
+```
+
+## Figures
+
+{prompts} held-out beginnings of 32 tokens, continued at temperature 0.9 with top-k 50; the shipped weights are those of the first seed. Of one seed [..] is a 95 % interval over prompts, of several ± is one over seeds. [How these were measured](../../docs/results.md), in float32; here the weights are rounded to bfloat16.
+
+{figures}
+## Limits
+
+A toy for trying the library and a fixed point for its tests. Names and things change in the middle of a story, and nothing it says is true. English, simple words, 256 tokens at most. What it writes about may be as sad as stories for children are; nobody looked for bias.
+"""
+
 INTRODUCTION = """\
 # Results
 
@@ -411,3 +508,5 @@ The screening is not complete, and no arm has had the full budget yet.
 if __name__ == "__main__":
     for name, content in pages().items():
         (HERE / name).write_text(content, "utf-8")
+    for name, content in cards().items():
+        (HERE.parent / name).write_text(content, "utf-8")
