@@ -19,7 +19,7 @@ import json
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,13 +39,34 @@ from reviser.generate import Rollout, Statistics, decode_config, nth
 OPERATORS = "vocab.operators=[delete, swap]"
 
 
+class Look(NamedTuple):
+    """How many tokens are shown, and of which side last: what is shown last is read on from."""
+
+    left: int
+    right: int
+    left_is_last: bool = False
+
+    @classmethod
+    def parse(cls, words: str) -> Look:
+        """`8` is eight of each side, the left ones first; `r2l8` two of the right, then eight."""
+        if not words.startswith("r"):
+            return cls(int(words), int(words))
+        right, left = words[1:].split("l")
+        return cls(int(left), int(right), left_is_last=True)
+
+    @property
+    def size(self) -> int:
+        """How many are shown."""
+        return self.left + self.right
+
+
 class View:
     """A canvas that says what is shown after a LOOK."""
 
-    def __init__(self, vocab: ActionVocab, tokens: Sequence[int], width: int) -> None:
+    def __init__(self, vocab: ActionVocab, tokens: Sequence[int], look: Look) -> None:
         assert vocab.swap is not None
         assert vocab.delete is not None
-        self.vocab, self.width = vocab, width
+        self.vocab, self.look = vocab, look
         self.canvas = Canvas(vocab, tokens)
         self.has_moved = False
         """Whether a chain of moves has brought the cursor here, and nothing was shown yet."""
@@ -61,28 +82,30 @@ class View:
         if not self.has_looked:
             self.canvas.apply(action)
             return []
-        left, right = self.canvas.window(self.width, self.width)
-        edge = [int(self.vocab.delete or 0)] * self.width
-        return [*edge, *left][-self.width :] + [*right, *edge][: self.width]
+        left, right = self.canvas.window(self.look.left, self.look.right)
+        edge = int(self.vocab.delete or 0)
+        left = [edge] * (self.look.left - len(left)) + left
+        right = right + [edge] * (self.look.right - len(right))
+        return right + left if self.look.left_is_last else left + right
 
 
 # -- training -------------------------------------------------------------------------------------
 
 
-def looking(width: int, slips: float = 0.0) -> type[Stream]:
-    """A stream whose histories show `width` tokens on either side after each chain of moves."""
+def looking(look: Look, slips: float = 0.0) -> type[Stream]:
+    """A stream whose histories show what is around the cursor after each chain of moves."""
 
     class Looking(Stream):
         def examples(self, places: IntArray, *, progress: float = 0.0) -> list[Example]:
             found = super().examples(places, progress=progress)
             vocab = self.sampler.vocab
-            return [ground(e, vocab, width, self.context, slips) for e in found]
+            return [ground(e, vocab, look, self.context, slips) for e in found]
 
     return Looking
 
 
 def ground(
-    example: Example, vocab: ActionVocab, width: int, context: int, slips: float = 0.0
+    example: Example, vocab: ActionVocab, look: Look, context: int, slips: float = 0.0
 ) -> Example:
     """The example with what the model is shown; what no longer fits the context is cut off.
 
@@ -91,7 +114,7 @@ def ground(
     assert vocab.swap is not None
     ids: list[int] = []
     learned: list[bool] = []
-    view = View(vocab, [], width)
+    view = View(vocab, [], look)
     rng = np.random.default_rng(example.digest)
     actions, is_learned = example.ids.tolist(), example.learned.tolist()
     is_delimiter = example.ids == vocab.delimiter
@@ -106,7 +129,7 @@ def ground(
             take([action], [bears_loss])
             view.apply(action)
 
-    def look() -> None:
+    def show() -> None:
         shown = view.apply(int(vocab.swap or 0))
         take([int(vocab.swap or 0), *shown], [True, *[False] * len(shown)])
 
@@ -117,18 +140,18 @@ def ground(
             end += 1
         if place < end < len(actions) and vocab.kinds[actions[end]] == Kind.INSERT:
             goal = _goal(view.canvas, actions[place:end])
-            slip = int(rng.integers(1, width + 1)) * (1 if rng.random() < 0.5 else -1)
+            slip = int(rng.integers(1, look.left + 1)) * (1 if rng.random() < 0.5 else -1)
             astray = goal + slip
             if rng.random() < slips and floor <= astray <= len(view.canvas):
                 if astray != view.canvas.cursor:
                     move(astray, bears_loss=False)
-                    look()
+                    show()
                 move(goal, bears_loss=True)
             else:
                 for action in actions[place:end]:
                     view.apply(action)
                 take(actions[place:end], is_learned[place:end])
-            look()
+            show()
             place = end
         take([actions[place]], [is_learned[place]])
         view.apply(actions[place])
@@ -151,12 +174,12 @@ def _goal(canvas: Canvas, moves: list[int]) -> int:
 class LookingRows(Boundary):
     """Rows that know their content, close inserts until the model has looked, and force ids."""
 
-    def __init__(self, vocab: ActionVocab, rows: int, width: int, *, can_correct: bool) -> None:
+    def __init__(self, vocab: ActionVocab, rows: int, shown: Look, *, can_correct: bool) -> None:
         super().__init__(vocab, rows)
         self.can_correct = can_correct
         columns = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
         self.look, self.edge = columns[int(vocab.swap or 0)], columns[int(vocab.delete or 0)]
-        self.width = width
+        self.shown = shown
         self.entering: deque[tuple[int, ...]] = deque()  # prefixes of requests, as they enter
         self.views: dict[int, View] = {}
         self.forced: dict[int, deque[int]] = {}
@@ -165,7 +188,7 @@ class LookingRows(Boundary):
     def reset(self, row: int, **options: Any) -> None:  # type: ignore[override]
         """Start a row from the next prefix."""
         super().reset(row, **options)
-        self.views[row] = View(self.vocab, self.entering.popleft(), self.width)
+        self.views[row] = View(self.vocab, self.entering.popleft(), self.shown)
         self.forced[row] = deque()
 
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
@@ -215,7 +238,7 @@ def write(
     folder: Path,
     prompts: Path,
     output: Path,
-    width: int,
+    look: Look,
     *,
     can_correct: bool = False,
     **settings: Any,
@@ -224,7 +247,7 @@ def write(
     model, vocab = models.load(folder, dtype=torch.float32)
     codec = Codec.load(folder)
     engine = HFEngine(model, vocab)
-    rows = LookingRows(vocab, 64, width, can_correct=can_correct)
+    rows = LookingRows(vocab, 64, look, can_correct=can_correct)
     engine._boundary = rows
     engine._agree = lambda actions: rows.force(actions, [row.slot for row in engine._rows])
     asked, numbers = read_prompts(prompts), {}
@@ -242,7 +265,7 @@ def write(
             if to_show[step.request]:
                 to_show[step.request] -= 1
             elif step.action == vocab.swap:
-                to_show[step.request] = 2 * width
+                to_show[step.request] = look.size
                 chosen[step.request].append((step.action, step.logprob))
             else:
                 chosen[step.request].append((step.action, step.logprob))
@@ -270,7 +293,7 @@ def write(
                     provenance={
                         "model": str(folder),
                         "engine": "hf",
-                        "shown": looks * (1 + 2 * width),
+                        "shown": looks * (1 + look.size),
                     },
                 )
                 written[n] = json.dumps(rollout.to_dict() | {"id": asked[n].id})

@@ -194,14 +194,15 @@ def run(
     seed: int,
     budget: str,
     own: tuple[str, ...],
-    looks: int,
+    looks: str,
     slips: float = 0.0,
 ) -> None:
     """Train one arm if need be, roll it out, measure it, and keep what is worth keeping."""
     arm_name = arm + (f"+look-{looks}" if looks else "") + (f"-slip-{slips:g}" if slips else "")
     name = f"{arm_name}-{seed}"
     own = (*own, grounding.OPERATORS) if looks else own
-    parts.Stream = grounding.looking(looks, slips) if looks else Stream  # type: ignore[misc]
+    stream = grounding.looking(grounding.Look.parse(looks), slips) if looks else Stream
+    parts.Stream = stream  # type: ignore[misc]
     folder = world / "runs" / budget / name
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
@@ -306,7 +307,7 @@ def measure(
     world: Path,
     judge: Path,
     folder: Path,
-    looks: int = 0,
+    looks: str = "",
     can_correct: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -466,7 +467,7 @@ def _system(
     model: Path,
     prompts: Path,
     settings: dict[str, Any],
-    looks: int = 0,
+    looks: str = "",
     can_correct: bool = False,
 ) -> System:
     """What a model writes behind the prompts; kept beside it."""
@@ -482,7 +483,8 @@ def _system(
         settings=limits | settings,
     )
     if not path.is_file() and looks:
-        grounding.write(model, prompts, path, looks, can_correct=can_correct, **limits, **settings)
+        look = grounding.Look.parse(looks)
+        grounding.write(model, prompts, path, look, can_correct=can_correct, **limits, **settings)
     elif not path.is_file():
         batch.run(job)
     samples = texts.read_samples(path, system=model.name, prompts=texts.read_prompts(prompts))
@@ -502,7 +504,7 @@ if __name__ == "__main__":
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0])
     runs.add_argument("--set", action="append", default=[], dest="own", help="as `reviser train`")
-    runs.add_argument("--looks", type=int, default=0, help="tokens shown on either side")
+    runs.add_argument("--looks", default="", help="what is shown after moves: 8, r4l8")
     runs.add_argument("--slips", type=float, default=0.0, help="share of chains led astray")
     shipped = commands.add_parser("ship", help="a model folder to keep, and ten of its rollouts")
     shipped.add_argument("run", type=Path)

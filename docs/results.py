@@ -438,7 +438,7 @@ Text sampled from [stories15M](https://github.com/karpathy/llama2.c) (MIT), itse
 `recipes/world.yaml`, {ids} million ids, one CPU core:
 
 ```sh
-python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-0.jsonl --batches 411
+# WORLD holds the stories; how to sample them again is told on the results page
 python benchmarks/world.py prepare WORLD
 python benchmarks/world.py run {arm} --budget full --world WORLD --judge STORIES15M
 ```
@@ -460,7 +460,13 @@ Made by `python docs/results.py` from the files in `results/`; each names the re
 
 ## The world
 
-{stories} stories sampled from stories15M, untruncated and at temperature 1: {tokens} of its tokens, {own} of ours. The judge is the source itself, so a text's perplexity under it is exact with respect to the distribution that every arm learns. (Sampled in bf16, judged in float32: {divergence} nats per token apart.) Our tokens cost the source {nats} nats each, the floor under all scores below. Files, by SHA-256: {hashes}.
+{stories} stories sampled from stories15M, untruncated and at temperature 1: {tokens} of its tokens, {own} of ours. The judge is the source itself, so a text's perplexity under it is exact with respect to the distribution that every arm learns. (Sampled in bf16, judged in float32: {divergence} nats per token apart.) Our tokens cost the source {nats} nats each, the floor under all scores below. Files, by SHA-256: {hashes}; drawn by
+
+```sh
+python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-0.jsonl --batches 395 --share 0/2
+python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-1.jsonl --batches 364 --share 1/2
+python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-2.jsonl --batches 411 --share 396/1
+```
 
 One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe ([`recipes/world.yaml`](../recipes/world.yaml)), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy alone. {runs} runs, {hours} core-hours of training on one core each of a 2-core machine.
 """

@@ -84,29 +84,32 @@ def example(policy: str, index: int) -> Example:
 
 
 @pytest.mark.parametrize("policy", ["append", "paper", "spans-8", "late-2"])
-@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("words", ["1", "4", "r0l5", "r3l1"])
 def test_what_is_shown_after_a_move_is_what_stands_around_the_cursor(
-    policy: str, width: int
+    policy: str, words: str
 ) -> None:
+    look = grounding.Look.parse(words)
     shown = 0
     for index in range(20):
         plain = example(policy, index)
-        found = grounding.ground(plain, VOCAB, width, context=1000)
+        found = grounding.ground(plain, VOCAB, look, context=1000)
         canvas, ids, kept = Canvas(VOCAB), found.ids.tolist(), []
         at = 0
         while at < len(ids):
             if ids[at] == VOCAB.swap:
                 shown += 1
                 assert found.learned[at]
-                assert not found.learned[at + 1 : at + 1 + 2 * width].any()
+                assert not found.learned[at + 1 : at + 1 + look.size].any()
                 tokens = canvas.tokens()
                 around = [
                     tokens[n] if 0 <= n < len(tokens) else VOCAB.delete
-                    for n in range(canvas.cursor - width, canvas.cursor + width)
+                    for n in range(canvas.cursor - look.left, canvas.cursor + look.right)
                 ]
-                assert ids[at + 1 : at + 1 + 2 * width] == around
+                if words.startswith("r"):  # the right ones come first
+                    around = around[look.left :] + around[: look.left]
+                assert ids[at + 1 : at + 1 + look.size] == around
                 assert VOCAB.kinds[ids[at - 1]] == Kind.MOVE
-                at += 1 + 2 * width
+                at += 1 + look.size
                 assert VOCAB.kinds[ids[at]] == Kind.INSERT
             kept.append((ids[at], bool(found.learned[at])))
             canvas.apply(ids[at])
@@ -122,7 +125,9 @@ def test_a_slip_leads_astray_without_loss_and_is_put_right_in_sight_of_the_goal(
     width, slipped = 3, 0
     for index in range(30):
         plain = example(policy, index)._replace(digest=index)
-        found = grounding.ground(plain, VOCAB, width, context=2000, slips=0.5)
+        found = grounding.ground(
+            plain, VOCAB, grounding.Look(width, width), context=2000, slips=0.5
+        )
         canvas, ids, wrote, looked = Canvas(VOCAB), found.ids.tolist(), [], []
         at, last_look = 0, None
         while at < len(ids):
@@ -154,8 +159,10 @@ def test_a_slip_leads_astray_without_loss_and_is_put_right_in_sight_of_the_goal(
 
 
 def test_what_does_not_fit_the_context_is_cut_off() -> None:
-    whole = grounding.ground(example("spans-8", 0), VOCAB, 4, context=1000)
-    cut = grounding.ground(example("spans-8", 0), VOCAB, 4, context=40)
+    whole, cut = (
+        grounding.ground(example("spans-8", 0), VOCAB, grounding.Look(4, 4), context=context)
+        for context in (1000, 40)
+    )
     assert len(whole.ids) > 40
     assert cut.ids.tolist() == whole.ids[:40].tolist()
     assert len(cut.learned) == 40
@@ -292,7 +299,8 @@ def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Pat
         prompts, [Prompt(id=str(n), prompt="ab" * (n % 12), reference="x") for n in range(48)]
     )
     written = tmp_path / "written.jsonl"
-    grounding.write(tmp_path, prompts, written, 2, max_actions=80, temperature=1.0, top_k=0)
+    look = grounding.Look(2, 2)
+    grounding.write(tmp_path, prompts, written, look, max_actions=80, temperature=1.0, top_k=0)
     loaded, _ = models.load(tmp_path, dtype=torch.float32)
     shown = 0
     for line in written.read_text("utf-8").splitlines():
@@ -300,7 +308,7 @@ def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Pat
         shown += rollout.provenance["shown"]
         history = np.array(rollout.trajectory.history(vocab), np.int32)
         learned = np.array(rollout.trajectory.loss_mask(vocab))
-        whole = grounding.ground(Example(history, learned, 0, False, 0), vocab, 2, context=999)
+        whole = grounding.ground(Example(history, learned, 0, False, 0), vocab, look, context=999)
         with torch.no_grad():
             logits = loaded(input_ids=torch.tensor(whole.ids[None].astype(np.int64))).logits[0]
         chosen = torch.log_softmax(logits, -1)[:-1].gather(
