@@ -377,7 +377,7 @@ def cards() -> dict[str, str]:
             prompts=f"{arms[arm][0]['written']['samples']:,}",
         )
         for name, arm in SHIPPED.items()
-        if arm in arms
+        if arm in arms and (HERE.parent / "models" / name).is_dir()
     }
 
 
