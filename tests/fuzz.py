@@ -140,8 +140,8 @@ def random_request(
     places = [start]
     for part in parts[:-1]:
         places.append(places[-1] + len(part))
-    back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
-    history = (*vocab.prefix_actions(prefix), *later, *(vocab.move_id(delta) for delta in back))
+    back = Canvas(vocab, [*prefix, *later]).way(start)
+    history = (*vocab.prefix_actions(prefix), *later, *back)
     limit = rng.choice([None, None, length - 1, length, length + rng.randint(1, 30)])
     assert len(history) < context
     return Request(
@@ -223,11 +223,8 @@ def folder_of_a_fresh_model(
 
     tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
-    vocab = ActionVocab.from_tokenizer(
-        tokenizer, operators=chosen, max_move=16, max_hop=4 if operators else 0, reserved=5
-    )
-    if operators:
-        vocab = replace(vocab, landings=(2, 7, 11))  # whatever these are
+    hops = {"max_hop": 4, "landings": (2, 7, 11)} if operators else {}  # whatever these are
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=chosen, max_move=16, reserved=5, **hops)
     config = models.TrunkConfig(
         architecture="llama", layers=2, width=64, heads=2, mlp_width=96, context=context
     )

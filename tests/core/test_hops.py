@@ -14,9 +14,9 @@ from reviser.core.codec import UNITS, Codec
 from reviser.core.mask import Boundary, expand, trace
 from reviser.core.order_tax import policy_cost
 from reviser.core.policy import Spans
-from reviser.core.trajectory import Sampler
+from reviser.core.trajectory import Sampler, Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
-from small_tokenizers import byte_level
+from small_tokenizers import byte_level, few_tokens
 from strategies import pick, random_layout, seeds
 
 LANDINGS = (3, 7)
@@ -73,6 +73,7 @@ def test_hops_lie_behind_the_other_controls_and_survive_saving() -> None:
         ({"first_hop": None}, "both first_hop and max_hop"),
         ({"landings": (9,)}, "landings must name tokens"),
         ({"first_hop": PLAIN.stop}, "share one id"),
+        ({"first_hop": None, "max_hop": 0}, "Landings are for hops"),
     ],
 )
 def test_hops_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
@@ -104,6 +105,10 @@ def test_from_a_tokenizer_hops_land_behind_what_ends_a_sentence() -> None:
     ][:-1]
     assert vocab.landings == codec.sentence_ends
     assert not ActionVocab.from_tokenizer(byte_level()).landings
+    chosen = ActionVocab.from_tokenizer(byte_level(), max_hop=2, landings=[5, 4])
+    assert chosen.landings == (4, 5)
+    with pytest.raises(VocabError, match="No token of this tokenizer ends a sentence"):
+        ActionVocab.from_tokenizer(few_tokens(), max_hop=2)
 
 
 # -- the canvas -----------------------------------------------------------------------------------
@@ -134,6 +139,36 @@ def test_the_canvas_hops_as_counting_says_whatever_was_done_or_taken_back(seed: 
                 continue
         if canvas.is_finished or rng.random() < 0.2:
             canvas.rollback(applied)
+
+
+@given(seeds)
+def test_the_nearest_goals_are_the_first_of_all(seed: int) -> None:
+    rng = Random(seed)
+    tokens = random_tokens(rng, 30)
+    canvas = Canvas(ALL, tokens, rng.randint(0, len(tokens)))
+    for side in (-1, 1):
+        every = [goal(tokens, canvas.cursor, side * n) for n in range(1, len(tokens) + 3)]
+        expected = [place for place in every if place is not None]
+        assert canvas.hop_goals(side) == expected
+        for most in (0, 1, 2, 5):
+            assert canvas.hop_goals(side, most) == expected[:most]
+
+
+def test_a_hop_is_an_action_that_happens_or_not_and_can_be_taken_back() -> None:
+    canvas = Canvas(PLAIN, [1, 3, 2, 7, 4])
+    assert [edit.cursor for edit in canvas.act(Action(Kind.HOP, -2))] == [2]
+    with pytest.raises(InvalidAction, match="1 places to land"):
+        canvas.act(Action(Kind.HOP, -2))
+    assert canvas.rollback()[0].cursor == canvas.cursor == 5
+
+
+def test_a_recorded_walk_may_hop() -> None:
+    vocab = ActionVocab.build(TOKENS, operators=["delete"], max_hop=2, landings=LANDINGS)
+    target = [1, 3, 2, 7]
+    walk = [Action(Kind.HOP, -1), *[Action(Kind.DELETE)] * 2]
+    walk += [Action(Kind.HOP, 1), *[Action(Kind.DELETE)] * 2]
+    made = Trajectory.from_obfuscation(vocab, target, 4, walk)
+    assert made.target(vocab) == target
 
 
 # -- the mask -------------------------------------------------------------------------------------
@@ -189,7 +224,7 @@ def test_the_mask_allows_the_hops_that_stay_between_the_gaps(seed: int) -> None:
 
 def test_an_id_that_a_canvas_refuses_changes_no_row() -> None:
     rows = Boundary(PLAIN, 2)
-    rows.reset(0, length=2, tokens=[3, 1])
+    rows.reset(0, tokens=[3, 1])
     before = allowed(rows)
     with pytest.raises(InvalidAction, match="places to land"):
         rows.advance([5, PLAIN.hop_id(1)])
@@ -200,8 +235,11 @@ def test_an_id_that_a_canvas_refuses_changes_no_row() -> None:
 
 
 def test_a_row_with_hops_wants_the_tokens() -> None:
-    with pytest.raises(ConfigError, match="length 2, but 0 tokens"):
-        Boundary(PLAIN, 1).reset(0, length=2)
+    for vocab, tokens in ((PLAIN, None), (PLAIN, [1]), (ActionVocab.build(3), [1])):
+        with pytest.raises(ConfigError, match="length 2, but"):
+            Boundary(vocab, 1).reset(0, length=2, tokens=tokens)
+    with pytest.raises(ValueError, match="zip"):
+        Boundary(PLAIN, 3).put([0, 1], Boundary(PLAIN, 1))
     assert Boundary(PLAIN, 1).needs_text
     assert not Boundary(ActionVocab.build(3), 1).needs_text
 
@@ -217,10 +255,18 @@ def test_the_trace_of_a_history_with_hops_is_the_canvas(seed: int) -> None:
         rows.advance(history[-1:])
         canvas.apply(history[-1])
         states.append((len(canvas), canvas.cursor))
-    lengths, cursors = trace(ALL, np.array([history, [ALL.size - 1] * STEPS]))
-    if ALL.is_move[history].any():
-        assert list(zip(lengths[0].tolist(), cursors[0].tolist(), strict=True)) == states
-    assert not lengths[1].any()
+    padding = [ALL.stop, ALL.begin, ALL.delimiter, ALL.size - 1]
+    ended = (
+        [*history[: STEPS - 4], *padding]
+        if not Canvas.replay(ALL, history[: STEPS - 4]).is_spelling
+        else history
+    )
+    lengths, cursors = trace(ALL, np.array([history, ended]))
+    assert list(zip(lengths[0].tolist(), cursors[0].tolist(), strict=True)) == states
+    if ended is not history:
+        assert list(zip(lengths[1].tolist(), cursors[1].tolist(), strict=True)) == [
+            *states[: STEPS - 4], *[states[STEPS - 5]] * 4,
+        ]  # fmt: skip
 
 
 # -- the sampler ----------------------------------------------------------------------------------

@@ -84,14 +84,10 @@ def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Req
     bounds = sorted(rng.sample(range(length + 1), min(length + 1, 2 * count)))
     gaps = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
     cursor = rng.randint(gaps[0][0], gaps[-1][1])
-    moves = (
-        vocab.split_move(cursor - length, cursor=length, length=length) if cursor < length else ()
-    )
+    prefix = rng.choices(tokens, k=length)
+    way = Canvas(vocab, prefix).way(cursor)
     return Request(
-        history=(
-            *vocab.prefix_actions(rng.choices(tokens, k=length)),
-            *(vocab.move_id(delta) for delta in moves),
-        ),
+        history=(*vocab.prefix_actions(prefix), *way),
         length=length,
         cursor=cursor,
         gaps=tuple(gaps),
@@ -402,7 +398,7 @@ def without_cache(model: Any, vocab: ActionVocab, request: Request) -> list[int]
         logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
         logits[vocab.stop] += config.stop_bias
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0])
-        for action in allowed[vocab.kinds[allowed] == Kind.MOVE]:
+        for action in allowed[vocab.is_move[allowed]]:
             logits[action] += config.move_bias
         history.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))
         rows.advance(history[-1:])

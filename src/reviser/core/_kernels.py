@@ -569,7 +569,7 @@ def write_spans(target: I32, cuts: I64, order: I64, landings: Bools, ids: I64, o
             counts[span] = np.count_nonzero(landings[target[cuts[span] : cuts[span + 1]]])
     there, landed = tree_of(sizes), tree_of(counts)  # tokens and landings on the canvas, by span
     before, after = np.arange(-1, spans + 1), np.arange(1, spans + 3)  # neighbours; spans from 1
-    path = np.empty(path_capacity(len(target), smallest_stride(ids)), np.int64)
+    path = np.empty(longest_path(target, landings, ids), np.int64)
     out[at] = ids[ID_STOP]
     length, origin, goal = len(target), -1, 0
     for n in range(spans - 1, -1, -1):
@@ -626,7 +626,8 @@ def restorations(
         else:
             cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
             order = draw_order(len(cuts) - 1, row[LATE], rng)
-            while len(out) < spans_capacity(len(target), len(order), smallest_stride(ids)):
+            most = len(target) + len(order) * longest_path(target, landings, ids) + 1
+            while len(out) < most:
                 out, learn, at = grow_front(out, learn, 0)
             at = write_spans(target, cuts, order, landings, ids, out)
         first, last = ends[d], ends[d] + len(out) - at
@@ -640,15 +641,13 @@ def restorations(
     return results[: ends.max()], learned[: ends.max()], ends
 
 
-@inlined
-def smallest_stride(ids: I64) -> int:
-    """The longest move or hop, whichever is shorter: it bounds how many a path takes."""
-    return ids[MAX_MOVE] if ids[ID_FIRST_HOP] < 0 else min(ids[MAX_MOVE], ids[MAX_HOP])
-
-
-@inlined
-def spans_capacity(n: int, spans: int, largest: int) -> int:
-    return n + spans * path_capacity(n, largest) + 1
+@compiled
+def longest_path(target: I32, landings: Bools, ids: I64) -> int:
+    """How many moves or hops a path between two places of a target may take."""
+    moves = path_capacity(len(target), ids[MAX_MOVE])
+    if ids[ID_FIRST_HOP] < 0:
+        return moves
+    return max(moves, path_capacity(np.count_nonzero(landings[target]) + 1, ids[MAX_HOP]))
 
 
 @compiled

@@ -1,7 +1,8 @@
 """The action vocabulary: which ids exist, what each does, and how an action is spelled in ids.
 
-Knows nothing of canvases, text or tensors. Every other room asks here for ids and deltas; no id
-literal appears anywhere else. It is saved beside the weights as `action_vocab.json`.
+Knows nothing of canvases or tensors, and of text only which tokens end a sentence. Every other
+room asks here for ids and deltas; no id literal appears anywhere else. It is saved beside the
+weights as `action_vocab.json`.
 """
 
 from __future__ import annotations
@@ -149,6 +150,8 @@ class ActionVocab:
             raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
         if not all(0 <= i < self.tokens for i in self.landings):
             raise VocabError(f"landings must name tokens, 0..{self.tokens - 1}.")
+        if self.landings and self.first_hop is None:
+            raise VocabError("Landings are for hops: give max_hop too.")
         if len(set(named.values())) < len(named):
             raise VocabError(f"Two names share one id in {named}. Give each its own.")
         insertable = {
@@ -245,6 +248,7 @@ class ActionVocab:
         begin: str | None = None,
         delimiter: bool = True,
         max_hop: int = 0,
+        landings: Iterable[int] | None = None,
         reserved: int = 0,
     ) -> ActionVocab:
         """Extend a tokenizer with the control tokens and return the vocabulary over it.
@@ -252,10 +256,8 @@ class ActionVocab:
         Takes a `tokenizers.Tokenizer` or a fast tokenizer of Transformers, and changes it: the
         control tokens become added special tokens of its `tokenizer.json`, so every engine knows
         them. The tokenizer's own special tokens are never inserted; `begin` names one to reuse.
-        Hops, if there are any, land behind the tokens that end a sentence.
+        Hops land behind the tokens that end a sentence, unless `landings` names others.
         """
-        from reviser.core.codec import Codec
-
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         known = backend.get_vocab(with_added_tokens=True)
         tokens = max(known.values()) + 1
@@ -263,6 +265,8 @@ class ActionVocab:
         holes = set(range(tokens)) - set(known.values())
         if begin is not None and begin not in known:
             raise VocabError(f"The tokenizer has no token {begin!r} to begin with.")
+        if max_hop and landings is None:
+            landings = _sentence_ends(backend)
         vocab = cls.build(
             tokens,
             operators=operators,
@@ -270,7 +274,7 @@ class ActionVocab:
             begin=None if begin is None else known[begin],
             delimiter=delimiter,
             max_hop=max_hop,
-            landings=Codec(tokenizer).sentence_ends if max_hop else (),
+            landings=landings or (),
             reserved=reserved,
             never_insert=special | holes,
         )
@@ -359,7 +363,7 @@ class ActionVocab:
         """The moves' deltas in id order: +1, -1, +2, -2, ..."""
         return _signed_powers(self.max_move)
 
-    @property
+    @cached_property
     def hops(self) -> tuple[int, ...]:
         """How many landings each hop goes, in id order: +1, -1, +2, -2, ..."""
         return _signed_powers(self.max_hop)
@@ -380,6 +384,11 @@ class ActionVocab:
         if self.first_hop is None or delta not in self.hops:
             raise VocabError(f"Hop {delta} is not in this vocabulary; it has {self.hops}.")
         return self.first_hop + self.hops.index(delta)
+
+    def hop_delta(self, action_id: int) -> int:
+        """How many landings a hop goes; negative: to the left."""
+        assert self.first_hop is not None
+        return self.hops[action_id - self.first_hop]
 
     def split_move(
         self, distance: int, *, cursor: int | None = None, length: int | None = None
@@ -563,7 +572,7 @@ class ActionVocab:
             elif kind is Kind.MOVE:
                 numbers = [int(self.cursor_deltas[first])]
             elif kind is Kind.HOP:
-                numbers = [self._hop(first)]
+                numbers = [self.hop_delta(first)]
             elif kind is Kind.REPLACE:
                 numbers = [self._token(next(rest, -1))]
             actions.append(Action(kind, *numbers))
@@ -579,7 +588,7 @@ class ActionVocab:
         if kind is Kind.MOVE:
             return f"move {self.cursor_deltas[action_id]:+d}"
         if kind is Kind.HOP:
-            return f"hop {self._hop(action_id):+d}"
+            return f"hop {self.hop_delta(action_id):+d}"
         if kind is Kind.INSERT:
             return f"insert {action_id}"
         if kind is Kind.GIVEN:
@@ -600,10 +609,6 @@ class ActionVocab:
         for kind, effect in _EFFECTS.items():
             by_kind[kind] = effect[column]
         return by_kind[self.kinds]
-
-    def _hop(self, action_id: int) -> int:
-        assert self.first_hop is not None
-        return self.hops[action_id - self.first_hop]
 
     def _token(self, token_id: int) -> int:
         if self.kind(token_id) is not Kind.INSERT:
@@ -629,6 +634,15 @@ class ActionVocab:
             value += self.deltas[digit]
             previous = digit + 1
         raise VocabError("A number is misspelled, or not closed by END.")
+
+
+def _sentence_ends(tokenizer: Tokenizer) -> tuple[int, ...]:
+    from reviser.core.codec import Codec
+
+    ends = Codec(tokenizer).sentence_ends
+    if not ends:
+        raise VocabError("No token of this tokenizer ends a sentence: say where hops land.")
+    return ends
 
 
 def _split(distance: int, cursor: int, length: int, largest: int) -> tuple[int, ...]:

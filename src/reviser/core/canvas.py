@@ -73,7 +73,7 @@ class Canvas:
         self._right: list[int] = []  # reversed: the last is next to the cursor
         # Behind which tokens hops land: of the left ones by distance from the left edge, of the
         # right ones from the right edge.
-        self._left_landings = self._landings_in(self._left, 0)
+        self._left_landings = self._landings_in(self._left, 0) if vocab.landings else []
         self._right_landings: list[int] = []
         self._log: list[tuple[Edit, _Pending | None]] = []
         self._pending: _Pending | None = None
@@ -121,25 +121,28 @@ class Canvas:
         left = self._left[max(0, len(self._left) - before) :]
         return left, self._right[max(0, len(self._right) - after) :][::-1]
 
-    def landings(self, direction: int) -> list[int]:
-        """Where hops lead from here, right (+1) or left (-1), farthest first."""
-        if direction < 0:
-            return [0] * (self.cursor > 0) + [p for p in self._left_landings if p < self.cursor]
-        places = [len(self) - p for p in self._right_landings]
-        at_edge = not self._right or places[:1] == [len(self)]
-        return places if at_edge else [len(self), *places]
+    def hop_goals(self, side: int, most: int | None = None) -> list[int]:
+        """Where hops lead from here, right (+1) or left (-1), nearest first, up to `most`."""
+        cursor, length = len(self._left), len(self)
+        first = None if most is None else -most - 1  # one more, since it may be where we are
+        if side < 0:
+            goals = [place for place in self._left_landings[first:][::-1] if place < cursor]
+            goals += [0] * (cursor > 0)
+        else:
+            goals = [length - place for place in self._right_landings[first:][::-1]]
+            goals += [length] * (bool(self._right) and goals[-1:] != [length])
+        return goals[:most]
 
     def way(self, goal: int) -> tuple[int, ...]:
-        """The ids that take the cursor to `goal`, as trajectories write them.
+        """The ids that take the cursor to `goal`, fewest.
 
-        The fewest hops, if the vocabulary has any and they lead from landing to landing; else the
-        fewest moves.
+        Hops, if the vocabulary has any and they lead from landing to landing; else moves.
         """
         cursor, length = self.cursor, len(self)
-        left, right = self.landings(-1), self.landings(+1)
+        left, right = self.hop_goals(-1), self.hop_goals(+1)
         is_landing = cursor in (0, length) or self._left_landings[-1:] == [cursor]
         if self.vocab.first_hop is not None and is_landing and goal in {*left, *right}:
-            hops = left.index(goal) - len(left) if goal < cursor else len(right) - right.index(goal)
+            hops = -1 - left.index(goal) if goal < cursor else 1 + right.index(goal)
             deltas = self.vocab.split_hop(hops, before=len(left), behind=len(right))
             return tuple(self.vocab.hop_id(delta) for delta in deltas)
         deltas = self.vocab.split_move(goal - cursor, cursor=cursor, length=length)
@@ -205,11 +208,11 @@ class Canvas:
                 raise _refused(vocab, action_id, cursor, f"it would land at {goal}")
             return Edit(cursor, (), (), cursor, goal), None
         if kind is Kind.HOP:
-            (action,) = vocab.read([action_id])
-            places = self.landings(action.argument)
-            if abs(action.argument) > len(places):
-                raise _refused(vocab, action_id, cursor, f"it has {len(places)} places to land")
-            return Edit(cursor, (), (), cursor, places[-abs(action.argument)]), None
+            hop = vocab.hop_delta(action_id)
+            goals = self.hop_goals(hop, abs(hop))
+            if abs(hop) > len(goals):
+                raise _refused(vocab, action_id, cursor, f"it has {len(goals)} places to land")
+            return Edit(cursor, (), (), cursor, goals[-1]), None
         nothing = Edit(cursor, (), (), cursor, cursor)
         if kind is Kind.GIVEN:
             return nothing, None
@@ -286,7 +289,8 @@ class Canvas:
             if size:
                 del self._left[-size:]
                 self._drop_landings()
-            self._left_landings += self._landings_in(inserted, len(self._left))
+            if self.vocab.landings:
+                self._left_landings += self._landings_in(inserted, len(self._left))
             self._left.extend(inserted)
         self._go_to(cursor)
 
@@ -305,8 +309,6 @@ class Canvas:
 
     def _landings_in(self, tokens: Sequence[int], offset: int) -> list[int]:
         """Boundaries that hops may lead to in tokens that stand behind `offset` others."""
-        if not self.vocab.landings:
-            return []
         is_landing = self.vocab.is_landing
         return [n for n, token in enumerate(tokens, offset + 1) if is_landing[token]]
 

@@ -87,7 +87,7 @@ class Boundary:
         self,
         row: int,
         *,
-        length: int = 0,
+        length: int | None = None,
         tokens: Sequence[int] | None = None,
         cursor: int | None = None,
         gaps: Sequence[tuple[int, int]] | None = None,
@@ -97,21 +97,22 @@ class Boundary:
     ) -> None:
         """Start a row from a canvas of `length`; by default all of it is one gap.
 
-        If it `needs_text`, give the `tokens` of the canvas.
+        If it `needs_text`, give the `tokens` of the canvas, which tell the length too.
 
         The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
         actions that change the canvas; when none is left only STOP is allowed. After `max_moves`
         in a row none is allowed until something else is done; digits of a number are no moves.
         """
+        known = 0 if tokens is None else len(tokens)
+        length = known if length is None else length
+        if length != known and (self.needs_text or tokens is not None):
+            raise ConfigError(f"The canvas has length {length}, but {known} tokens.")
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
-        _check_gaps(length, cursor, gaps)
+        check_gaps(length, cursor, gaps)
         if self.needs_text:
-            tokens = () if tokens is None else tokens
-            if len(tokens) != length:
-                raise ConfigError(f"The canvas has length {length}, but {len(tokens)} tokens.")
-            self._canvases[row] = Canvas(self.vocab, tokens, cursor)
+            self._canvases[row] = Canvas(self.vocab, tokens or (), cursor)
         others = np.delete(self._highs(self._state), row, axis=0)
         in_use = int(np.count_nonzero(others >= 0, axis=1).max(initial=1))
         self._state = _fit_gaps(self._state, max(len(gaps), in_use))
@@ -154,12 +155,17 @@ class Boundary:
 
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """An independent copy of all rows, or of some in the order given."""
+        twin = self.view(rows)
+        twin._canvases = [canvas.fork() for canvas in twin._canvases]
+        return twin
+
+    def view(self, rows: Sequence[int] | None = None) -> Boundary:
+        """A copy to ask, as long as neither advances: cheaper than a fork if it `needs_text`."""
         twin = copy(self)
         twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
         if self.needs_text:
-            twin._canvases = [
-                self._canvases[n].fork() for n in (range(len(self)) if rows is None else rows)
-            ]
+            chosen = range(len(self)) if rows is None else rows
+            twin._canvases = [self._canvases[n] for n in chosen]
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -167,8 +173,9 @@ class Boundary:
         gaps = max(self._lows(state).shape[1] for state in (self._state, other._state))
         self._state = _fit_gaps(self._state, gaps)
         self._state[np.asarray(rows, int)] = _fit_gaps(other._state, gaps)
-        for row, canvas in zip(rows, other._canvases, strict=False):
-            self._canvases[row] = canvas.fork()
+        if self.needs_text:
+            for row, canvas in zip(rows, other._canvases, strict=True):
+                self._canvases[row] = canvas.fork()
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, as when a request resumes."""
@@ -204,8 +211,9 @@ class Boundary:
         in_reach = (goals >= floor[:, None]) & (goals <= ceiling[:, None])
         np.logical_and(in_reach, may_move[:, None], out=out[:, self._move_columns])
         for n, canvas in enumerate(self._canvases):
-            left = sum(place >= floor[n] for place in canvas.landings(-1))
-            right = sum(place <= ceiling[n] for place in canvas.landings(+1))
+            low, high, most = int(floor[n]), int(ceiling[n]), self.vocab.max_hop
+            left = sum(goal >= low for goal in canvas.hop_goals(-1, most))
+            right = sum(goal <= high for goal in canvas.hop_goals(+1, most))
             in_reach = (-left <= self._hops) & (self._hops <= right)
             out[n, self._hop_columns] = in_reach & may_move[n]
         for column, kind in self._operators:
@@ -371,7 +379,8 @@ def _rooms(cursor: Rows, lows: Rows, highs: Rows) -> tuple[Rows, Rows, BoolArray
     return left, right, np.any(inside, axis=1)
 
 
-def _check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> None:
+def check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> None:
+    """Refuse gaps that make no sense on a canvas of some length with the cursor at some place."""
     bounds = [bound for gap in gaps for bound in gap]
     ordered = all(low <= high for low, high in gaps)
     apart = all(a[1] < b[0] for a, b in pairwise(gaps))
@@ -421,7 +430,7 @@ def _replayed(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[
     for row, ids in enumerate(history_BT.tolist()):
         canvas = Canvas(vocab)
         for place, action_id in enumerate(ids):
-            if vocab.kinds[action_id] != Kind.FORBIDDEN:
+            if not canvas.is_finished and vocab.kinds[action_id] != Kind.FORBIDDEN:
                 canvas.apply(action_id)
             lengths[row, place], cursors[row, place] = len(canvas), canvas.cursor
     return lengths, cursors

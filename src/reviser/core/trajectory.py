@@ -267,6 +267,8 @@ def _invert(
     elif kind is Kind.SPAN_COPY:
         undo = [Action(Kind.SPAN_DELETE, size)]
         undo += moves(edit.position, edit.cursor_before, length - size)
+    elif kind is Kind.HOP:
+        undo = moves(edit.cursor, edit.cursor_before, length)
     elif kind is Kind.MOVE:
         undo = [Action(kind, -size)]
     else:

@@ -16,7 +16,7 @@ import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, trace
+from reviser.core.mask import Boundary, check_gaps, trace
 from reviser.errors import ConfigError, EngineError
 
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
@@ -122,11 +122,11 @@ class Request:
                 f"The history leaves length {length} and cursor {cursor}, but the request says"
                 f" {self.length} and {self.cursor}."
             )
-        self.enter(Boundary(vocab, 1), 0)  # refuses gaps that make no sense
+        check_gaps(self.length, self.cursor, self.gaps)
 
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
-        tokens = Canvas.replay(rows.vocab, self.history).tokens() if rows.needs_text else None
+        tokens = replay(rows.vocab, self.history).tokens() if rows.needs_text else None
         rows.reset(
             row,
             length=self.length,
@@ -158,9 +158,22 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
         if (cursors < 0).any() or (cursors > lengths).any():
             raise ConfigError("The history leaves its canvas: a move or delete has no room.")
         return int(lengths[-1]), int(cursors[-1])
-    canvas = Canvas.replay(vocab, ids.tolist())  # arguments are only checked by the executor
-    vocab.read(ids.tolist())  # refuses an action that is half spelled
+    canvas = replay(vocab, history)  # arguments are only checked by the executor
+    if canvas.is_spelling:
+        raise ConfigError("The history ends in an action that is half spelled.")
     return len(canvas), canvas.cursor
+
+
+def replay(vocab: ActionVocab, history: Sequence[int]) -> Canvas:
+    """The canvas that a history leaves; what it inserts first, mostly all, is put there at once."""
+    ids = np.asarray(history, np.int64)
+    is_plain = np.isin(vocab.kinds[ids], [Kind.INSERT, Kind.BARRED, Kind.GIVEN])
+    first = len(ids) if is_plain.all() else int(is_plain.argmin())
+    is_token = vocab.kinds[ids[:first]] != Kind.GIVEN
+    canvas = Canvas(vocab, ids[:first][is_token].tolist())
+    for action_id in ids[first:].tolist():
+        canvas.apply(action_id)
+    return canvas
 
 
 @dataclass(frozen=True, slots=True)

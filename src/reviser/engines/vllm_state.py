@@ -84,11 +84,10 @@ class _Follower:
         live.taken, live.last, live.is_lost = 0, -1, history is None
         try:
             request = wire.read(self.vocab, history or (), live.args)
+            request.enter(self._boundary, live.row)
+            live.config = request.config
         except ReviserError:
             live.is_lost = True
-            return
-        live.config = request.config
-        request.enter(self._boundary, live.row)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
         """Advance requests by the ids that are new; mostly one for each, taken all at once.
@@ -223,7 +222,7 @@ class BatchMask(_Follower):
                     " its path, with logits_processors, not as a plugin."
                 )
         self._take((live, list(live.output_ids[live.taken :])) for live in known)
-        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
+        rows = self._boundary.view([0 if live is None else live.row for live in lives])
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         self._close(logits_BA, lives, rows, lost)
 
@@ -263,11 +262,13 @@ class SlotMask(_Follower):
         # what it gives is thrown away.
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         lost |= pos_B + 1 - local_B != total_B
-        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
+        known = [0 if live is None else live.row for live in lives]
+        has_drafts = int(local_B.max(initial=0)) > 0
+        rows = self._boundary.fork(known) if has_drafts else self._boundary.view(known)
         for depth in range(1, int(local_B.max(initial=0)) + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
-            allowed = self._are_allowed(rows.fork(at.tolist()), drafts)
+            allowed = self._are_allowed(rows.view(at.tolist()), drafts)
             lost[at[~allowed]] = True  # the draft will be rejected, and all behind it
             rows.advance(drafts[allowed], at[allowed].tolist())
         self._close(logits_BA, lives, rows, lost)

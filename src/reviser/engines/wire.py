@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
+from reviser.core.mask import check_gaps
 from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.errors import ConfigError
 
@@ -41,15 +41,9 @@ def read(vocab: ActionVocab, history: Sequence[int], args: Mapping[str, Any]) ->
     config = check(args)
     length, cursor = measure(vocab, history)
     bounds = args.get(GAPS, [length, length])
-    request = Request(
-        history=tuple(history),
-        length=length,
-        cursor=cursor,
-        gaps=tuple(zip(bounds[::2], bounds[1::2], strict=True)),
-        config=config,
-    )
-    request.enter(Boundary(vocab, 1), 0)  # refuses a state that makes no sense
-    return request
+    gaps = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+    check_gaps(length, cursor, gaps)
+    return Request(history=tuple(history), length=length, cursor=cursor, gaps=gaps, config=config)
 
 
 def check(args: Mapping[str, Any]) -> DecodeConfig:

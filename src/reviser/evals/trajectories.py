@@ -51,8 +51,7 @@ class Walk:
     hops: tuple[bool, ...]
     """Which of these were hops."""
     detour: int
-    """Moves beyond the fewest by tokens that reach the same place, over all chains that an edit
-    follows; hops may need fewer."""
+    """Moves beyond the fewest that reach the same place, over all chains that an edit follows."""
     trailing: int
     """Moves after the last edit, which lead nowhere."""
     revisions: int
@@ -89,7 +88,9 @@ class Walk:
             moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
             hops=tuple((kinds[moves] == Kind.HOP).tolist()),
             detour=sum(
-                max(0, end - start - _fewest(vocab, cursor[start], cursor[end], length[end]))
+                end - start - len(_way(vocab, history[0, : given + start], int(cursor[end])))
+                if Kind.HOP in kinds[start:end]
+                else end - start - _fewest(vocab, cursor[start], cursor[end], length[end])
                 for start, end in useful
             ),
             trailing=sum(end - start for start, end in chains[len(useful) :]),
@@ -132,7 +133,7 @@ class TrajectoryStatistics:
     move_distance: Estimate | None
     """Mean size of a move."""
     move_sizes: dict[int, Estimate]
-    """Share of the moves that have each size; only sizes that occur."""
+    """Share of the moves, hops left out, that have each size; only sizes that occur."""
     backward_fraction: Estimate | None
     insert_position: Estimate | None
     """Where inserts go, from 0, right behind the prefix, to 1, the end."""
@@ -177,6 +178,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
+    by_tokens = [w.sizes.total() for w in walks]
     place = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
     return TrajectoryStatistics(
         actions_per_token=per(actions, tokens),
@@ -185,8 +187,8 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         move_distance=per((w.distance for w in walks), moves),
         move_sizes={
             size: share_of_moves
-            for size in sorted({abs(delta) for w in walks for delta in w.moves})
-            if (share_of_moves := fraction((w.sizes[size] for w in walks), moves))
+            for size in sorted({size for w in walks for size in w.sizes})
+            if (share_of_moves := fraction((w.sizes[size] for w in walks), by_tokens))
         },
         backward_fraction=fraction((w.backward for w in walks), moves),
         insert_position=place and place.within(0, 1),
@@ -238,6 +240,10 @@ def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
     """First and one past the last of each run of moves."""
     edges = np.flatnonzero(np.diff(is_move, prepend=False, append=False))
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _way(vocab: ActionVocab, history: npt.NDArray[np.int64], goal: int) -> tuple[int, ...]:
+    return Canvas.replay(vocab, history.tolist()).way(goal)
 
 
 def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:

@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from reviser.data.files import write_json
 from reviser.errors import ConfigError
 from reviser.train.parts import Parts
-from reviser.train.reading import to_plain
+from reviser.train.reading import read, to_plain
 from reviser.train.recipe import Recipe
 
 COMPLETE = "complete"
@@ -98,10 +98,8 @@ def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
 def check_claim(output: Path, recipe: Recipe) -> None:
     """Refuse an output that another recipe began; drop checkpoints that were cut short."""
     path = output / "recipe.json"
-    plain = json.loads(json.dumps(to_plain(recipe)))
     if path.is_file():
-        before = json.loads(path.read_text("utf-8"))
-        changed = sorted(_differences(before, plain))
+        changed = sorted(_differences(_plain(_known(path)), _plain(recipe)))
         if changed:
             raise ConfigError(
                 f"{str(output)!r} was begun with a recipe that differs in {', '.join(changed)}."
@@ -125,6 +123,17 @@ def claim(output: Path, recipe: Recipe, parts: Parts) -> None:
         )
     write_json(path, names)
     write_json(output / "recipe.json", to_plain(recipe))
+
+
+def _known(path: Path) -> Recipe:
+    """A recipe that was noted, perhaps before some of today's settings were there."""
+    recipe: Recipe = read(Recipe, json.loads(path.read_text("utf-8")), "")
+    return recipe
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(to_plain(recipe)))
+    return plain
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
