@@ -58,6 +58,17 @@ def test_policies_can_be_measured_on_a_text(text_options: tuple[str, ...]) -> No
     assert run(*text_options).exit_code == 0
 
 
+def test_hops_make_late_sentences_cheaper(text_options: tuple[str, ...]) -> None:
+    costs = {}
+    for hops in ("0", "16"):
+        found = run(*text_options, "--max-hop", hops, "--length", "200", "--json")
+        lines = [json.loads(line) for line in found.stdout.splitlines()]
+        costs[hops] = {line["policy"]: line["actions_per_token"]["value"] for line in lines}
+    assert costs["16"]["late-1"] < costs["0"]["late-1"]
+    assert costs["16"]["paper"] == costs["0"]["paper"]
+    assert "--max-hop needs --text" in run("--max-hop", "4").stderr
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [(b"The cat", "tokens; --length asks for 5000."), (b"\xff\xfe", "is not UTF-8")],

@@ -8,7 +8,7 @@ an estimate or bounds, always as an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -115,9 +115,21 @@ def synthetic_targets(length: int, samples: int) -> list[npt.NDArray[np.int32]]:
     return [np.arange(length, dtype=np.int32)] * samples
 
 
-def rich_enough(policy: Policy, tokens: int, max_move: int = 512) -> ActionVocab:
-    """A vocabulary over `tokens` with the operators a policy needs."""
-    return ActionVocab.build(tokens, operators=operators_needed(policy), max_move=max_move)
+def rich_enough(
+    policy: Policy,
+    tokens: int,
+    max_move: int = 512,
+    max_hop: int = 0,
+    landings: Iterable[int] = (),
+) -> ActionVocab:
+    """A vocabulary over `tokens` with the operators a policy needs, and hops if wanted."""
+    return ActionVocab.build(
+        tokens,
+        operators=operators_needed(policy),
+        max_move=max_move,
+        max_hop=max_hop,
+        landings=landings,
+    )
 
 
 def _order_tax(

@@ -34,8 +34,8 @@ class VocabConfig:
     """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
     delimiter: bool = True
     max_hop: int = 0
-    """The largest hop, a move by sentences: a power of two; 0 for none. Policies whose spans are
-    aligned to sentences then hop from one to another."""
+    """The largest hop, a move by sentences: a power of two; 0 for none. Span policies then hop
+    where both ends are ends of sentences, as they are if aligned to those; others never do."""
 
     @property
     def options(self) -> dict[str, Any]:
