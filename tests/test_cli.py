@@ -61,7 +61,7 @@ def test_policies_can_be_measured_on_a_text(text_options: tuple[str, ...]) -> No
 def test_hops_make_late_sentences_cheaper(text_options: tuple[str, ...]) -> None:
     costs = {}
     for hops in ("0", "16"):
-        found = run(*text_options, "--max-hop", hops, "--length", "200", "--json")
+        found = run(*text_options, "--max-hop", hops, "--length", "150", "--json")
         lines = [json.loads(line) for line in found.stdout.splitlines()]
         costs[hops] = {line["policy"]: line["actions_per_token"]["value"] for line in lines}
     assert costs["16"]["late-1"] < costs["0"]["late-1"]
