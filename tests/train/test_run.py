@@ -37,7 +37,7 @@ from reviser.generate import load  # noqa: E402
 from reviser.train.parts import make_missing, open_parts  # noqa: E402
 from reviser.train.reading import to_plain  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
-from reviser.train.resume import check_meeting, meet  # noqa: E402
+from reviser.train.resume import check_claim, check_meeting, meet  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 
 from .conftest import RECIPES, TINY, assert_same_weights, weights  # noqa: E402
@@ -675,3 +675,15 @@ def test_what_cannot_be_trained_is_refused_in_one_line(
     assert done.stderr.startswith(f"error: {sentence}")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "model" / "model.safetensors").exists()
+
+
+def test_a_run_from_before_a_setting_was_there_had_its_default(
+    recipe: Path, tmp_path: Path
+) -> None:
+    made = load_recipe(recipe)
+    noted = json.loads(json.dumps(to_plain(made)))
+    del noted["vocab"]["max_hop"], noted["training"]["compile"]
+    (tmp_path / "recipe.json").write_text(json.dumps(noted), "utf-8")
+    check_claim(tmp_path, made)
+    with pytest.raises(ConfigError, match=r"differs in vocab\.max_hop\."):
+        check_claim(tmp_path, load_recipe(recipe, ["vocab.max_hop=4"]))
