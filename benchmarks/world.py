@@ -309,10 +309,11 @@ def measure(
     folder: Path,
     looks: str = "",
     can_correct: bool = False,
+    count: int | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Everything that is measured of texts, and the perplexity against the twin's."""
-    prompts = prompts_of(world, PROMPTS[folder.parent.name])
+    prompts = prompts_of(world, count or PROMPTS[folder.parent.name])
     systems = [_system(folder, prompts, settings, looks, can_correct)]
     twin = twin_of(folder)
     if twin != folder and (twin / "run.json").is_file():  # else it is still trained: run again
@@ -370,7 +371,8 @@ def twin_of(folder: Path) -> Path:
 
 def decode(world: Path, judge: Path, folder: Path, settings: dict[str, Any]) -> None:
     """Measure what other settings of decoding write, twin included."""
-    found = {"run": folder.name, "settings": settings, **measure(world, judge, folder, **settings)}
+    measured = measure(world, judge, folder, count=PROMPTS["screen"], **settings)
+    found = {"run": f"{folder.parent.name} {folder.name}", "settings": settings, **measured}
     words = "-".join(f"{name}={value:g}" for name, value in settings.items())
     write_json(RESULTS / "decoding" / f"{folder.parent.name}-{folder.name}-{words}.json", found)
 

@@ -492,7 +492,7 @@ CHECKS = """\
 DECODING = """\
 ## Decoding
 
-300 or 1,000 beginnings as in the tables above, with other settings; the twin is decoded with the same (`python benchmarks/world.py decode`).
+300 beginnings as above, continued with other settings; the twin is decoded with the same (`python benchmarks/world.py decode`).
 """
 SCORES = """\
 Held-out text under each arm's own policy, in nats per text token; ± is 95 % over texts. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is what of that no model can learn away; what is above it is counting and choosing that this model has not learnt.
