@@ -20,6 +20,7 @@ import json
 import lzma
 import random
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -412,6 +413,22 @@ def real_prompts(world: Path, stories: Path, count: int) -> Path:
     return path
 
 
+def measure_machine() -> None:
+    """How fast one core multiplies matrices as large as the trunk's, in bfloat16.
+
+    The most of many tries, since a neighbour can only slow it.
+    """
+    torch.set_num_threads(1)
+    a, b = torch.randn(1536, 256).bfloat16(), torch.randn(256, 1024).bfloat16()
+    rates = []
+    for _ in range(200):
+        start = time.perf_counter()
+        for _ in range(20):
+            a @ b
+        rates.append(20 * 2 * a.numel() * b.shape[1] / (time.perf_counter() - start))
+    write_json(RESULTS / "machine.json", {"flops_per_second": max(rates), "tries": len(rates)})
+
+
 def ship(folder: Path, name: str) -> None:
     """Copy a model to models/ in bfloat16, without what this machine is called."""
     model, vocab = models.load(folder, dtype=torch.bfloat16)
@@ -498,6 +515,7 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare")
     first.add_argument("world", type=Path)
+    commands.add_parser("machine", help="how fast one core multiplies")
     first.add_argument("--source", help="the folder of stories15M, to say how exact the world is")
     runs = commands.add_parser("run")
     runs.add_argument("arms", nargs="+", choices=[*ARMS, "diffusion"])
@@ -524,6 +542,8 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.world.absolute(), arguments.source)
+    elif arguments.command == "machine":
+        measure_machine()
     elif arguments.command == "ship":
         ship(arguments.run.absolute(), arguments.name)
         if arguments.rollouts:

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from reviser.evals.intervals import student
@@ -181,6 +182,8 @@ def against(arms: dict[str, dict[str, list[Run]]]) -> str:
     return table([wanted, *rows], head)
 
 
+FLOPS = {"screen": 8e13, "full": 4e14}
+"""Of training, by budget."""
 VARIETY = ("written", "diversity", "distinct_2", "value")
 
 
@@ -320,6 +323,8 @@ def pages() -> dict[str, str]:
     arms = {budget: load(budget) for budget in ("screen", "full")}
     runs = [run for found in arms.values() for one in found.values() for run in one]
     hours = sum(run["seconds"] for run in runs) / 3600
+    peak = json.loads((RESULTS / "machine.json").read_text("utf-8"))["flops_per_second"]
+    rate = median(FLOPS[run["budget"]] / run["seconds"] for run in runs)
     facts = {
         "stories": f"{world['stories']:,}",
         "tokens": f"{world['tokens'] / 1e6:.1f} million",
@@ -330,6 +335,9 @@ def pages() -> dict[str, str]:
         "parameters": f"{runs[0]['parameters'] / 1e6:.1f} million",
         "runs": str(len(runs)),
         "hours": f"{hours:.1f}",
+        "rate": f"{rate / 1e12:.2f}",
+        "peak": f"{peak / 1e12:.1f}",
+        "share": f"{100 * rate / peak:.0f}",
     }
     parts, figures = [INTRODUCTION.format(**facts)], {}
     for budget, found in arms.items():
@@ -468,7 +476,9 @@ python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-1.jsonl --batches
 python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-2.jsonl --batches 411 --share 396/1
 ```
 
-One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe ([`recipes/world.yaml`](../recipes/world.yaml)), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy alone. {runs} runs, {hours} core-hours of training on one core each of a 2-core machine.
+One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe ([`recipes/world.yaml`](../recipes/world.yaml)), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy, and those with hops in ten action tokens.
+
+{runs} runs took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU). The median run trained at {rate} TFLOP/s, {share} % of the {peak} that a core reaches on the trunk's largest product (`python benchmarks/world.py machine`): the rest goes to small operations, attention and the optimiser.
 """
 HEADINGS = {
     "screen": "## Screening: a fifth of the budget, one seed\n\n{ids} each.\n\n",
