@@ -125,9 +125,10 @@ def ground(
         learned.extend(bears_loss)
 
     def move(goal: int, *, bears_loss: bool) -> None:
-        for action in view.canvas.way(goal):
-            take([action], [bears_loss])
-            view.apply(action)
+        cursor, length = view.canvas.cursor, len(view.canvas)
+        for delta in vocab.split_move(goal - cursor, cursor=cursor, length=length):
+            take([vocab.move_id(delta)], [bears_loss])
+            view.apply(ids[-1])
 
     def show() -> None:
         shown = view.apply(int(vocab.swap or 0))
@@ -206,7 +207,6 @@ class LookingRows(Boundary):
         out[:, 0] &= ~moved
         if not self.can_correct:
             out[looked, self._move_columns] = False
-            out[looked, self._hop_columns] = False
         out[:, self.look] = moved
         out[:, self.edge] = False
         return out

@@ -22,10 +22,12 @@ import numpy as np
 import torch
 from world import held_out_texts, read_lines, recipe_of
 
-from reviser import Canvas, Codec, batch, models
+from reviser import Codec, batch, models
 from reviser.data.files import write_json
+from reviser.engines.hf import HFEngine
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
+from reviser.generate import Reviser
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, with the space before it."""
@@ -124,13 +126,13 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
 def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
     """Bits that the true sentences cost a model, without saying that they end there."""
     model, vocab = models.load(folder, dtype=torch.float32)
-    codec, found = Codec.load(folder), []
+    writer, found = Reviser(HFEngine(model, vocab), Codec.load(folder)), []
     for gap in gaps:
-        left, middle, right = codec.encode_parts([gap.left, gap.gap, gap.right])
+        left, middle, _ = writer.codec.encode_parts([gap.left, gap.gap, gap.right])
         history = vocab.prefix_actions(left)
         if sees_right:
-            history += [*right, *Canvas(vocab, left + right).way(len(left))]
-        ids = torch.tensor([history + middle])
+            history = writer.plan_infill(f"{gap.left}{{}}{gap.right}").request.history
+        ids = torch.tensor([[*history, *middle]])
         scores = torch.log_softmax(model(input_ids=ids).logits[0, :-1], -1)
         chosen = scores.gather(1, ids[0, 1:, None])[-len(middle) :]
         found.append(-float(chosen.sum()) / np.log(2))

@@ -79,7 +79,7 @@ def mixed(share: float, other: str = "spans-16", final: float | None = None) -> 
     return f"policy={{kind: mixture, policies: [append, {other}], weights: {weights}{last}}}"
 
 
-HOPS = "vocab.max_hop=16"
+MARKS = "vocab.marks=true"
 ARMS: dict[str, tuple[str, ...]] = {
     "append": ("policy=append",),
     "paper": ("policy=paper",),
@@ -92,10 +92,10 @@ ARMS: dict[str, tuple[str, ...]] = {
     "sentences-32": ("policy={kind: spans, mean: 32, unit: sentence}",),
     "late-1": ("policy=late-1",),
     "late-2": ("policy=late-2",),
-    "late-1-hops": ("policy=late-1", HOPS),
-    "late-2-hops": ("policy=late-2", HOPS),
-    "late-4-hops": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}", HOPS),
-    "sentences-hops": ("policy={kind: spans, mean: 32, unit: sentence}", HOPS),
+    "late-1-marks": ("policy=late-1", MARKS),
+    "late-2-marks": ("policy=late-2", MARKS),
+    "late-4-marks": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}", MARKS),
+    "late-1-words-marks": ("policy={kind: spans, mean: 16, unit: word, late: 1}", MARKS),
     "late-4": ("policy={kind: spans, mean: 16, unit: sentence, late: 4}",),
     "late-1-words": ("policy={kind: spans, mean: 16, unit: word, late: 1}",),
     "mixed-10": (mixed(0.1),),
@@ -103,8 +103,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "mixed-90": (mixed(0.9),),
     "annealed": (mixed(1.0, final=0.0),),
     "annealed-late": (mixed(1.0, other="late-1", final=0.0),),
-    "annealed-late-hops": (mixed(1.0, other="late-1", final=0.0), HOPS),
-    "mixed-late-hops": (mixed(0.5, other="late-1", final=0.0), HOPS),
+    "annealed-late-marks": (mixed(1.0, other="late-1", final=0.0), MARKS),
 }
 """What each arm changes in the recipe, as `--set` takes it."""
 
@@ -270,7 +269,7 @@ def _score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
             group = logits[rows][:, kinds == kind].logsumexp(-1)
             sums["kind"] += float((whole[rows] - group).sum())
             inside = group - logits[rows].gather(1, goals[rows][:, None])[:, 0]
-            names = {Kind.INSERT: "text", Kind.MOVE: "move", Kind.HOP: "move"}
+            names = {Kind.INSERT: "text", Kind.MOVE: "move"}
             name = names.get(Kind(int(kind)), "kind")
             sums[name] += float(inside.sum())
         tokens += int(batch_["text_tokens"].sum())

@@ -30,7 +30,7 @@ from reviser.errors import InvalidAction
 AT_ONCE = 64
 CONTEXT = 160
 """Ids a model reads: so few that some requests end there."""
-CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.HOP, Kind.STOP, Kind.END]
+CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.MARK, Kind.BACK, Kind.STOP, Kind.END]
 CHOSEN += [Kind[name.upper()] for name in OPERATORS]
 
 
@@ -140,8 +140,11 @@ def random_request(
     places = [start]
     for part in parts[:-1]:
         places.append(places[-1] + len(part))
-    back = Canvas(vocab, [*prefix, *later]).way(start)
-    history = (*vocab.prefix_actions(prefix), *later, *back)
+    back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
+    history = (*vocab.prefix_actions(prefix), *later, *(vocab.move_id(delta) for delta in back))
+    if vocab.mark is not None and vocab.back is not None and rng.random() < 0.5:
+        marked = [i for part in parts for i in (vocab.mark, *part)]
+        history = (*vocab.prefix_actions(prefix), *marked, vocab.back)
     limit = rng.choice([None, None, length - 1, length, length + rng.randint(1, 30)])
     assert len(history) < context
     return Request(
@@ -223,8 +226,9 @@ def folder_of_a_fresh_model(
 
     tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
-    hops = {"max_hop": 4, "landings": (2, 7, 11)} if operators else {}  # whatever these are
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=chosen, max_move=16, reserved=5, **hops)
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=chosen, max_move=16, marks=operators, reserved=5
+    )
     config = models.TrunkConfig(
         architecture="llama", layers=2, width=64, heads=2, mlp_width=96, context=context
     )

@@ -272,14 +272,15 @@ def cut(policy: Append | Spans, marks: list[int], draws: Draws) -> list[range]:
     return [range(a, b) for a, b in zip(cuts, [*cuts[1:], n], strict=True)]
 
 
-def put_off(spans: list[range], late: int, draws: Draws) -> None:
-    """Some inner spans come behind the rest, in the order in which they are drawn."""
+def put_off(spans: list[range], count: int, draws: Draws) -> None:
+    """Some inner spans, drawn at random, come behind the rest, in the order of the text."""
     left, drawn = spans[1:-1], []
-    for _ in range(min(late, len(left))):
+    for _ in range(min(count, len(left))):
         at = draws.below(len(left))
         left[0], left[at] = left[at], left[0]  # the place of what is drawn goes to the first
         drawn.append(left.pop(0))
-    spans[:] = [span for span in spans if span not in drawn] + drawn
+    late = [span for span in spans if span in drawn]
+    spans[:] = [span for span in spans if span not in drawn] + late
 
 
 def shuffle(spans: list[range], draws: Draws) -> None:

@@ -58,15 +58,14 @@ def test_policies_can_be_measured_on_a_text(text_options: tuple[str, ...]) -> No
     assert run(*text_options).exit_code == 0
 
 
-def test_hops_make_late_sentences_cheaper(text_options: tuple[str, ...]) -> None:
-    costs = {}
-    for hops in ("0", "16"):
-        found = run(*text_options, "--max-hop", hops, "--length", "150", "--json")
+def test_marks_make_late_spans_cheaper(text_options: tuple[str, ...]) -> None:
+    costs = []
+    for marks in ((), ("--marks",)):
+        found = run(*text_options, *marks, "--length", "150", "--json")
         lines = [json.loads(line) for line in found.stdout.splitlines()]
-        costs[hops] = {line["policy"]: line["actions_per_token"]["value"] for line in lines}
-    assert costs["16"]["late-1"] < costs["0"]["late-1"]
-    assert costs["16"]["paper"] == costs["0"]["paper"]
-    assert "--max-hop needs --text" in run("--max-hop", "4").stderr
+        costs.append({line["policy"]: line["actions_per_token"]["value"] for line in lines})
+    assert costs[1]["late-2"] < costs[0]["late-2"]
+    assert costs[1]["paper"] == costs[0]["paper"]
 
 
 @pytest.mark.parametrize(

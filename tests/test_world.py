@@ -245,7 +245,7 @@ def test_a_gap_is_filled_between_both_sides_and_the_truth_has_its_price(
     small_world: Path, tmp_path: Path
 ) -> None:
     tokenizer = read_tokenizer(small_world / "tokenizer")
-    vocab = ActionVocab.from_tokenizer(tokenizer, max_hop=4)
+    vocab = ActionVocab.from_tokenizer(tokenizer, marks=True)
     model = models.build(
         TrunkConfig(layers=1, width=32, heads=2, mlp_width=32, context=384, dropout=0.0), vocab
     )
@@ -265,7 +265,7 @@ def test_a_shipped_model_says_nothing_of_this_machine(
     small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = world.recipe_of(
-        small_world, "policy=late-1", world.HOPS, "training.compile=false", "training.steps=2",
+        small_world, "policy=late-1", world.MARKS, "training.compile=false", "training.steps=2",
         "training.warmup=1", "evaluation.examples=8", "evaluation.max_actions=4",
         "trunk.layers=1", "trunk.width=32", "trunk.mlp_width=32",
     )  # fmt: skip
@@ -278,7 +278,7 @@ def test_a_shipped_model_says_nothing_of_this_machine(
         assert str(small_world) not in path.read_text("utf-8")
         assert str(tmp_path) not in path.read_text("utf-8")
     _, vocab = models.load(shipped)
-    assert vocab.max_hop == 16
+    assert vocab.mark is not None
     facts = info.describe(shipped)
     assert facts["dtypes"] == ["BF16"]
     assert facts["training"]["seen"]["examples"] == 16

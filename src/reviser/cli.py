@@ -63,8 +63,7 @@ def main(debug: bool) -> None:
 @click.option("--samples", default=2000, show_default=True, type=click.IntRange(2),
               help="Trajectories per policy.")  # fmt: skip
 @click.option("--max-move", default=512, show_default=True, help="Largest move, a power of two.")
-@click.option("--max-hop", default=0, show_default=True,
-              help="Largest hop, a power of two; needs --text to count sentences in.")  # fmt: skip
+@click.option("--marks", is_flag=True, help="With marks where late spans are left out.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1),
               help="Of the sampled trajectories.")  # fmt: skip
 @click.option("--text", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -76,7 +75,7 @@ def policies(
     length: int,
     samples: int,
     max_move: int,
-    max_hop: int,
+    marks: bool,
     seed: int,
     text: Path | None,
     tokenizer: Path | None,
@@ -93,22 +92,19 @@ def policies(
 
     if (text is None) != (tokenizer is None):
         raise click.UsageError("--text and --tokenizer go together.")
-    if max_hop and text is None:
-        raise click.UsageError("--max-hop needs --text: hops count sentences.")
-    units, landings = None, tuple[int, ...]()
+    units = None
     if text is not None and tokenizer is not None:
-        targets, units, codec = _targets_from(text, tokenizer, length, samples)
-        tokens, landings = len(codec.token_bytes), codec.sentence_ends
+        targets, units, tokens = _targets_from(text, tokenizer, length, samples)
     else:
         targets, tokens = synthetic_targets(length, samples), length
     rows = []
     for name, policy in PRESETS.items():
-        vocab = rich_enough(policy, tokens, max_move, max_hop, landings if max_hop else ())
+        vocab = rich_enough(policy, tokens, max_move, marks=marks)
         cost = policy_cost(policy, targets, vocab=vocab, units=units, seed=seed)
         rows.append((name, cost))
         if as_json:
             setting = {"length": length, "samples": samples, "seed": seed}
-            setting |= {"max_move": max_move, "max_hop": max_hop}
+            setting |= {"max_move": max_move, "marks": marks}
             click.echo(json.dumps({"policy": name, **setting, **asdict(cost)}))
     if not as_json:
         _print_costs(rows, len(targets), length)
@@ -753,8 +749,8 @@ def _extra(name: str) -> Iterator[None]:
         ) from error
 
 
-def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tuple[Any, Any, Any]:
-    """Windows of a text, evenly spaced and repeated if it is short, their unit marks, the codec."""
+def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tuple[Any, Any, int]:
+    """Windows of a text, evenly spaced and repeated if it is short, with their unit marks."""
     from reviser.core.codec import Codec
 
     codec = Codec.load(tokenizer)
@@ -767,7 +763,7 @@ def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tup
     marks = codec.unit_starts(tokens)
     starts = [i * (len(tokens) - length) // max(1, samples - 1) for i in range(samples)]
     windows = [tokens[start : start + length] for start in starts]
-    return windows, [marks[start : start + length] for start in starts], codec
+    return windows, [marks[start : start + length] for start in starts], len(codec.token_bytes)
 
 
 def _print_costs(rows: list[tuple[str, Any]], samples: int, length: int) -> None:

@@ -432,16 +432,21 @@ class Reviser:
             places.append(places[-1] + len(part))
         later = [token for part in rest for token in part]
         length = len(first) + len(later)
-        given = (*later, *Canvas(vocab, [*first, *later]).way(len(first)))
+        if vocab.mark is not None and vocab.back is not None:  # a mark stands for each gap
+            marked = [i for part in rest for i in (vocab.mark, *part)]
+            prefix, given = [], (*first, *marked, vocab.back)
+        else:
+            back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
+            prefix, given = first, (*later, *(vocab.move_id(delta) for delta in back))
         request = Request(
-            history=(*vocab.prefix_actions(first), *given),
+            history=(*vocab.prefix_actions(prefix), *given),
             length=length,
             cursor=len(first),
             gaps=tuple((place, place) for place in places),
             config=config,
         )
         return Plan(
-            prompt=text, prefix=tuple(first), given=given, locked=tuple(parts), request=request
+            prompt=text, prefix=tuple(prefix), given=given, locked=tuple(parts), request=request
         )
 
 

@@ -81,7 +81,7 @@ def adapt(
     max_move: int = 512,
     begin: str | None = None,
     delimiter: bool = True,
-    max_hop: int = 0,
+    marks: bool = False,
 ) -> ActionVocab:
     """Turn a causal LM into one that can learn to revise; model and tokenizer are changed.
 
@@ -96,7 +96,7 @@ def adapt(
         max_move=max_move,
         begin=begin,
         delimiter=delimiter,
-        max_hop=max_hop,
+        marks=marks,
     )
     rows = len(_tables(model)[0])
     if rows < vocab.size:

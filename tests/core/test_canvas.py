@@ -213,7 +213,7 @@ def test_a_window_is_a_slice_around_the_cursor(seed: int, before: int, after: in
 # -- whole actions --------------------------------------------------------------------------------
 
 
-@given(seeds, st.sampled_from([kind for kind in Kind if kind < Kind.HOP]))
+@given(seeds, st.sampled_from([kind for kind in Kind if kind < Kind.MARK]))
 def test_a_whole_action_happens_or_nothing_does(seed: int, kind: Kind) -> None:
     rng = Random(seed)
     vocab = ALL

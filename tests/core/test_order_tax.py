@@ -197,7 +197,7 @@ def put_off(spans: list[range], policy: Spans) -> list[tuple[range, ...]]:
     inner = spans[1:-1]
     return [
         (*(span for span in spans if span not in drawn), *drawn)
-        for drawn in permutations(inner, min(policy.late or 0, len(inner)))
+        for drawn in combinations(inner, min(policy.late or 0, len(inner)))
     ]
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations
 from math import sqrt
 from typing import Any
 
@@ -374,7 +374,7 @@ def test_spans_put_off_are_drawn_alike_and_never_the_first_or_last() -> None:
 
 
 _put_off = [
-    (0, *left, 4, *late) for late in permutations((1, 2, 3), 2) for left in [{1, 2, 3} - {*late}]
+    (0, *left, 4, *late) for late in combinations((1, 2, 3), 2) for left in [{1, 2, 3} - {*late}]
 ]
 _permutations = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 

@@ -45,9 +45,7 @@ MISTRAL = {
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
     "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3),
-    "hops": ActionVocab.build(
-        20, max_move=8, operators=OPERATORS, reserved=3, max_hop=2, landings=[1, 5, 9]
-    ),
+    "marks": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3, marks=True),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 
@@ -107,8 +105,7 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
         rows = Boundary(vocab, 1)
         end = len(prefix)
-        gaps = [(end, end)]
-        rows.reset(0, length=end, tokens=prefix, gaps=gaps, max_moves=config.max_moves)
+        rows.reset(0, length=end, gaps=[(end, end)], max_moves=config.max_moves)
         rows.replay(0, chosen)
         history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
         logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()
@@ -173,8 +170,7 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
     for vocab in (VOCABS[name], random.choice(strategies.SMALL_VOCABS)):
         boundary = Boundary(vocab, rows)
         for row in range(rows):
-            layout = strategies.random_layout(random, 8)
-            boundary.reset(row, tokens=range(layout.length), **layout._asdict())
+            boundary.reset(row, **strategies.random_layout(random, 8)._asdict())
         for _ in range(random.randint(0, 12)):
             allowed = expand(vocab, boundary.fill_mask())
             ids = [strategies.pick(random, vocab, {*np.flatnonzero(row)}) for row in allowed]
@@ -211,7 +207,7 @@ def test_every_action_is_allowed_and_the_rollout_replays_behind_its_prefix(
     trajectory = rollout(model, vocab, prefix, config)
     assert trajectory.prefix == tuple(prefix)
     rows = Boundary(vocab, 1)
-    rows.reset(0, length=len(prefix), tokens=prefix, gaps=[(len(prefix), len(prefix))])
+    rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
     for action in trajectory.restoration:
         assert expand(vocab, rows.fill_mask())[0, action]
         rows.advance([action])
@@ -298,13 +294,13 @@ def test_moves_come_as_often_as_their_bias_and_cap_let_them(name: str) -> None:
 
 
 def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
-    vocab = VOCABS["hops"]
+    vocab = VOCABS["marks"]
     assert vocab.span_delete is not None
     assert vocab.end is not None
     logits = torch.zeros(vocab.size)
     rows = Boundary(vocab, 2)
     for row in range(2):
-        rows.reset(row, length=9, tokens=range(9))
+        rows.reset(row, length=9)
     rows.replay(1, [vocab.span_delete, vocab.move_id(2)])
     assert rows.is_spelling.tolist() == [False, True]
     configs = [DecodeConfig(stop_bias=2.0, move_bias=-3.0)] * 2
@@ -312,8 +308,7 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     LogitsMask(vocab).add_biases(biased, rows, configs)
     expected = logits.clone()
     expected[vocab.stop] = 2.0
-    expected[[vocab.move_id(delta) for delta in vocab.deltas]] = -3.0
-    expected[[vocab.hop_id(delta) for delta in vocab.hops]] = -3.0
+    expected[[*(vocab.move_id(delta) for delta in vocab.deltas), vocab.back]] = -3.0
     assert torch.equal(biased, torch.stack([expected, logits]))
 
 
@@ -334,7 +329,7 @@ def test_the_seed_alone_decides_a_rollout() -> None:
 @every_trunk
 @pytest.mark.parametrize("rows", [1, 3, 64])
 def test_neighbours_change_nothing(architecture: str, rows: int) -> None:
-    name = "hops" if rows == 3 else "operators"
+    name = "marks" if rows == 3 else "operators"
     model, vocab = trunk(architecture, name), VOCABS[name]
     rng = Random(rows)
     asked = [

@@ -51,9 +51,7 @@ SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}
 ARCHITECTURES = ["gpt_neox", "llama"]
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
-    "operators": ActionVocab.build(
-        20, max_move=8, operators=OPERATORS, reserved=3, max_hop=2, landings=[1, 5, 9]
-    ),
+    "operators": ActionVocab.build(20, max_move=8, operators=OPERATORS, reserved=3, marks=True),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 TRITON = os.environ.get("REVISER_TRITON")
@@ -84,10 +82,14 @@ def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Req
     bounds = sorted(rng.sample(range(length + 1), min(length + 1, 2 * count)))
     gaps = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
     cursor = rng.randint(gaps[0][0], gaps[-1][1])
-    prefix = rng.choices(tokens, k=length)
-    way = Canvas(vocab, prefix).way(cursor)
+    moves = (
+        vocab.split_move(cursor - length, cursor=length, length=length) if cursor < length else ()
+    )
     return Request(
-        history=(*vocab.prefix_actions(prefix), *way),
+        history=(
+            *vocab.prefix_actions(rng.choices(tokens, k=length)),
+            *(vocab.move_id(delta) for delta in moves),
+        ),
         length=length,
         cursor=cursor,
         gaps=tuple(gaps),

@@ -24,8 +24,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed, so there ar
 
 from reviser.engines.vllm_state import BatchMask, SlotMask, check_config  # noqa: E402
 
-HOPS = ActionVocab.build(5, operators=["delete"], max_move=2, max_hop=2, landings=[1, 3])
-VOCABS = [*strategies.SMALL_VOCABS, HOPS, HOPS, HOPS]
+MARKS = ActionVocab.build(5, operators=["delete"], max_move=2, marks=True)
+VOCABS = [*strategies.SMALL_VOCABS, MARKS, MARKS, MARKS]
 PADDING = 3
 
 randoms = st.randoms(use_true_random=False)
@@ -131,25 +131,6 @@ def test_rows_that_leave_come_and_change_places_keep_their_own_mask(
         for n, asked in enumerate(batch):
             assert torch.equal(logits[n], asked.expected(vocab, before[n]))
             asked.output.append(-1)
-
-
-def test_an_action_that_its_canvas_refuses_loses_its_own_request_alone() -> None:
-    mask, stop = BatchMask(HOPS), HOPS.stop
-    outputs: list[list[int]] = [[], [], []]
-    for n, output in enumerate(outputs):
-        mask.add(n, {}, HOPS.prefix_actions([1, 2]), output)
-    mask.apply(torch.zeros(3, HOPS.size))
-    for new in ([4, HOPS.hop_id(2), 4], [HOPS.move_id(-1)] * 3):
-        for output, action in zip(outputs, new, strict=True):
-            output.append(action)
-        logits = torch.zeros(3, HOPS.size)
-        mask.apply(logits)
-        assert [only_stop(HOPS, row) for row in logits] == [False, True, False]
-    outputs[0] += [HOPS.hop_id(1), HOPS.hop_id(2)]  # two at once, the second refused
-    logits = torch.zeros(3, HOPS.size)
-    mask.apply(logits)
-    assert [only_stop(HOPS, row) for row in logits] == [True, True, False]
-    assert logits[2, stop] == 0
 
 
 def test_many_requests_at_a_time_keep_their_own_mask() -> None:

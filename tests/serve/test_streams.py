@@ -160,7 +160,7 @@ def test_events_are_numbered_by_step_and_end_with_the_rollout(server: Served) ->
         assert same(Rollout.from_json(json.dumps(done[2])), expected("/v1/infill", body))
         kinds = {data["kind"] for _, _, data in edits}
         assert {"insert", "move"} <= kinds <= {
-            "insert", "move", "hop", "stop", "delete", "replace", "swap", "span_delete",
+            "insert", "move", "mark", "back", "stop", "delete", "replace", "swap", "span_delete",
             "span_move", "span_copy", "argument",
         }  # fmt: skip
         for _, _, data in edits:

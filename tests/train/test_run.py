@@ -682,8 +682,8 @@ def test_a_run_from_before_a_setting_was_there_had_its_default(
 ) -> None:
     made = load_recipe(recipe)
     noted = json.loads(json.dumps(to_plain(made)))
-    del noted["vocab"]["max_hop"], noted["training"]["compile"]
+    del noted["vocab"]["marks"], noted["training"]["compile"]
     (tmp_path / "recipe.json").write_text(json.dumps(noted), "utf-8")
     check_claim(tmp_path, made)
-    with pytest.raises(ConfigError, match=r"differs in vocab\.max_hop\."):
-        check_claim(tmp_path, load_recipe(recipe, ["vocab.max_hop=4"]))
+    with pytest.raises(ConfigError, match=r"differs in vocab\.marks\."):
+        check_claim(tmp_path, load_recipe(recipe, ["vocab.marks=true"]))

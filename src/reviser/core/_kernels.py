@@ -40,7 +40,7 @@ MOVE = SPAN_MOVE + 1  # an operation, not a column: what is left when no thresho
 
 # Entries of `ids`, the part of an ActionVocab that restorations are written with.
 (ID_STOP, ID_FIRST_MOVE, ID_DELETE, ID_REPLACE, ID_SWAP, ID_SPAN_DELETE, ID_SPAN_MOVE, ID_END,
- MAX_MOVE, ID_FIRST_HOP, MAX_HOP, IDS) = range(12)  # fmt: skip
+ MAX_MOVE, ID_BACK, ID_MARK, IDS) = range(12)  # fmt: skip
 
 MAX_ATTEMPTS = 1000
 LEAST_SPAN, MOST_SPAN = NOISE_SPAN
@@ -385,15 +385,14 @@ def grow_front(out: I32, learn: Bools, at: int) -> tuple[I32, Bools, int]:
 
 
 @inlined
-def jump_id(delta: int, first: int) -> int:
-    """The id of a move or hop, of those that follow `first`."""
+def move_id(delta: int, ids: I64) -> int:
     exponent = int(_POWERS[abs(delta)]) - 1
-    return first + 2 * exponent + (1 if delta < 0 else 0)
+    return ids[ID_FIRST_MOVE] + 2 * exponent + (1 if delta < 0 else 0)
 
 
 @inlined
 def write_move(out: I32, at: int, delta: int, ids: I64) -> int:
-    out[at - 1] = jump_id(delta, ids[ID_FIRST_MOVE])
+    out[at - 1] = move_id(delta, ids)
     return at - 1
 
 
@@ -402,16 +401,6 @@ def write_path(out: I32, at: int, start: int, goal: int, length: int, ids: I64, 
     """The fewest moves from one boundary to another."""
     for n in range(fewest_moves(start, goal, length, ids[MAX_MOVE], path) - 1, -1, -1):
         at = write_move(out, at, path[n], ids)
-    return at
-
-
-@compiled
-def write_hops(out: I32, at: int, start: int, goal: int, count: int, ids: I64, path: I64) -> int:
-    """The fewest hops from one of `count` landings to another; the first is number 1."""
-    size = fewest_moves(start - 1, goal - 1, count - 1, ids[MAX_HOP], path)
-    for n in range(size - 1, -1, -1):
-        at -= 1
-        out[at] = jump_id(path[n], ids[ID_FIRST_HOP])
     return at
 
 
@@ -496,12 +485,12 @@ def draw_order(count: int, late: int, rng: U64) -> I64:
 
 @compiled
 def put_off(order: I64, late: int, rng: U64) -> I64:
-    """Draw some numbers, neither the first nor the last, and put them last, as they were drawn."""
+    """Draw some numbers, neither the first nor the last, and put them last, in order."""
     inner = order[1:-1]
     for i in range(late):
         j = i + below(rng, len(inner) - i)
         inner[i], inner[j] = inner[j], inner[i]
-    drawn = inner[:late].copy()
+    drawn = np.sort(inner[:late])
     inner[late:].sort()
     count = len(order)
     order[1 : count - late] = order[1 + late :].copy()
@@ -509,86 +498,66 @@ def put_off(order: I64, late: int, rng: U64) -> I64:
     return order
 
 
-# A Fenwick tree: sums over the first of some numbers, which may change.
-
-
 @compiled
-def tree_of(values: I64) -> I64:
-    tree = np.zeros(len(values) + 1, np.int64)
-    for n in range(1, len(tree)):
-        tree[n] += values[n - 1]
-        parent = n + (n & -n)
-        if parent < len(tree):
-            tree[parent] += tree[n]
-    return tree
-
-
-@compiled
-def sum_before(tree: I64, node: int) -> int:
-    total = 0
-    while node > 0:
-        total += tree[node]
-        node &= node - 1
-    return total
-
-
-@compiled
-def take_off(tree: I64, node: int, value: int) -> None:
-    node += 1
-    while node < len(tree):
-        tree[node] -= value
-        node += node & -node
-
-
-@compiled
-def landing_behind(
-    target: I32, cuts: I64, landings: Bools, landed: I64, after: I64, span: int
-) -> int:
-    """The number of the landing behind a span, from 1 on; 0 if hops cannot lead there.
-
-    What stands before the target is not known here, so they do not lead to its very start.
-    """
-    if span == 0:
-        return 0
-    if landings[target[cuts[span] - 1]]:
-        return sum_before(landed, span)
-    return sum_before(landed, len(landed) - 1) + 1 if after[span] == len(landed) else 0
-
-
-@compiled
-def write_spans(target: I32, cuts: I64, order: I64, landings: Bools, ids: I64, out: I32) -> int:
+def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
     """Spans in the order given, each left to right, with the fewest moves between them.
 
-    Written backwards too: the last span first, taken out of a full canvas. With hops in the
-    vocabulary, those lead from landing to landing.
+    Written backwards too: the last span first, taken out of a full canvas.
     """
     spans, at = len(order), len(out) - 1
-    sizes, counts = np.diff(cuts), np.zeros(spans, np.int64)
-    if ids[ID_FIRST_HOP] >= 0:
-        for span in range(spans):
-            counts[span] = np.count_nonzero(landings[target[cuts[span] : cuts[span + 1]]])
-    there, landed = tree_of(sizes), tree_of(counts)  # tokens and landings on the canvas, by span
-    before, after = np.arange(-1, spans + 1), np.arange(1, spans + 3)  # neighbours; spans from 1
-    path = np.empty(longest_path(target, landings, ids), np.int64)
+    there = np.zeros(spans + 1, np.int64)  # Fenwick tree: tokens on the canvas, by span
+    for span in range(spans):
+        there[span + 1] += cuts[span + 1] - cuts[span]
+        parent = span + 1 + ((span + 1) & -(span + 1))
+        if parent <= spans:
+            there[parent] += there[span + 1]
+    path = np.empty(path_capacity(len(target), ids[MAX_MOVE]), np.int64)
     out[at] = ids[ID_STOP]
-    length, origin, goal = len(target), -1, 0
+    length, origin = len(target), -1
     for n in range(spans - 1, -1, -1):
         span = order[n]
-        size, place = sizes[span], sum_before(there, span)
+        size = cuts[span + 1] - cuts[span]
+        place, node = 0, span
+        while node > 0:
+            place += there[node]
+            node &= node - 1
         if origin >= 0 and origin != place + size:
-            start = landing_behind(target, cuts, landings, landed, after, span + 1)
-            if ids[ID_FIRST_HOP] >= 0 and start > 0 and goal > 0:
-                last = landing_behind(target, cuts, landings, landed, after, before[spans + 1])
-                at = write_hops(out, at, start, goal, last, ids, path)
-            else:
-                at = write_path(out, at, place + size, origin, length, ids, path)
+            at = write_path(out, at, place + size, origin, length, ids, path)
         at -= size
         out[at : at + size] = target[cuts[span] : cuts[span + 1]]
-        length, origin = length - size, place
-        take_off(there, span, size)
-        take_off(landed, span, counts[span])
-        before[after[span + 1]], after[before[span + 1]] = before[span + 1], after[span + 1]
-        goal = landing_behind(target, cuts, landings, landed, after, before[span + 1])
+        length, origin, node = length - size, place, span + 1
+        while node <= spans:
+            there[node] -= size
+            node += node & -node
+    return at
+
+
+@compiled
+def write_marked(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
+    """Spans left to right, with a mark where late ones are left out; then back to each mark.
+
+    Late spans that follow each other share a mark. `order` has them behind the last span.
+    """
+    spans = len(order)
+    is_late = np.zeros(spans, np.bool_)
+    for n in range(spans - 1, -1, -1):
+        if order[n] == spans - 1:
+            break
+        is_late[order[n]] = True
+    marks = 0
+    for span in range(1, spans):
+        marks += is_late[span] and not is_late[span - 1]
+    at = place = len(out) - len(target) - 2 * marks - 1
+    for late in (False, True):
+        for span in range(spans):
+            if is_late[span] and not is_late[span - 1]:
+                out[place] = ids[ID_BACK] if late else ids[ID_MARK]
+                place += 1
+            if is_late[span] == late:
+                size = cuts[span + 1] - cuts[span]
+                out[place : place + size] = target[cuts[span] : cuts[span + 1]]
+                place += size
+    out[place] = ids[ID_STOP]
     return at
 
 
@@ -602,7 +571,6 @@ def restorations(
     units: Bytes,
     rows: I64,
     ids: I64,
-    landings: Bools,
     seed: np.uint64,
     epoch: np.uint64,
     indices: U64,
@@ -626,10 +594,12 @@ def restorations(
         else:
             cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
             order = draw_order(len(cuts) - 1, row[LATE], rng)
-            most = len(target) + len(order) * longest_path(target, landings, ids) + 1
-            while len(out) < most:
+            while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
                 out, learn, at = grow_front(out, learn, 0)
-            at = write_spans(target, cuts, order, landings, ids, out)
+            if row[LATE] > 0 and ids[ID_MARK] >= 0:
+                at = write_marked(target, cuts, order, ids, out)
+            else:
+                at = write_spans(target, cuts, order, ids, out)
         first, last = ends[d], ends[d] + len(out) - at
         while len(results) < last:
             results = np.concatenate((results, np.empty_like(results)))
@@ -641,13 +611,9 @@ def restorations(
     return results[: ends.max()], learned[: ends.max()], ends
 
 
-@compiled
-def longest_path(target: I32, landings: Bools, ids: I64) -> int:
-    """How many moves or hops a path between two places of a target may take."""
-    moves = path_capacity(len(target), ids[MAX_MOVE])
-    if ids[ID_FIRST_HOP] < 0:
-        return moves
-    return max(moves, path_capacity(np.count_nonzero(landings[target]) + 1, ids[MAX_HOP]))
+@inlined
+def spans_capacity(n: int, spans: int, largest: int) -> int:
+    return n + spans * path_capacity(n, largest) + 1
 
 
 @compiled

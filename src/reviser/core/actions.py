@@ -1,8 +1,7 @@
 """The action vocabulary: which ids exist, what each does, and how an action is spelled in ids.
 
-Knows nothing of canvases or tensors, and of text only which tokens end a sentence. Every other
-room asks here for ids and deltas; no id literal appears anywhere else. It is saved beside the
-weights as `action_vocab.json`.
+Knows nothing of canvases, text or tensors. Every other room asks here for ids and deltas; no id
+literal appears anywhere else. It is saved beside the weights as `action_vocab.json`.
 """
 
 from __future__ import annotations
@@ -42,11 +41,12 @@ class Kind(IntEnum):
     SPAN_DELETE = 6
     SPAN_MOVE = 7
     SPAN_COPY = 8
-    HOP = 9  # a move by landings, such as ends of sentences
-    END = 10  # closes a number
-    GIVEN = 11  # begin and delimiter: part of a history, never chosen, no effect on the canvas
-    BARRED = 12  # a token that a prefix may hold, as a chat template does, but is never chosen
-    FORBIDDEN = 13  # reserved ids: never in a history
+    MARK = 9  # leaves something out here, to come back to
+    BACK = 10  # to the first mark, which it takes off
+    END = 11  # closes a number
+    GIVEN = 12  # begin and delimiter: part of a history, never chosen, no effect on the canvas
+    BARRED = 13  # a token that a prefix may hold, as a chat template does, but is never chosen
+    FORBIDDEN = 14  # reserved ids: never in a history
 
 
 _KINDS = tuple(Kind)  # by value: several times faster than Kind(value)
@@ -67,7 +67,7 @@ _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on
 class Action:
     """One whole action as a value: what several ids may spell.
 
-    `argument` is the token of an insert or replace, the delta of a move or hop, a span's length.
+    `argument` is the token of an insert or replace, the delta of a move, the length of a span.
     `offset` belongs to the last two operators: for SPAN_MOVE, how many tokens the span jumps over
     (negative: to the left); for SPAN_COPY, where the copy goes relative to the cursor.
 
@@ -81,7 +81,7 @@ class Action:
 
     def __str__(self) -> str:
         name, numbers = self.kind.name.lower(), _NUMBER_ARGUMENTS.get(self.kind, 0)
-        if self.kind in (Kind.MOVE, Kind.HOP):
+        if self.kind is Kind.MOVE:
             return f"{name} {self.argument:+d}"
         if numbers == 2:
             return f"{name} {self.argument} {self.offset:+d}"
@@ -124,22 +124,16 @@ class ActionVocab:
     """Closes a number; present exactly if an operator takes a number."""
     never_insert: tuple[int, ...] = ()
     """Tokens that are never chosen, such as an end-of-text marker; a prefix may hold them."""
-    first_hop: int | None = None
-    """Id of hop +1; then -1, +2, -2, ... follow, up to `max_hop`."""
-    max_hop: int = 0
-    """The largest hop, a power of two; 0 if there are none."""
-    landings: tuple[int, ...] = ()
-    """Tokens behind which hops land, such as those that end a sentence. Hop +2 goes to the second
-    landing to the right; the edges of the text are landings too."""
+    back: int | None = None
+    """Takes the cursor to the leftmost mark, and the mark off; present exactly if `mark` is."""
+    mark: int | None = None
+    """Leaves a mark at the cursor, where something is left out for now."""
 
     def __post_init__(self) -> None:
-        for name, largest in {"max_move": self.max_move, "max_hop": self.max_hop or 1}.items():
-            if not 1 <= largest <= MOST_MOVE or largest & (largest - 1):
-                raise VocabError(
-                    f"{name} is {largest}; it must be a power of two from 1 to {MOST_MOVE}."
-                )
-        if (self.first_hop is None) != (self.max_hop == 0):
-            raise VocabError("Hops need both first_hop and max_hop, or neither.")
+        if not 1 <= self.max_move <= MOST_MOVE or self.max_move & (self.max_move - 1):
+            raise VocabError(
+                f"max_move is {self.max_move}; it must be a power of two from 1 to {MOST_MOVE}."
+            )
         named = self._named_ids()
         outside = {name: i for name, i in named.items() if not 0 <= i < self.size}
         if not 0 < self.tokens <= self.size:
@@ -148,10 +142,6 @@ class ActionVocab:
             raise VocabError(f"These ids lie outside 0..{self.size - 1}: {outside}. Raise size.")
         if not all(0 <= i < self.tokens for i in self.never_insert):
             raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
-        if not all(0 <= i < self.tokens for i in self.landings):
-            raise VocabError(f"landings must name tokens, 0..{self.tokens - 1}.")
-        if self.landings and self.first_hop is None:
-            raise VocabError("Landings are for hops: give max_hop too.")
         if len(set(named.values())) < len(named):
             raise VocabError(f"Two names share one id in {named}. Give each its own.")
         insertable = {
@@ -164,6 +154,8 @@ class ActionVocab:
                 f"These control ids are also ordinary tokens: {insertable}. Add them to"
                 f" never_insert, or use ids from {self.tokens} on."
             )
+        if (self.mark is None) != (self.back is None):
+            raise VocabError("A mark is for coming back to: give both `mark` and `back`, or none.")
         operators = [getattr(self, kind.name.lower()) for kind in _NUMBER_ARGUMENTS]
         takes_number = any(i is not None for i in operators)
         if takes_number != (self.end is not None):
@@ -180,8 +172,7 @@ class ActionVocab:
         max_move: int = 512,
         begin: int | None = None,
         delimiter: bool = True,
-        max_hop: int = 0,
-        landings: Iterable[int] = (),
+        marks: bool = False,
         reserved: int = 0,
         never_insert: Iterable[int] = (),
     ) -> ActionVocab:
@@ -202,21 +193,18 @@ class ActionVocab:
         names = ["delimiter"] * delimiter + ["stop", "first_move"]
         names += [name for name in OPERATORS if name in chosen]
         names += ["end"] * any(name.startswith("span") for name in chosen)
-        names += ["first_hop"] * (max_hop != 0)
+        names += ["back", "mark"] * marks
         if begin is None:
             names.insert(0, "begin")
         ids: dict[str, int] = {} if begin is None else {"begin": begin}
         free = tokens
-        widths = {"first_move": 2 * max_move.bit_length(), "first_hop": 2 * max_hop.bit_length()}
         for name in names:
             ids[name] = free
-            free += widths.get(name, 1)
+            free += 2 * max_move.bit_length() if name == "first_move" else 1
         return cls(
             tokens=tokens,
             size=free + reserved,
             max_move=max_move,
-            max_hop=max_hop,
-            landings=tuple(sorted(landings)),
             never_insert=tuple(sorted(barred)),
             **ids,
         )
@@ -247,8 +235,7 @@ class ActionVocab:
         max_move: int = 512,
         begin: str | None = None,
         delimiter: bool = True,
-        max_hop: int = 0,
-        landings: Iterable[int] | None = None,
+        marks: bool = False,
         reserved: int = 0,
     ) -> ActionVocab:
         """Extend a tokenizer with the control tokens and return the vocabulary over it.
@@ -256,7 +243,6 @@ class ActionVocab:
         Takes a `tokenizers.Tokenizer` or a fast tokenizer of Transformers, and changes it: the
         control tokens become added special tokens of its `tokenizer.json`, so every engine knows
         them. The tokenizer's own special tokens are never inserted; `begin` names one to reuse.
-        Hops land behind the tokens that end a sentence, unless `landings` names others.
         """
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         known = backend.get_vocab(with_added_tokens=True)
@@ -265,16 +251,13 @@ class ActionVocab:
         holes = set(range(tokens)) - set(known.values())
         if begin is not None and begin not in known:
             raise VocabError(f"The tokenizer has no token {begin!r} to begin with.")
-        if max_hop and landings is None:
-            landings = _sentence_ends(backend)
         vocab = cls.build(
             tokens,
             operators=operators,
             max_move=max_move,
             begin=None if begin is None else known[begin],
             delimiter=delimiter,
-            max_hop=max_hop,
-            landings=landings or (),
+            marks=marks,
             reserved=reserved,
             never_insert=special | holes,
         )
@@ -309,8 +292,6 @@ class ActionVocab:
     def to_json(self) -> str:
         """The text of `action_vocab.json`; absent operators are left out."""
         fields = {k: v for k, v in dataclasses.asdict(self).items() if v is not None}
-        if self.first_hop is None:
-            del fields["max_hop"], fields["landings"]
         return json.dumps({"format": 1, **fields}, indent=2) + "\n"
 
     @classmethod
@@ -331,12 +312,12 @@ class ActionVocab:
         unknown, missing = sorted(fields.keys() - known), sorted(required - fields.keys())
         if unknown or missing:
             raise VocabError(f"{FILE_NAME} has unknown keys {unknown} and lacks {missing}.")
-        barred, landings = fields.pop("never_insert", []), fields.pop("landings", [])
-        if not (isinstance(barred, list) and isinstance(landings, list)) or not all(
-            type(i) is int for i in [*fields.values(), *barred, *landings]
+        barred = fields.pop("never_insert", [])
+        if not isinstance(barred, list) or not all(
+            type(i) is int for i in [*fields.values(), *barred]
         ):
             raise VocabError(f"The values of {FILE_NAME} must be whole numbers.")
-        return cls(**fields, never_insert=tuple(barred), landings=tuple(landings))
+        return cls(**fields, never_insert=tuple(barred))
 
     def save(self, folder: str | Path) -> None:
         """Write `action_vocab.json` into a model folder."""
@@ -361,12 +342,8 @@ class ActionVocab:
     @property
     def deltas(self) -> tuple[int, ...]:
         """The moves' deltas in id order: +1, -1, +2, -2, ..."""
-        return _signed_powers(self.max_move)
-
-    @cached_property
-    def hops(self) -> tuple[int, ...]:
-        """How many landings each hop goes, in id order: +1, -1, +2, -2, ..."""
-        return _signed_powers(self.max_hop)
+        powers = [1 << k for k in range(self.max_move.bit_length())]
+        return tuple(delta for power in powers for delta in (power, -power))
 
     def move_id(self, delta: int) -> int:
         """The id of one move."""
@@ -378,17 +355,6 @@ class ActionVocab:
                 f" +-{self.max_move}).{advice}"
             )
         return self.first_move + 2 * (size.bit_length() - 1) + (delta < 0)
-
-    def hop_id(self, delta: int) -> int:
-        """The id of one hop."""
-        if self.first_hop is None or delta not in self.hops:
-            raise VocabError(f"Hop {delta} is not in this vocabulary; it has {self.hops}.")
-        return self.first_hop + self.hops.index(delta)
-
-    def hop_delta(self, action_id: int) -> int:
-        """How many landings a hop goes; negative: to the left."""
-        assert self.first_hop is not None
-        return self.hops[action_id - self.first_hop]
 
     def split_move(
         self, distance: int, *, cursor: int | None = None, length: int | None = None
@@ -410,15 +376,11 @@ class ActionVocab:
             raise VocabError(
                 f"Cannot move {distance} from cursor {cursor}: the canvas has length {length}."
             )
-        return _split(distance, cursor, length, self.max_move)
+        from reviser.core import _kernels
 
-    def split_hop(self, distance: int, *, before: int, behind: int) -> tuple[int, ...]:
-        """The fewest hops that add up to `distance`, with so many landings on either side."""
-        if self.first_hop is None or not -before <= distance <= behind:
-            raise VocabError(
-                f"Cannot hop {distance} with {before} landings before and {behind} behind."
-            )
-        return _split(distance, before, before + behind, self.max_hop)
+        path = np.empty(_kernels.path_capacity(abs(distance), self.max_move), np.int64)
+        count = _kernels.fewest_moves(cursor, cursor + distance, length, self.max_move, path)
+        return tuple(path[:count].tolist())
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
@@ -436,9 +398,7 @@ class ActionVocab:
         kinds[: self.tokens] = Kind.INSERT
         kinds[list(self.never_insert)] = Kind.BARRED
         kinds[self.first_move : self.first_move + len(self.deltas)] = Kind.MOVE
-        if self.first_hop is not None:
-            kinds[self.first_hop : self.first_hop + len(self.hops)] = Kind.HOP
-        for name in ("stop", *OPERATORS, "end"):
+        for name in ("stop", *OPERATORS, "end", "back", "mark"):
             if getattr(self, name) is not None:
                 kinds[getattr(self, name)] = Kind[name.upper()]
         kinds[[i for i in (self.begin, self.delimiter) if i is not None]] = Kind.GIVEN
@@ -446,15 +406,8 @@ class ActionVocab:
 
     @cached_property
     def is_move(self) -> npt.NDArray[np.bool_]:
-        """Which ids only take the cursor elsewhere: moves and hops."""
-        return np.isin(self.kinds, [Kind.MOVE, Kind.HOP])
-
-    @cached_property
-    def is_landing(self) -> npt.NDArray[np.bool_]:
-        """Which ids are tokens that hops land behind."""
-        table = np.zeros(self.size, np.bool_)
-        table[list(self.landings)] = True
-        return table
+        """Which ids only take the cursor elsewhere: moves, and `back`."""
+        return np.isin(self.kinds, [Kind.MOVE, Kind.BACK])
 
     @cached_property
     def length_deltas(self) -> IntArray:
@@ -467,7 +420,7 @@ class ActionVocab:
 
     @cached_property
     def cursor_deltas(self) -> IntArray:
-        """By how much each id moves the cursor; see `length_deltas`. Hops depend on the text."""
+        """By how much each id moves the cursor; see `length_deltas`. `back` depends on marks."""
         table = self._effect_table(1)
         table[self.first_move : self.first_move + len(self.deltas)] = self.deltas
         return table
@@ -489,9 +442,8 @@ class ActionVocab:
     def controls(self) -> IntArray:
         """Ids whose legality depends on the state: the columns of a mask after its first."""
         ids = [self.stop, *range(self.first_move, self.first_move + len(self.deltas))]
-        ids += [i for name in (*OPERATORS, "end") if (i := getattr(self, name)) is not None]
-        if self.first_hop is not None:
-            ids += range(self.first_hop, self.first_hop + len(self.hops))
+        names = (*OPERATORS, "end", "back", "mark")
+        ids += [i for name in names if (i := getattr(self, name)) is not None]
         return np.array(ids, np.int32)
 
     @cached_property
@@ -529,8 +481,6 @@ class ActionVocab:
         kind, argument = action.kind, action.argument
         if kind is Kind.MOVE:
             return (self.move_id(argument),)
-        if kind is Kind.HOP:
-            return (self.hop_id(argument),)
         if kind is Kind.INSERT:
             return (self._token(argument),)
         first = None if kind is Kind.END else getattr(self, kind.name.lower(), None)
@@ -571,8 +521,6 @@ class ActionVocab:
                 numbers = [int(first)]
             elif kind is Kind.MOVE:
                 numbers = [int(self.cursor_deltas[first])]
-            elif kind is Kind.HOP:
-                numbers = [self.hop_delta(first)]
             elif kind is Kind.REPLACE:
                 numbers = [self._token(next(rest, -1))]
             actions.append(Action(kind, *numbers))
@@ -587,8 +535,6 @@ class ActionVocab:
         kind = self.kind(action_id)
         if kind is Kind.MOVE:
             return f"move {self.cursor_deltas[action_id]:+d}"
-        if kind is Kind.HOP:
-            return f"hop {self.hop_delta(action_id):+d}"
         if kind is Kind.INSERT:
             return f"insert {action_id}"
         if kind is Kind.GIVEN:
@@ -598,10 +544,9 @@ class ActionVocab:
         return kind.name.lower()
 
     def _named_ids(self) -> dict[str, int]:
-        names = ("begin", "delimiter", "stop", *OPERATORS, "end")
+        names = ("begin", "delimiter", "stop", *OPERATORS, "end", "back", "mark")
         ids = {name: i for name in names if (i := getattr(self, name)) is not None}
         ids |= {f"move{delta:+d}": self.first_move + n for n, delta in enumerate(self.deltas)}
-        ids |= {f"hop{delta:+d}": self.hop_id(delta) for delta in self.hops}
         return ids
 
     def _effect_table(self, column: int) -> IntArray:
@@ -634,25 +579,3 @@ class ActionVocab:
             value += self.deltas[digit]
             previous = digit + 1
         raise VocabError("A number is misspelled, or not closed by END.")
-
-
-def _sentence_ends(tokenizer: Tokenizer) -> tuple[int, ...]:
-    from reviser.core.codec import Codec
-
-    ends = Codec(tokenizer).sentence_ends
-    if not ends:
-        raise VocabError("No token of this tokenizer ends a sentence: say where hops land.")
-    return ends
-
-
-def _split(distance: int, cursor: int, length: int, largest: int) -> tuple[int, ...]:
-    from reviser.core import _kernels
-
-    path = np.empty(_kernels.path_capacity(abs(distance), largest), np.int64)
-    count = _kernels.fewest_moves(cursor, cursor + distance, length, largest, path)
-    return tuple(path[:count].tolist())
-
-
-def _signed_powers(largest: int) -> tuple[int, ...]:
-    powers = [1 << k for k in range(largest.bit_length())]
-    return tuple(delta for power in powers for delta in (power, -power))

@@ -71,12 +71,9 @@ class Canvas:
         self.vocab = vocab
         self._left = list(tokens)
         self._right: list[int] = []  # reversed: the last is next to the cursor
-        # Behind which tokens hops land: of the left ones by distance from the left edge, of the
-        # right ones from the right edge.
-        self._left_landings = self._landings_in(self._left, 0) if vocab.landings else []
-        self._right_landings: list[int] = []
-        self._log: list[tuple[Edit, _Pending | None]] = []
+        self._log: list[tuple[Edit, _Pending | None, tuple[int, ...]]] = []
         self._pending: _Pending | None = None
+        self._marks: tuple[int, ...] = ()
         if cursor is not None:
             if not 0 <= cursor <= len(self._left):
                 raise InvalidAction(f"Cursor {cursor} is outside 0..{len(self._left)}.")
@@ -112,6 +109,11 @@ class Canvas:
         """Whether an action of several ids has begun and is not complete."""
         return self._pending is not None and self._pending.kind is not Kind.STOP
 
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """The boundaries where something was left out, from the left."""
+        return self._marks
+
     def tokens(self) -> list[int]:
         """All tokens, in order."""
         return self._left + self._right[::-1]
@@ -120,33 +122,6 @@ class Canvas:
         """Up to `before` tokens left and `after` tokens right of the cursor."""
         left = self._left[max(0, len(self._left) - before) :]
         return left, self._right[max(0, len(self._right) - after) :][::-1]
-
-    def hop_goals(self, side: int, most: int | None = None) -> list[int]:
-        """Where hops lead from here, right (+1) or left (-1), nearest first, up to `most`."""
-        cursor, length = len(self._left), len(self)
-        first = None if most is None else -most - 1  # one more, since it may be where we are
-        if side < 0:
-            goals = [place for place in self._left_landings[first:][::-1] if place < cursor]
-            goals += [0] * (cursor > 0)
-        else:
-            goals = [length - place for place in self._right_landings[first:][::-1]]
-            goals += [length] * (bool(self._right) and goals[-1:] != [length])
-        return goals[:most]
-
-    def way(self, goal: int) -> tuple[int, ...]:
-        """The ids that take the cursor to `goal`, fewest.
-
-        Hops, if the vocabulary has any and they lead from landing to landing; else moves.
-        """
-        cursor, length = self.cursor, len(self)
-        left, right = self.hop_goals(-1), self.hop_goals(+1)
-        is_landing = cursor in (0, length) or self._left_landings[-1:] == [cursor]
-        if self.vocab.first_hop is not None and is_landing and goal in {*left, *right}:
-            hops = -1 - left.index(goal) if goal < cursor else 1 + right.index(goal)
-            deltas = self.vocab.split_hop(hops, before=len(left), behind=len(right))
-            return tuple(self.vocab.hop_id(delta) for delta in deltas)
-        deltas = self.vocab.split_move(goal - cursor, cursor=cursor, length=length)
-        return tuple(self.vocab.move_id(delta) for delta in deltas)
 
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
@@ -158,7 +133,10 @@ class Canvas:
             raise InvalidAction("The trajectory has stopped; nothing can follow STOP.")
         else:
             edit, after = self._continue(action_id, cursor, pending)
-        self._log.append((edit, pending))
+        self._log.append((edit, pending, self._marks))
+        if self.vocab.mark is not None:
+            kind = None if pending else self.vocab.kind(action_id)
+            self._marks = self._marks_after(kind, edit)
         self._pending = after
         self._splice(edit.position, len(edit.removed), edit.inserted, edit.cursor)
         return edit
@@ -182,7 +160,7 @@ class Canvas:
             raise InvalidAction(f"Cannot roll back {count} ids: {len(self._log)} were applied.")
         undone = []
         for _ in range(count):
-            edit, self._pending = self._log.pop()
+            edit, self._pending, self._marks = self._log.pop()
             undone.append(edit.inverse())
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
         return undone
@@ -191,9 +169,8 @@ class Canvas:
         """An independent copy that shares the past."""
         twin = Canvas(self.vocab)
         twin._left, twin._right = self._left.copy(), self._right.copy()
-        twin._left_landings = self._left_landings.copy()
-        twin._right_landings = self._right_landings.copy()
         twin._log, twin._pending = self._log.copy(), self._pending
+        twin._marks = self._marks
         return twin
 
     # -- the executor's law -------------------------------------------------------------------
@@ -207,14 +184,14 @@ class Canvas:
             if not 0 <= goal <= len(self):
                 raise _refused(vocab, action_id, cursor, f"it would land at {goal}")
             return Edit(cursor, (), (), cursor, goal), None
-        if kind is Kind.HOP:
-            hop = vocab.hop_delta(action_id)
-            goals = self.hop_goals(hop, abs(hop))
-            if abs(hop) > len(goals):
-                raise _refused(vocab, action_id, cursor, f"it has {len(goals)} places to land")
-            return Edit(cursor, (), (), cursor, goals[-1]), None
+        if kind is Kind.BACK:
+            if not self._marks:
+                raise _refused(vocab, action_id, cursor, "there must be a mark to go to")
+            return Edit(cursor, (), (), cursor, self._marks[0]), None
         nothing = Edit(cursor, (), (), cursor, cursor)
-        if kind is Kind.GIVEN:
+        if kind is Kind.MARK and cursor in self._marks:
+            raise _refused(vocab, action_id, cursor, "there is a mark already")
+        if kind in (Kind.GIVEN, Kind.MARK):
             return nothing, None
         if kind in (Kind.END, Kind.FORBIDDEN):
             raise InvalidAction(f"Cannot apply {vocab.describe(action_id)}: it is not an action.")
@@ -281,6 +258,13 @@ class Canvas:
         passed = tuple(self.window(0, jump)[1])  # j = u + jump: the cursor goes with the span
         return Edit(start, span + passed, passed + span, cursor, cursor + jump)
 
+    def _marks_after(self, kind: Kind | None, edit: Edit) -> tuple[int, ...]:
+        if kind is Kind.MARK:
+            return tuple(sorted((*self._marks, edit.cursor)))
+        if kind is Kind.BACK:
+            return self._marks[1:]
+        return shifted(self._marks, edit.position, len(edit.inserted) - len(edit.removed))
+
     # -- the two stacks -----------------------------------------------------------------------
 
     def _splice(self, position: int, size: int, inserted: Sequence[int], cursor: int) -> None:
@@ -288,9 +272,6 @@ class Canvas:
             self._go_to(position + size)
             if size:
                 del self._left[-size:]
-                self._drop_landings()
-            if self.vocab.landings:
-                self._left_landings += self._landings_in(inserted, len(self._left))
             self._left.extend(inserted)
         self._go_to(cursor)
 
@@ -300,24 +281,20 @@ class Canvas:
         if distance > 0:
             left.extend(reversed(right[-distance:]))
             del right[-distance:]
-            while self._right_landings and self._right_landings[-1] >= len(right):
-                self._left_landings.append(len(self) - self._right_landings.pop())
         elif distance < 0:
             right.extend(reversed(left[distance:]))
             del left[distance:]
-            self._right_landings += [len(self) - p for p in self._drop_landings()]
 
-    def _landings_in(self, tokens: Sequence[int], offset: int) -> list[int]:
-        """Boundaries that hops may lead to in tokens that stand behind `offset` others."""
-        is_landing = self.vocab.is_landing
-        return [n for n, token in enumerate(tokens, offset + 1) if is_landing[token]]
 
-    def _drop_landings(self) -> list[int]:
-        """Take those off the left that are beyond its end, the last first."""
-        dropped = []
-        while self._left_landings and self._left_landings[-1] > len(self._left):
-            dropped.append(self._left_landings.pop())
-        return dropped
+def shifted(marks: tuple[int, ...], place: int, grown: int) -> tuple[int, ...]:
+    """Where marks are when so many tokens were put in behind a place, or taken out.
+
+    A mark stays before what is inserted at it; where tokens are taken out, marks may meet.
+    """
+    if not (marks and grown):
+        return marks
+    moved = (mark if mark <= place else max(place, mark + grown) for mark in marks)
+    return tuple(dict.fromkeys(moved))
 
 
 def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> InvalidAction:

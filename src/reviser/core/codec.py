@@ -191,11 +191,6 @@ class Codec:
         sentence = np.where(after_end, UNITS["sentence"], 0)
         return (UNITS["token"] + UNITS["word"] * words[ids] + sentence).astype(np.uint8)
 
-    @property
-    def sentence_ends(self) -> tuple[int, ...]:
-        """The tokens that end a sentence, as far as one token can tell."""
-        return tuple(np.flatnonzero(self._unit_tables[1]).tolist())
-
     @cached_property
     def _unit_tables(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         words = np.array([token[:1].isspace() for token in self.token_bytes])

@@ -1,8 +1,7 @@
 """Which actions are allowed, for many sequences at once, from a few integers each.
 
-Rows know length, cursor, the editable gaps, budgets and a half-spelled action, so a mask costs a
-few dozen comparisons a row whatever the vocabulary. True means allowed. Content stays with the
-canvas: only where hops lead depends on it, and a row that has hops asks a canvas of its own.
+Rows know length, cursor, marks, the editable gaps, budgets and a half-spelled action; never
+content, so a mask costs a few dozen comparisons a row whatever the vocabulary. True means allowed.
 
 Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`),
 T steps of a history.
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.canvas import Canvas
+from reviser.core.canvas import Canvas, shifted
 from reviser.errors import ConfigError, InvalidAction
 
 BoolArray = npt.NDArray[np.bool_]
@@ -36,12 +35,12 @@ _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
 _STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
-_IS_MOVE = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.HOP])
+_IS_MOVE = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.BACK])
 _KEEPS_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.GIVEN)  # of moves in a row
 
 
 class Boundary:
-    """The state of B sequences that legality depends on.
+    """The state of B sequences that legality depends on; content stays with the canvas.
 
     A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed;
     text outside every gap is locked, and the cursor may pass over it. A prefix is locked by a
@@ -71,48 +70,37 @@ class Boundary:
             if (i := getattr(vocab, kind.name.lower())) is not None
         ]
         self._end_column = 0 if vocab.end is None else columns[vocab.end]
-        self._hops = np.array(vocab.hops, np.int64)
-        self._hop_columns = slice(1 + len(vocab.controls) - len(self._hops), None)
-        self._canvases = [Canvas(vocab) for _ in range(rows if self.needs_text else 0)]
+        self._mark_column = 0 if vocab.mark is None else columns[vocab.mark]
+        self._back_column = 0 if vocab.back is None else columns[vocab.back]
+        self._marks: list[tuple[int, ...]] = [()] * (0 if vocab.mark is None else rows)
 
     def __len__(self) -> int:
         return len(self._state)
-
-    @property
-    def needs_text(self) -> bool:
-        """Whether legality depends on what the canvas holds: it does if there are hops."""
-        return self.vocab.first_hop is not None
 
     def reset(
         self,
         row: int,
         *,
-        length: int | None = None,
-        tokens: Sequence[int] | None = None,
+        length: int = 0,
         cursor: int | None = None,
         gaps: Sequence[tuple[int, int]] | None = None,
+        marks: Sequence[int] = (),
         max_length: int | None = None,
         max_edits: int | None = None,
         max_moves: int | None = None,
     ) -> None:
         """Start a row from a canvas of `length`; by default all of it is one gap.
 
-        If it `needs_text`, give the `tokens` of the canvas, which tell the length too.
-
         The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
         actions that change the canvas; when none is left only STOP is allowed. After `max_moves`
         in a row none is allowed until something else is done; digits of a number are no moves.
         """
-        known = 0 if tokens is None else len(tokens)
-        length = known if length is None else length
-        if length != known and (self.needs_text or tokens is not None):
-            raise ConfigError(f"The canvas has length {length}, but {known} tokens.")
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
         check_gaps(length, cursor, gaps)
-        if self.needs_text:
-            self._canvases[row] = Canvas(self.vocab, tokens or (), cursor)
+        if self._marks:
+            self._marks[row] = tuple(marks)
         others = np.delete(self._highs(self._state), row, axis=0)
         in_use = int(np.count_nonzero(others >= 0, axis=1).max(initial=1))
         self._state = _fit_gaps(self._state, max(len(gaps), in_use))
@@ -155,17 +143,10 @@ class Boundary:
 
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """An independent copy of all rows, or of some in the order given."""
-        twin = self.view(rows)
-        twin._canvases = [canvas.fork() for canvas in twin._canvases]
-        return twin
-
-    def view(self, rows: Sequence[int] | None = None) -> Boundary:
-        """A copy to ask, as long as neither advances: cheaper than a fork if it `needs_text`."""
         twin = copy(self)
         twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
-        if self.needs_text:
-            chosen = range(len(self)) if rows is None else rows
-            twin._canvases = [self._canvases[n] for n in chosen]
+        if self._marks:
+            twin._marks = [self._marks[n] for n in (range(len(self)) if rows is None else rows)]
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -173,9 +154,8 @@ class Boundary:
         gaps = max(self._lows(state).shape[1] for state in (self._state, other._state))
         self._state = _fit_gaps(self._state, gaps)
         self._state[np.asarray(rows, int)] = _fit_gaps(other._state, gaps)
-        if self.needs_text:
-            for row, canvas in zip(rows, other._canvases, strict=True):
-                self._canvases[row] = canvas.fork()
+        for row, marks in zip(rows, other._marks, strict=bool(self._marks)):
+            self._marks[row] = marks
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, as when a request resumes."""
@@ -210,12 +190,6 @@ class Boundary:
         goals = cursor[:, None] + self._deltas
         in_reach = (goals >= floor[:, None]) & (goals <= ceiling[:, None])
         np.logical_and(in_reach, may_move[:, None], out=out[:, self._move_columns])
-        for n, canvas in enumerate(self._canvases):
-            low, high, most = int(floor[n]), int(ceiling[n]), self.vocab.max_hop
-            left = sum(goal >= low for goal in canvas.hop_goals(-1, most))
-            right = sum(goal <= high for goal in canvas.hop_goals(+1, most))
-            in_reach = (-left <= self._hops) & (self._hops <= right)
-            out[n, self._hop_columns] = in_reach & may_move[n]
         for column, kind in self._operators:
             if kind is Kind.SPAN_COPY:  # reads locked text, writes into any gap
                 out[:, column] = may_edit & (cursor > 0) & has_room & (ceiling >= 0)
@@ -223,6 +197,11 @@ class Boundary:
                 out[:, column] = may_edit & (left_room >= (2 if kind is Kind.SWAP else 1))
         if self._end_column:
             out[:, self._end_column] = False
+        if self._marks:
+            pairs = zip(cursor.tolist(), self._marks, strict=True)
+            is_marked = np.array([place in marks for place, marks in pairs], np.bool_)
+            out[:, self._mark_column] = may_edit & in_gap & ~is_marked
+            out[:, self._back_column] = may_move & np.array([bool(m) for m in self._marks])
         waiting = np.flatnonzero(~out[:, 1])
         if waiting.size:
             rooms = left_room[waiting], right_room[waiting]
@@ -282,8 +261,6 @@ class Boundary:
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         chosen = None if rows is None else np.asarray(rows, int)
-        if self.needs_text:
-            self._apply(ids.tolist(), range(len(self)) if rows is None else rows)
         state = self._state if chosen is None else self._state[chosen]
         kind = self.vocab.kinds[ids]
         cursor, pending = state[:, _CURSOR], state[:, _PENDING]
@@ -301,6 +278,9 @@ class Boundary:
             done = self._read_argument(part, ids[waiting], kind[waiting])
             grows[waiting], steps[waiting], place[waiting], changes[waiting] = done
             state[waiting] = part
+        if self._marks:
+            chosen_rows = range(len(self)) if rows is None else rows
+            self._follow_marks(chosen_rows, np.where(free, kind, Kind.END), state, place, grows)
         lows, highs = self._lows(state), self._highs(state)
         lows += np.where(lows > place[:, None], grows[:, None], 0)
         highs += np.where(highs >= place[:, None], grows[:, None], 0)
@@ -309,23 +289,22 @@ class Boundary:
         state[:, _EDITS_LEFT] -= changes
         moves = state[:, _MOVES] + _IS_MOVE[kind]  # digits too, until the END behind them
         state[:, _MOVES] = np.where(_KEEPS_COUNT[kind], moves, 0)
-        for n in np.flatnonzero(kind == Kind.HOP).tolist():
-            state[n, _CURSOR] = self._canvases[n if rows is None else rows[n]].cursor
         if chosen is not None:
             self._state[chosen] = state
 
-    def _apply(self, ids: list[int], rows: Sequence[int]) -> None:
-        """Let the canvases follow, all or none."""
-        done: list[Canvas] = []
-        try:
-            for action_id, row in zip(ids, rows, strict=True):
-                if not self._canvases[row].is_finished:
-                    self._canvases[row].apply(action_id)
-                    done.append(self._canvases[row])
-        except InvalidAction:
-            for canvas in done:
-                canvas.rollback()
-            raise
+    def _follow_marks(
+        self, rows: Sequence[int], kind: npt.NDArray[Any], state: Rows, place: Rows, grows: Rows
+    ) -> None:
+        """Set and take off marks, and move them along; `kind` is END where it is an argument."""
+        places = np.minimum(place, place + grows).tolist()
+        for n, row in enumerate(rows):
+            marks, cursor = self._marks[row], int(state[n, _CURSOR])
+            if kind[n] == Kind.MARK:
+                self._marks[row] = tuple(sorted((*marks, cursor)))
+            elif kind[n] == Kind.BACK and marks:
+                state[n, _CURSOR], self._marks[row] = marks[0], marks[1:]
+            else:
+                self._marks[row] = shifted(marks, places[n], int(grows[n]))
 
     def _read_argument(
         self, state: Rows, ids: Rows, kind: npt.NDArray[np.uint8]
@@ -415,7 +394,7 @@ def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows
     ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
     """
     kinds = vocab.kinds[history_BT]
-    if (kinds == Kind.HOP).any():  # where they lead depends on the text
+    if (kinds == Kind.BACK).any():  # where it leads depends on marks
         return _replayed(vocab, history_BT)
     grows = vocab.length_deltas[history_BT].astype(np.int64)
     steps = vocab.cursor_deltas[history_BT].astype(np.int64)

@@ -8,7 +8,7 @@ an estimate or bounds, always as an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -116,20 +116,11 @@ def synthetic_targets(length: int, samples: int) -> list[npt.NDArray[np.int32]]:
 
 
 def rich_enough(
-    policy: Policy,
-    tokens: int,
-    max_move: int = 512,
-    max_hop: int = 0,
-    landings: Iterable[int] = (),
+    policy: Policy, tokens: int, max_move: int = 512, *, marks: bool = False
 ) -> ActionVocab:
-    """A vocabulary over `tokens` with the operators a policy needs, and hops if wanted."""
-    return ActionVocab.build(
-        tokens,
-        operators=operators_needed(policy),
-        max_move=max_move,
-        max_hop=max_hop,
-        landings=landings,
-    )
+    """A vocabulary over `tokens` with the operators a policy needs, and marks if wanted."""
+    operators = operators_needed(policy)
+    return ActionVocab.build(tokens, operators=operators, max_move=max_move, marks=marks)
 
 
 def _order_tax(
@@ -344,8 +335,8 @@ def _late_surprise(
 
     With k late spans, of which cuts among the `inside_late` places of their runs make k - runs
     more, and j cuts hidden `inside` the early runs, there are I = early + j - 2 + k inner spans,
-    and the late ones were drawn from these one by one: a chance of (I-k)! / I!. Fewer than `late`
-    are drawn only if the first and the last span are all that is left.
+    and any k of these are as likely to be late: a chance of k! (I-k)! / I!. Fewer than `late` are
+    drawn only if the first and the last span are all that is left.
     """
     logs = []
     for k in range(runs, min(late, runs + inside_late) + 1):
@@ -354,7 +345,7 @@ def _late_surprise(
         left = np.maximum(early + more - 2, 0)  # inner spans that are not late
         cuts = places - inside - inside_late + more + k - runs
         log = _log_binomial(inside, more) + _log_binomial(inside_late, np.array([k - runs]))
-        log += _log_factorial(left) - _log_factorial(left + k)
+        log += _log_factorial(left) + math.lgamma(k + 1) - _log_factorial(left + k)
         logs += [*(log + _times_log(cuts, cut) + _times_log(places - cuts, 1 - cut))]
     return -float(np.logaddexp.reduce(logs)) / math.log(2)
 

@@ -100,8 +100,9 @@ class Spans:
     mean: float = 8.0
     unit: Literal["token", "word", "sentence"] = "word"
     late: int | None = None
-    """Write left to right but for so many inner spans, which come after the rest, in random order.
-    If left out, every order of the spans is as likely."""
+    """Write left to right but for so many inner spans, which come after the rest, left to right
+    too. A vocabulary with marks has one set where a span is left out, and goes back to it. If
+    left out, every order of the spans is as likely."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.mean <= MOST_SPAN or self.unit not in UNITS:
@@ -226,8 +227,8 @@ def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
         k.ID_SPAN_MOVE: vocab.span_move,
         k.ID_END: vocab.end,
         k.MAX_MOVE: vocab.max_move,
-        k.ID_FIRST_HOP: vocab.first_hop,
-        k.MAX_HOP: vocab.max_hop,
+        k.ID_BACK: vocab.back,
+        k.ID_MARK: vocab.mark,
     }
     return np.array([-1 if entries[n] is None else entries[n] for n in range(k.IDS)], np.int64)
 

@@ -99,6 +99,8 @@ class Trajectory:
         for action in obfuscation:
             if action.kind is Kind.STOP:
                 raise TrajectoryError("An obfuscation does not stop: it ends on a blank canvas.")
+            if action.kind in (Kind.MARK, Kind.BACK):
+                raise TrajectoryError("An obfuscation has no marks: they are for what is written.")
             edit = canvas.act(action)[-1]
             place = slice(edit.position, edit.position + len(edit.removed))
             inverses.append(_invert(vocab, action, edit, len(canvas), temporary[place]))
@@ -201,7 +203,6 @@ class Sampler:
             self._marks(units, lengths),
             compile_rows(self.policy, progress),
             self._ids,
-            self.vocab.is_landing,
             np.uint64(seed),
             np.uint64(epoch),
             np.array(indices, np.uint64),
@@ -267,8 +268,6 @@ def _invert(
     elif kind is Kind.SPAN_COPY:
         undo = [Action(Kind.SPAN_DELETE, size)]
         undo += moves(edit.position, edit.cursor_before, length - size)
-    elif kind is Kind.HOP:
-        undo = moves(edit.cursor, edit.cursor_before, length)
     elif kind is Kind.MOVE:
         undo = [Action(kind, -size)]
     else:

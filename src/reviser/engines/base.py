@@ -1,6 +1,6 @@
 """What every engine is asked and gives: requests in, actions out as they come.
 
-Knows boundaries, no text and no torch. An engine holds a model and runs many requests at a
+Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
 time; who calls it applies the actions. `ScriptedEngine` is one for tests, without a model.
 """
 
@@ -41,12 +41,12 @@ class DecodeConfig:
     max_edits: int | None = None
     """Most actions that change the text; then only STOP is left."""
     max_moves: int | None = None
-    """Most moves and hops in a row; then something else is done, if only STOP. At 0 there are
-    none."""
+    """Most moves in a row, `back` included; then something else is done, if only STOP. At 0 there
+    are none."""
     stop_bias: float = 0.0
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
     move_bias: float = 0.0
-    """Added to the logit of every move and hop: below 0 the cursor moves less, above it more.
+    """Added to the logit of every move, `back` too: below 0 the cursor moves less, above it more.
 
     The digits of an operator's number share the moves' ids and are left alone: there it would
     decide between a further digit and the end, and so how long the spans of operators are.
@@ -127,13 +127,13 @@ class Request:
 
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
-        tokens = replay(rows.vocab, self.history).tokens() if rows.needs_text else None
+        mark = rows.vocab.mark
         rows.reset(
             row,
             length=self.length,
-            tokens=tokens,
             cursor=self.cursor,
             gaps=self.gaps,
+            marks=replay(rows.vocab, self.history).marks if mark in self.history else (),
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,

@@ -22,7 +22,7 @@ from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig
 from reviser.engines.logits import LogitsMask
-from reviser.errors import ConfigError, InvalidAction, ReviserError
+from reviser.errors import ConfigError, ReviserError
 
 
 def check_config(config: Any, vocab: ActionVocab) -> None:
@@ -90,11 +90,8 @@ class _Follower:
             live.is_lost = True
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by the ids that are new; mostly one for each, taken all at once.
-
-        An id that its canvas cannot take, forced by other settings, loses the request.
-        """
-        single: list[tuple[_Live, list[int]]] = []
+        """Advance requests by the ids that are new; mostly one for each, taken all at once."""
+        single: list[tuple[int, int]] = []
         for live, ids in news:
             if not ids:
                 continue
@@ -103,21 +100,12 @@ class _Follower:
             if live.is_lost:
                 continue
             if len(ids) == 1:
-                single.append((live, [*ids]))
+                single.append((live.row, ids[0]))
             else:
-                self._replay(live, ids)
-        actions, rows = [ids[0] for _, ids in single], [live.row for live, _ in single]
-        try:
+                self._boundary.replay(live.row, ids)
+        if single:
+            rows, actions = zip(*single, strict=True)
             self._boundary.advance(actions, rows)
-        except InvalidAction:
-            for live, ids in single:
-                self._replay(live, ids)
-
-    def _replay(self, live: _Live, ids: Sequence[int]) -> None:
-        try:
-            self._boundary.replay(live.row, ids)
-        except InvalidAction:
-            live.is_lost = True
 
     def _close(
         self,
@@ -222,7 +210,7 @@ class BatchMask(_Follower):
                     " its path, with logits_processors, not as a plugin."
                 )
         self._take((live, list(live.output_ids[live.taken :])) for live in known)
-        rows = self._boundary.view([0 if live is None else live.row for live in lives])
+        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         self._close(logits_BA, lives, rows, lost)
 
@@ -262,13 +250,11 @@ class SlotMask(_Follower):
         # what it gives is thrown away.
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         lost |= pos_B + 1 - local_B != total_B
-        known = [0 if live is None else live.row for live in lives]
-        has_drafts = int(local_B.max(initial=0)) > 0
-        rows = self._boundary.fork(known) if has_drafts else self._boundary.view(known)
+        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
         for depth in range(1, int(local_B.max(initial=0)) + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
-            allowed = self._are_allowed(rows.view(at.tolist()), drafts)
+            allowed = self._are_allowed(rows.fork(at.tolist()), drafts)
             lost[at[~allowed]] = True  # the draft will be rejected, and all behind it
             rows.advance(drafts[allowed], at[allowed].tolist())
         self._close(logits_BA, lives, rows, lost)

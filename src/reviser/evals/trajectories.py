@@ -47,9 +47,9 @@ class Walk:
     positions: tuple[float, ...]
     """Where inserts went, 0 to 1 behind the prefix; the first into nothing has no such place."""
     moves: tuple[int, ...]
-    """How far each move or hop went, in order."""
-    hops: tuple[bool, ...]
-    """Which of these were hops."""
+    """How far each move went, in order, also those back to a mark."""
+    to_mark: tuple[bool, ...]
+    """Which of these went to a mark."""
     detour: int
     """Moves beyond the fewest that reach the same place, over all chains that an edit follows."""
     trailing: int
@@ -70,7 +70,7 @@ class Walk:
         length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
-        is_move = np.isin(kinds, [Kind.MOVE, Kind.HOP])
+        is_move = np.isin(kinds, [Kind.MOVE, Kind.BACK])
         moves = np.flatnonzero(is_move)
         places = cursor[inserts] - len(trajectory.prefix)
         room = length[inserts] - len(trajectory.prefix)
@@ -86,10 +86,10 @@ class Walk:
             end_appends=int((places == room).sum()),
             positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
             moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
-            hops=tuple((kinds[moves] == Kind.HOP).tolist()),
+            to_mark=tuple((kinds[moves] == Kind.BACK).tolist()),
             detour=sum(
-                end - start - len(_way(vocab, history[0, : given + start], int(cursor[end])))
-                if Kind.HOP in kinds[start:end]
+                end - start - 1
+                if Kind.BACK in kinds[start:end]
                 else end - start - _fewest(vocab, cursor[start], cursor[end], length[end])
                 for start, end in useful
             ),
@@ -108,9 +108,9 @@ class Walk:
 
     @property
     def sizes(self) -> Counter[int]:
-        """How many moves have each size; hops have none of their own."""
-        pairs = zip(self.moves, self.hops, strict=True)
-        return Counter(abs(delta) for delta, is_hop in pairs if not is_hop)
+        """How many moves have each size; those to a mark have none of their own."""
+        pairs = zip(self.moves, self.to_mark, strict=True)
+        return Counter(abs(delta) for delta, to_mark in pairs if not to_mark)
 
     @property
     def distance(self) -> int:
@@ -133,7 +133,7 @@ class TrajectoryStatistics:
     move_distance: Estimate | None
     """Mean size of a move."""
     move_sizes: dict[int, Estimate]
-    """Share of the moves, hops left out, that have each size; only sizes that occur."""
+    """Share of the moves, those to marks left out, that have each size; only what occurs."""
     backward_fraction: Estimate | None
     insert_position: Estimate | None
     """Where inserts go, from 0, right behind the prefix, to 1, the end."""
@@ -240,10 +240,6 @@ def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
     """First and one past the last of each run of moves."""
     edges = np.flatnonzero(np.diff(is_move, prepend=False, append=False))
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-
-
-def _way(vocab: ActionVocab, history: npt.NDArray[np.int64], goal: int) -> tuple[int, ...]:
-    return Canvas.replay(vocab, history.tolist()).way(goal)
 
 
 def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:

@@ -71,7 +71,7 @@ class Settings(Body):
     max_actions: int = setting("max_actions", "Then it ends, with the text as it is.")
     max_length: int | None = setting("max_length", "Most tokens of the text, prompt included.")
     max_edits: int | None = setting("max_edits", "Most actions that change the text.")
-    max_moves: int | None = setting("max_moves", "Most moves and hops in a row; 0 for none.")
+    max_moves: int | None = setting("max_moves", "Most moves in a row; 0 for none at all.")
     stop_bias: float = setting("stop_bias", "Below 0 the model writes on, above it ends sooner.")
     move_bias: float = setting("move_bias", "Below 0 the cursor moves less, above it moves more.")
 

@@ -33,14 +33,14 @@ class VocabConfig:
     begin: str | None = None
     """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
     delimiter: bool = True
-    max_hop: int = 0
-    """The largest hop, a move by sentences: a power of two; 0 for none. Span policies then hop
-    where both ends are ends of sentences, as they are if aligned to those; others never do."""
+    marks: bool = False
+    """Whether the model can leave a mark where it leaves something out, and go back to it. Policies
+    with late spans are then written so."""
 
     @property
     def options(self) -> dict[str, Any]:
         """What `ActionVocab.from_tokenizer` and `models.adapt` take."""
-        names = ("operators", "max_move", "begin", "delimiter", "max_hop")
+        names = ("operators", "max_move", "begin", "delimiter", "marks")
         return {name: getattr(self, name) for name in names}
 
 

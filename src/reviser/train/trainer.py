@@ -189,7 +189,7 @@ def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _group_of_kind() -> np.ndarray:
     groups = np.full(len(Kind), GROUPS.index("operator"))
-    names = {Kind.INSERT: "insert", Kind.MOVE: "move", Kind.HOP: "move", Kind.STOP: "stop"}
+    names = {Kind.INSERT: "insert", Kind.MOVE: "move", Kind.BACK: "move", Kind.STOP: "stop"}
     for kind, name in names.items():
         groups[kind] = GROUPS.index(name)
     return groups

@@ -142,8 +142,7 @@ function take(edit) {
   const reel = (work.reel ??= begin());
   const { kind, logprob } = edit;
   const way = edit.cursor < reel.cursors.at(-1) ? "back" : "on";
-  const moves = kind === "move" || kind === "hop";
-  const word = moves ? `${kind} ${way}` : kind.replaceAll("_", " ");
+  const word = kind === "move" ? `move ${way}` : kind.replaceAll("_", " ");
   reel.append({ edit, word, logprob, isGiven: false });
   drawn ||= requestAnimationFrame(draw);
 }
