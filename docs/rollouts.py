@@ -20,8 +20,8 @@ MODEL = HERE / "models" / "stories-revise"
 TITLE = "Ten stories, written by editing"
 NOTE = (
     "What models/stories-revise (5.8 million parameters) made of ten held-out beginnings, drawn by"
-    " a seed from the thousand of the results page. The prompt is grey. It writes a story and"
-    " leaves a sentence out, hops back, and writes that last."
+    " a seed from the thousand of the results page. The prompt is grey. It writes a story, leaves"
+    " something out, goes back, and writes that last."
 )
 
 
