@@ -262,54 +262,67 @@ def decoding() -> str:
 
 
 def curves(arms: dict[str, list[Run]]) -> str:
-    """Held-out nats per text token against ids seen, one line per run."""
-    lines = [
-        (arm, [(point["ids"], point["nll"]) for point in run["curve"] if point["ids"]])
-        for arm, runs in arms.items()
-        for run in runs
-    ]
-    points = [point for _, line in lines for point in line]
-    width, height, left, bottom, legend = 640, 360, 46, 34, 130
-    most, low, high = (
-        max(x for x, _ in points),
-        min(y for _, y in points),
-        max(y for _, y in points),
-    )
+    """Held-out nats per text token above the twin's as training goes on, one line per run."""
+    twins = {run["seed"]: run["curve"] for run in arms[TWIN]}
+    lines = []
+    for arm, runs in arms.items():
+        for run in runs if arm != TWIN else []:
+            pairs = zip(run["curve"], twins.get(run["seed"], []), strict=False)
+            points = [(ours["ids"], ours["nll"] - its["nll"]) for ours, its in pairs if ours["ids"]]
+            if points:
+                lines.append((arm, points))
+    if not lines:
+        return ""
+    lines.sort(key=lambda line: line[1][-1][1])
+    most = max(x for _, points in lines for x, _ in points)
+    low, high = (pick(y for _, points in lines for _, y in points) for pick in (min, max))
+    width, left, top, bottom, legend = 720, 52, 12, 40, 190
+    height = max(300, top + bottom + 17 * len(lines))
+    scale = (height - top - bottom) / math.log(high / low)
 
-    def place(x: float, y: float) -> str:
-        across = left + (width - left - legend) * x / most
-        return f"{across:.1f},{(height - bottom) * (high - y) / (high - low) + 8:.1f}"
+    def across(x: float) -> float:
+        return left + (width - left - legend) * x / most
 
-    names = list(arms)
+    def down(y: float) -> float:
+        return top + scale * math.log(high / y)
+
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 12}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="12" role="img">',
-        "<title>Held-out nats per text token against ids seen in training</title>",
-        f'<rect width="{width}" height="{height + 12}" fill="#ffffff"/>',
+        "<title>Held-out nats per text token above append, as training goes on</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
-    step = 0.5 if high - low > 1.5 else 0.25
-    tick = math.ceil(low / step) * step
-    while tick <= high:
-        x, y = place(0, tick).split(",")
-        parts.append(f'<path d="M{x} {y}H{width - legend}" stroke="#e2e2e2"/>')
-        parts.append(f'<text x="{left - 6}" y="{float(y) + 4}" text-anchor="end">{tick:g}</text>')
-        tick += step
+    for tick in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2):
+        if low <= tick <= high:
+            y = f"{down(tick):.1f}"
+            parts.append(f'<path d="M{left} {y}H{width - legend}" stroke="#e2e2e2"/>')
+            parts.append(f'<text x="{left - 6}" y="{y}" dy="4" text-anchor="end">+{tick:g}</text>')
     for share in (0.25, 0.5, 0.75, 1.0):
-        x = place(most * share, low).split(",")[0]
         words = f"{most * share / 1e6:.1f}M"
-        parts.append(f'<text x="{x}" y="{height}" text-anchor="middle">{words}</text>')
-    for arm, line in lines:
-        colour = COLOURS[names.index(arm) % len(COLOURS)]
-        dashes = ' stroke-dasharray="5 3"' if names.index(arm) >= len(COLOURS) else ""
-        path_data = " ".join(place(x, y) for x, y in line)
         parts.append(
-            f'<polyline points="{path_data}" fill="none" stroke="{colour}"'
-            f' stroke-width="1.6"{dashes}/>'
+            f'<text x="{across(most * share):.1f}" y="{height - 20}" text-anchor="middle">{words}'
+            "</text>"
         )
-    for n, arm in enumerate(names):
+    parts.append(f'<text x="{left}" y="{height - 4}">nats above append; ids seen</text>')
+    labels = [down(points[-1][1]) for _, points in lines]
+    for n in range(len(labels) - 2, -1, -1):  # the best is lowest; labels above keep clear of it
+        labels[n] = max(labels[n], labels[n + 1] + 15)
+    over = max(0.0, labels[0] - (height - bottom))
+    for n, ((arm, points), label) in enumerate(zip(lines, labels, strict=True)):
         colour = COLOURS[n % len(COLOURS)]
-        y = 20 + 16 * n
-        parts.append(f'<text x="{width - legend + 14}" y="{y}" fill="{colour}">{arm}</text>')
+        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+        )
+        end = across(points[-1][0])
+        y = max(label - over, top + 15.0 * (len(lines) - 1 - n))
+        parts.append(
+            f'<path d="M{end:.1f} {down(points[-1][1]):.1f}L{width - legend + 22} {y:.1f}"'
+            f' stroke="{colour}" stroke-width="0.6"/>'
+        )
+        parts.append(
+            f'<text x="{width - legend + 26}" y="{y:.1f}" dy="4" fill="{colour}">{arm}</text>'
+        )
     parts.append("</svg>\n")
     return "\n".join(parts)
 
@@ -343,7 +356,8 @@ def pages() -> dict[str, str]:
     for budget, found in arms.items():
         if not found:
             continue
-        figures[f"results-{budget}.svg"] = curves(found)
+        if figure := curves(found):
+            figures[f"results-{budget}.svg"] = figure
         ids = sum(run["seen"]["ids"] for run in found[TWIN]) / len(found[TWIN])
         seeds = max(len(one) for one in found.values())
         told = WRITTEN.format(prompts=f"{found[TWIN][0]['written']['samples']:,}")
@@ -355,7 +369,8 @@ def pages() -> dict[str, str]:
         }
         parts.append(
             HEADINGS[budget].format(ids=f"{ids / 1e6:.1f} million ids", seeds=seeds)
-            + f"![Held-out nats per token against ids seen](results-{budget}.svg)\n\n"
+            + f"![Nats per token above append against ids seen](results-{budget}.svg)\n\n"
+            * bool(figure)
             + f"{SCORES}\n{scores(found)}\n{told}\n"
             + written(found | {arm: runs for arm, runs in others.items() if runs})
         )
