@@ -72,9 +72,12 @@ POLICY_LENGTH, POLICY_TARGETS = 145, 1000
 """What the cost of a policy is measured on: stretches of held-out text of the paper's length."""
 
 
-def mixed(share: float, other: str = "spans-16", final: float | None = None) -> str:
+def mixed(
+    share: float, other: str = "spans-16", final: float | None = None, start: float = 0.0
+) -> str:
     """A mixture with so much appending at the start, and at the end."""
     last = "" if final is None else f", final_weights: [{final}, {round(1 - final, 6)}]"
+    last += f", change_from: {start}" if start else ""
     weights = f"[{share}, {round(1 - share, 6)}]"
     return f"policy={{kind: mixture, policies: [append, {other}], weights: {weights}{last}}}"
 
@@ -105,6 +108,8 @@ ARMS: dict[str, tuple[str, ...]] = {
     "annealed": (mixed(1.0, final=0.0),),
     "annealed-late": (mixed(1.0, other="late-1", final=0.0),),
     "annealed-late-marks": (mixed(1.0, other="late-1", final=0.0), MARKS),
+    "then-late-marks": (mixed(1.0, other="late-1", final=0.0, start=0.6), MARKS),
+    "then-late-2-marks": (mixed(1.0, other="late-2", final=0.0, start=0.6), MARKS),
 }
 """What each arm changes in the recipe, as `--set` takes it."""
 

@@ -173,6 +173,7 @@ def policies(draw: st.DrawFn) -> Policy:
         policies=tuple(parts),
         weights=tuple(draw(weights)),
         final_weights=draw(st.none() | weights.map(tuple)),
+        change_from=draw(st.sampled_from([0.0, 0.25, 0.9])),
     )
 
 

@@ -124,11 +124,15 @@ class Mixture:
     policies: tuple[Append | Obfuscation | Spans, ...]
     weights: tuple[float, ...]
     final_weights: tuple[float, ...] | None = None
+    change_from: float = 0.0
+    """The share of training after which the weights begin to change."""
 
     def __post_init__(self) -> None:
         allowed = Append | Obfuscation | Spans
         if not self.policies or not all(isinstance(part, allowed) for part in self.policies):
             raise ConfigError("A mixture holds policies that are not mixtures themselves.")
+        if not 0 <= self.change_from < 1:
+            raise ConfigError(f"change_from is {self.change_from}; it goes from 0 to below 1.")
         for weights in (self.weights, self.last_weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
                 raise ConfigError(
@@ -146,7 +150,8 @@ class Mixture:
         if not 0 <= progress <= 1:
             raise ConfigError(f"progress is {progress}; it goes from 0 to 1.")
         first, last = (np.array(w) / sum(w) for w in (self.weights, self.last_weights))
-        mixed = (1 - progress) * first + progress * last
+        changed = max(0.0, progress - self.change_from) / (1 - self.change_from)
+        mixed = (1 - changed) * first + changed * last
         return [float(weight) for weight in mixed]
 
 
