@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, expand, is_argument
 from reviser.engines.base import DecodeConfig, Request
@@ -112,7 +112,8 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0]).tolist()
         if vocab.stop in allowed:  # else an action is half spelled, and moves are digits
             logits[vocab.stop] += config.stop_bias
-            for action in np.flatnonzero(vocab.is_move).tolist():
+            places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.BACK])
+            for action in np.flatnonzero(places).tolist():
                 logits[action] += config.move_bias
         ranked = sorted(allowed, key=lambda action: -logits[action])
         if config.temperature == 0:
@@ -308,7 +309,8 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     LogitsMask(vocab).add_biases(biased, rows, configs)
     expected = logits.clone()
     expected[vocab.stop] = 2.0
-    expected[[*(vocab.move_id(delta) for delta in vocab.deltas), vocab.back]] = -3.0
+    moves = [vocab.move_id(delta) for delta in vocab.deltas]
+    expected[[*moves, vocab.mark, vocab.back]] = -3.0
     assert torch.equal(biased, torch.stack([expected, logits]))
 
 

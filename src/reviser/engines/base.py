@@ -46,7 +46,8 @@ class DecodeConfig:
     stop_bias: float = 0.0
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
     move_bias: float = 0.0
-    """Added to the logit of every move, `back` too: below 0 the cursor moves less, above it more.
+    """Added to the logits of moves, `mark` and `back`: above 0 the model leaves the end of the text
+    more often, or leaves more out, below it less.
 
     The digits of an operator's number share the moves' ids and are left alone: there it would
     decide between a further digit and the end, and so how long the spans of operators are.

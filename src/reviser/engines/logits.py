@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from reviser.core.actions import ActionVocab
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import BoolArray, Boundary
 from reviser.engines.base import DecodeConfig
 
@@ -23,12 +23,13 @@ class LogitsMask:
         self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
         self._stop = torch.tensor([vocab.stop], device=device)
-        self._moves = torch.from_numpy(np.flatnonzero(vocab.is_move)).to(device)
+        about_places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.BACK])
+        self._moves = torch.from_numpy(np.flatnonzero(about_places)).to(device)
 
     def add_biases(
         self, logits_BA: torch.Tensor, rows: Boundary, configs: Sequence[DecodeConfig]
     ) -> None:
-        """Add, in place, to STOP and moves what each row's settings say; nothing to digits."""
+        """Add, in place, to STOP, moves and marks what each row's settings say; not to digits."""
         is_free = ~rows.is_spelling
         for ids, biases in (
             (self._stop, [config.stop_bias for config in configs]),

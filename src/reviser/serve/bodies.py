@@ -73,7 +73,7 @@ class Settings(Body):
     max_edits: int | None = setting("max_edits", "Most actions that change the text.")
     max_moves: int | None = setting("max_moves", "Most moves in a row; 0 for none at all.")
     stop_bias: float = setting("stop_bias", "Below 0 the model writes on, above it ends sooner.")
-    move_bias: float = setting("move_bias", "Below 0 the cursor moves less, above it moves more.")
+    move_bias: float = setting("move_bias", "Above 0 more moves and marks, below it fewer.")
 
     def settings(self) -> dict[str, Any]:
         """By name, only those that were given."""
