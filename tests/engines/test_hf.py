@@ -112,7 +112,7 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0]).tolist()
         if vocab.stop in allowed:  # else an action is half spelled, and moves are digits
             logits[vocab.stop] += config.stop_bias
-            places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.BACK])
+            places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK])
             for action in np.flatnonzero(places).tolist():
                 logits[action] += config.move_bias
         ranked = sorted(allowed, key=lambda action: -logits[action])
@@ -310,7 +310,7 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     expected = logits.clone()
     expected[vocab.stop] = 2.0
     moves = [vocab.move_id(delta) for delta in vocab.deltas]
-    expected[[*moves, vocab.mark, vocab.back]] = -3.0
+    expected[[*moves, vocab.mark]] = -3.0
     assert torch.equal(biased, torch.stack([expected, logits]))
 
 

@@ -400,7 +400,7 @@ def without_cache(model: Any, vocab: ActionVocab, request: Request) -> list[int]
         logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
         logits[vocab.stop] += config.stop_bias
         allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0])
-        for action in allowed[np.isin(vocab.kinds[allowed], [Kind.MOVE, Kind.MARK, Kind.BACK])]:
+        for action in allowed[np.isin(vocab.kinds[allowed], [Kind.MOVE, Kind.MARK])]:
             logits[action] += config.move_bias
         history.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))
         rows.advance(history[-1:])

@@ -72,7 +72,7 @@ class Asked:
         row = row.clone()
         row[vocab.stop] += self.args.get("reviser_stop_bias", 0.0)
         if wide[vocab.stop]:  # else an action is half spelled, and moves are digits
-            is_move = torch.from_numpy(np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.BACK]))
+            is_move = torch.from_numpy(np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK]))
             row[: vocab.size][is_move] += self.args.get("reviser_move_bias", 0.0)
         return torch.where(wide, row, -torch.inf)
 

@@ -46,8 +46,8 @@ class DecodeConfig:
     stop_bias: float = 0.0
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
     move_bias: float = 0.0
-    """Added to the logits of moves, `mark` and `back`: above 0 the model leaves the end of the text
-    more often, or leaves more out, below it less.
+    """Added to the logits of moves and of `mark`: above 0 the cursor moves more, or more is left
+    out to come back to; below it less. Not to `back`, or it would come back too soon.
 
     The digits of an operator's number share the moves' ids and are left alone: there it would
     decide between a further digit and the end, and so how long the spans of operators are.

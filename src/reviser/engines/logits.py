@@ -23,7 +23,7 @@ class LogitsMask:
         self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
         self._stop = torch.tensor([vocab.stop], device=device)
-        about_places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.BACK])
+        about_places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK])
         self._moves = torch.from_numpy(np.flatnonzero(about_places)).to(device)
 
     def add_biases(
