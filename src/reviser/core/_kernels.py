@@ -540,10 +540,10 @@ def write_marked(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
     """
     spans = len(order)
     is_late = np.zeros(spans, np.bool_)
-    for n in range(spans - 1, -1, -1):
-        if order[n] == spans - 1:
-            break
+    n = spans - 1
+    while order[n] != spans - 1:
         is_late[order[n]] = True
+        n -= 1
     marks = 0
     for span in range(1, spans):
         marks += is_late[span] and not is_late[span - 1]
