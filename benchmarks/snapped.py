@@ -1,17 +1,21 @@
 """What bad landings cost: the first insertion after a move, put at the nearest sentence start.
 
 Rollouts of a model with one late span; their evalPPL as they are, with that insertion where the
-model most likely meant it, and without it.
+model most likely meant it, and without it. And those of the twin as they are, and with a sentence
+taken out at random, which is what a gap that stays open costs.
 
-    python benchmarks/snapped.py MODEL ROLLOUTS --judge STORIES15M
+    python benchmarks/snapped.py MODEL ROLLOUTS --judge STORIES15M --twin ROLLOUTS
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from infill import SENTENCE
 
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
@@ -44,11 +48,25 @@ def variants(sample: Sample, vocab: ActionVocab, codec: Codec) -> dict[str, list
     return {"as it is": canvas.tokens(), "snapped": snapped, "without it": before}
 
 
+def opened(sample: Sample, rng: random.Random) -> dict[str, str]:
+    """A continuation as it is, and with an inner sentence taken out; none if it is too short."""
+    parts = SENTENCE.findall(sample.continuation)
+    if len(parts) < 4:
+        return {}
+    rest = sample.continuation[len("".join(parts)) :]
+    place = rng.randrange(1, len(parts) - 1)
+    return {
+        "twin as it is": sample.continuation,
+        "twin with a sentence taken out": "".join(parts[:place] + parts[place + 1 :]) + rest,
+    }
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("rollouts", type=Path)
     parser.add_argument("--judge", required=True)
+    parser.add_argument("--twin", type=Path, help="what the twin wrote behind the same prompts")
     parser.add_argument("--first", type=int, default=150, help="so many rollouts")
     arguments = parser.parse_args()
     vocab, codec = ActionVocab.load(arguments.model), Codec.load(arguments.model)
@@ -58,6 +76,10 @@ if __name__ == "__main__":
             written = codec.decode(tokens)[len(sample.prompt) :]
             kept = Sample(system=name, id=sample.id, prompt=sample.prompt, continuation=written)
             texts.setdefault(name, []).append(kept)
+    rng = random.Random(0)
+    for sample in read_samples(arguments.twin)[: arguments.first] if arguments.twin else []:
+        for name, written in opened(sample, rng).items():
+            texts.setdefault(name, []).append(replace(sample, continuation=written))
     scorer = perplexity.Scorer.load(arguments.judge)
     for name, samples in texts.items():
         print(f"{name}: {perplexity.evaluate(scorer, samples).perplexity}, {len(samples)} rollouts")
