@@ -142,6 +142,7 @@ def prepare(world: Path, source: str | None = None) -> None:
         write_whole(tokenizer, train_bpe(files, BPE).to_str(pretty=True))
     manifest = tokenize(files, world / "shards", tokenizer.parent)
     found = json.loads(note.read_text("utf-8")) | {"own_tokens": manifest.tokens}
+    found["training_flops"] = {name: LEAST * times for name, times in BUDGETS.items()}
     write_json(note, found)
     write_json(RESULTS / "world.json", found)
 

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -359,3 +360,25 @@ def test_finished_rollouts_behind_a_slow_one_are_bounded() -> None:
     assert next(written).statistics.actions > 20
     assert asked <= 257
     assert len(list(written)) == 1999
+
+
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("text", ["ab{}cd{}ef", "ab{}", "ab{}cd", "{}ab"])
+def test_with_marks_each_gap_has_one_and_the_cursor_is_at_the_first(
+    text: str, begins: bool
+) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    whole = ActionVocab.from_tokenizer(tokenizer, marks=True)
+    vocab = whole if begins else replace(whole, begin=None, delimiter=None)
+    writer = Reviser(ScriptedEngine(vocab, [vocab.stop]), Codec(tokenizer))
+    if text.startswith("{}") and not begins:
+        with pytest.raises(VocabError, match="An empty prefix"):
+            writer.plan_infill(text)
+        return
+    plan = writer.plan_infill(text)
+    plan.request.check(vocab, 100)
+    canvas = Canvas.replay(vocab, plan.request.history)
+    gaps = [low for low, _ in plan.request.gaps]
+    assert [canvas.cursor, *canvas.marks] == gaps
+    assert len(gaps) == text.count("{}")
+    assert Codec(tokenizer).decode(canvas.tokens()) == text.replace("{}", "")

@@ -434,7 +434,9 @@ class Reviser:
         length = len(first) + len(later)
         if vocab.mark is not None and vocab.back is not None:  # a mark stands for each gap
             marked = [i for part in rest for i in (vocab.mark, *part)]
-            prefix, given = [], (*first, *marked, vocab.back)
+            needs_prefix = vocab.begin is None and vocab.delimiter is None
+            prefix = first if needs_prefix else []
+            given = (*first[len(prefix) :], *marked, vocab.back)
         else:
             back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
             prefix, given = first, (*later, *(vocab.move_id(delta) for delta in back))

@@ -49,6 +49,9 @@ class Kind(IntEnum):
     FORBIDDEN = 14  # reserved ids: never in a history
 
 
+MOVES = (Kind.MOVE, Kind.BACK)
+"""What only takes the cursor elsewhere."""
+
 _KINDS = tuple(Kind)  # by value: several times faster than Kind(value)
 
 OPERATORS = ("delete", "replace", "swap", "span_delete", "span_move", "span_copy")
@@ -407,7 +410,7 @@ class ActionVocab:
     @cached_property
     def is_move(self) -> npt.NDArray[np.bool_]:
         """Which ids only take the cursor elsewhere: moves, and `back`."""
-        return np.isin(self.kinds, [Kind.MOVE, Kind.BACK])
+        return np.isin(self.kinds, MOVES)
 
     @cached_property
     def length_deltas(self) -> IntArray:

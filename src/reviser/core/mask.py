@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import ActionVocab, Kind
+from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas, shifted
 from reviser.errors import ConfigError, InvalidAction
 
@@ -35,7 +35,7 @@ _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
 _STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
-_IS_MOVE = np.isin(np.arange(len(Kind)), [Kind.MOVE, Kind.BACK])
+_IS_MOVE = np.isin(np.arange(len(Kind)), MOVES)
 _KEEPS_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.GIVEN)  # of moves in a row
 
 

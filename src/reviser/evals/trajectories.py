@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import ActionVocab, Kind
+from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import is_argument, trace
 from reviser.core.trajectory import Trajectory
@@ -70,7 +70,7 @@ class Walk:
         length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
-        is_move = np.isin(kinds, [Kind.MOVE, Kind.BACK])
+        is_move = np.isin(kinds, MOVES)
         moves = np.flatnonzero(is_move)
         places = cursor[inserts] - len(trajectory.prefix)
         room = length[inserts] - len(trajectory.prefix)
