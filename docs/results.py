@@ -259,6 +259,9 @@ def decoding() -> str:
 # -- figures ---------------------------------------------------------------------------------------
 
 
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+
 def curves(arms: dict[str, list[Run]]) -> str:
     """Held-out nats per text token above the twin's as training goes on, one line per run."""
     twins = {run["seed"]: run["curve"] for run in arms[TWIN]}
@@ -273,7 +276,9 @@ def curves(arms: dict[str, list[Run]]) -> str:
         return ""
     lines.sort(key=lambda line: line[1][-1][1])
     most = max(x for _, points in lines for x, _ in points)
-    low, high = (pick(y for _, points in lines for _, y in points) for pick in (min, max))
+    heights = [y for _, points in lines for _, y in points]
+    low = max((tick for tick in TICKS if tick <= min(heights)), default=min(heights))
+    high = min((tick for tick in TICKS if tick >= max(heights)), default=max(heights))
     width, left, top, bottom, legend = 720, 52, 12, 40, 190
     height = max(300, top + bottom + 17 * len(lines))
     scale = (height - top - bottom) / math.log(high / low)
@@ -290,7 +295,7 @@ def curves(arms: dict[str, list[Run]]) -> str:
         "<title>Held-out nats per text token above append, as training goes on</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
-    for tick in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2):
+    for tick in TICKS:
         if low <= tick <= high:
             y = f"{down(tick):.1f}"
             parts.append(f'<path d="M{left} {y}H{width - legend}" stroke="#e2e2e2"/>')
