@@ -73,11 +73,16 @@ POLICY_LENGTH, POLICY_TARGETS = 145, 1000
 
 
 def mixed(
-    share: float, other: str = "spans-16", final: float | None = None, start: float = 0.0
+    share: float,
+    other: str = "spans-16",
+    final: float | None = None,
+    start: float = 0.0,
+    end: float = 1.0,
 ) -> str:
     """A mixture with so much appending at the start, and at the end."""
     last = "" if final is None else f", final_weights: [{final}, {round(1 - final, 6)}]"
     last += f", change_from: {start}" if start else ""
+    last += f", change_until: {end}" if end < 1 else ""
     weights = f"[{share}, {round(1 - share, 6)}]"
     return f"policy={{kind: mixture, policies: [append, {other}], weights: {weights}{last}}}"
 
@@ -109,6 +114,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "annealed-late": (mixed(1.0, other="late-1", final=0.0),),
     "annealed-late-marks": (mixed(1.0, other="late-1", final=0.0), MARKS),
     "then-late-marks": (mixed(1.0, other="late-1", final=0.0, start=0.6), MARKS),
+    "half-late-marks": (mixed(1.0, other="late-1", final=0.0, start=0.4, end=0.6), MARKS),
     "then-late-2-marks": (mixed(1.0, other="late-2", final=0.0, start=0.6), MARKS),
 }
 """What each arm changes in the recipe, as `--set` takes it."""

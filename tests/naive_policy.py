@@ -317,7 +317,8 @@ def component(policy: Policy, progress: float, draws: Draws) -> Append | Obfusca
         return policy.policies[0]
     x, bound = draws.word(), 0
     first, last = policy.weights, policy.final_weights or policy.weights
-    progress = max(0.0, progress - policy.change_from) / (1 - policy.change_from)
+    start, end = policy.change_from, policy.change_until
+    progress = (min(max(progress, start), end) - start) / (end - start)
     for part, a, b in zip(policy.policies, first, last, strict=True):
         weight = (1 - progress) * a / sum(first) + progress * b / sum(last)
         bound += round(weight * 2**32)

@@ -174,6 +174,7 @@ def policies(draw: st.DrawFn) -> Policy:
         weights=tuple(draw(weights)),
         final_weights=draw(st.none() | weights.map(tuple)),
         change_from=draw(st.sampled_from([0.0, 0.25, 0.9])),
+        change_until=draw(st.sampled_from([0.95, 1.0])),
     )
 
 

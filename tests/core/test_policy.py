@@ -105,7 +105,11 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
             "A mixture holds policies that are not mixtures themselves.",
         ),
         (lambda: HALF.weights_at(1.5), "progress is 1.5; it goes from 0 to 1."),
-        (lambda: replace(HALF, change_from=1.0), "change_from is 1.0; it goes from 0 to below 1."),
+        (
+            lambda: replace(HALF, change_from=0.5, change_until=0.5),
+            "Weights that change from 0.5 to 0.5 of training: the first must be 0 or more and"
+            " below the second, which is at most 1.",
+        ),
         (
             lambda: Mixture(policies=(Append(), Spans()), weights=(1,)),
             "Weights (1,) do not fit 2 policies: one each, none negative, not all zero.",
@@ -151,6 +155,10 @@ def test_weights_go_from_first_to_last_in_a_straight_line() -> None:
     late = replace(policy, change_from=0.5)
     assert [late.weights_at(x) for x in (0, 0.5, 0.75, 1)] == [
         [0.75, 0.25], [0.75, 0.25], [0.375, 0.625], [0, 1],
+    ]  # fmt: skip
+    early = replace(policy, change_until=0.5)
+    assert [early.weights_at(x) for x in (0, 0.25, 0.5, 1)] == [
+        [0.75, 0.25], [0.375, 0.625], [0, 1], [0, 1],
     ]  # fmt: skip
 
 

@@ -118,7 +118,8 @@ class Spans:
 class Mixture:
     """Each example takes one of several policies, at random by weight.
 
-    With `final_weights` the weights go there in a straight line as training progresses.
+    With `final_weights` the weights go there in a straight line as training progresses, from one
+    share of it to another.
     """
 
     policies: tuple[Append | Obfuscation | Spans, ...]
@@ -126,13 +127,18 @@ class Mixture:
     final_weights: tuple[float, ...] | None = None
     change_from: float = 0.0
     """The share of training after which the weights begin to change."""
+    change_until: float = 1.0
+    """The share of training after which they are the final ones."""
 
     def __post_init__(self) -> None:
         allowed = Append | Obfuscation | Spans
         if not self.policies or not all(isinstance(part, allowed) for part in self.policies):
             raise ConfigError("A mixture holds policies that are not mixtures themselves.")
-        if not 0 <= self.change_from < 1:
-            raise ConfigError(f"change_from is {self.change_from}; it goes from 0 to below 1.")
+        if not 0 <= self.change_from < self.change_until <= 1:
+            raise ConfigError(
+                f"Weights that change from {self.change_from} to {self.change_until} of training:"
+                " the first must be 0 or more and below the second, which is at most 1."
+            )
         for weights in (self.weights, self.last_weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
                 raise ConfigError(
@@ -150,8 +156,9 @@ class Mixture:
         if not 0 <= progress <= 1:
             raise ConfigError(f"progress is {progress}; it goes from 0 to 1.")
         first, last = (np.array(w) / sum(w) for w in (self.weights, self.last_weights))
-        changed = max(0.0, progress - self.change_from) / (1 - self.change_from)
-        mixed = (1 - changed) * first + changed * last
+        changed = (progress - self.change_from) / (self.change_until - self.change_from)
+        share = min(max(changed, 0.0), 1.0)
+        mixed = (1 - share) * first + share * last
         return [float(weight) for weight in mixed]
 
 
