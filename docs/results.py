@@ -20,7 +20,7 @@ from reviser.evals.intervals import student
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "world"
 TWIN = "append"
-BEST = ("late-1-marks", "late-1-hops", "annealed-late-marks")
+BEST = ("late-1-marks", "half-late-marks", "late-1-hops", "annealed-late-marks")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8c6d00", "#555555", "#56b4e9", "#cc3311")
 
 Run = dict[str, Any]
@@ -433,7 +433,8 @@ WHAT = {
 EXAMPLES = {
     "stories-revise": (
         'reviser generate "Once upon a time, there was a little dog" -m models/stories-revise\n'
-        'reviser infill "Tom had a red ball.{} Then he was happy again." -m models/stories-revise'
+        'reviser infill "Tom took his red ball to the park.{} Tom was sad. His mom got him a new'
+        ' ball." -m models/stories-revise'
     ),
     "stories-append": 'reviser generate "Once upon a time" -m models/stories-append',
 }

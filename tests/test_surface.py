@@ -104,6 +104,7 @@ def test_the_code_in_the_docs_runs(
     fuzz.folder_of_a_fresh_model(
         tmp_path / "runs" / "smoke", tokenizer=small_tokenizers.byte_level()
     )
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
     text = page.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": "readme"}
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))

@@ -220,19 +220,25 @@ def test_the_assets_are_installed_with_the_package() -> None:
 # -- the gallery ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def gallery() -> str:
+def page_of(name: str) -> str:
     run = subprocess.run(
-        [sys.executable, DOCS / "gallery.py"], capture_output=True, check=True, text=True,
+        [sys.executable, DOCS / f"{name}.py"], capture_output=True, check=True, text=True,
         encoding="utf-8",
     )  # fmt: skip
     return run.stdout
 
 
-def test_the_gallery_is_what_its_script_writes(gallery: str) -> None:
-    written = (DOCS / "gallery.html").read_text(encoding="utf-8")
-    assert written == gallery, "python docs/gallery.py > docs/gallery.html"
-    assert len(gallery.encode()) < 1_000_000
+@pytest.fixture(scope="module")
+def gallery() -> str:
+    return page_of("gallery")
+
+
+@pytest.mark.parametrize("name", ["gallery", "rollouts"])
+def test_a_page_of_the_docs_is_what_its_script_writes(name: str, gallery: str) -> None:
+    made = gallery if name == "gallery" else page_of(name)
+    written = (DOCS / f"{name}.html").read_text(encoding="utf-8")
+    assert written == made, f"python docs/{name}.py > docs/{name}.html"
+    assert len(made.encode()) < 1_000_000
 
 
 def test_the_gallery_ends_with_the_papers_texts(gallery: str) -> None:
