@@ -2,9 +2,9 @@
 
 A Reviser sees both sides and ends by itself; its twin continues the left side and is told after
 how many sentences to end, which favours it. Judged by the source of the stories: the bits of what
-was filled in, given the left side; of what follows it, which is the same text for everyone; and of
-both together. The true sentences and nothing at all stand beside them. And without a judge: the
-bits that the true sentences cost each model, given what it sees.
+was filled in, given the left side, and of what follows it, which is the same text for everyone.
+The true sentences and nothing at all stand beside them. And without a judge: the bits that the true
+sentences cost each model, given what it sees and that it inserts.
 
     python benchmarks/infill.py WORLD MODEL TWIN --judge STORIES15M -o results/world/infill.json
 """
@@ -12,27 +12,30 @@ bits that the true sentences cost each model, given what it sees.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from world import held_out_texts, read_lines, recipe_of
+from world import held_out_texts, recipe_of
 
-from reviser import Codec, batch, models
+import reviser
+from reviser import Codec, models
 from reviser.data.files import write_json
 from reviser.engines.hf import HFEngine
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
-from reviser.generate import Reviser
+from reviser.generate import Plan, Reviser
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, with the space before it."""
 MOST_TOKENS = 224
 STORIES = 500
+SETTINGS = {"max_actions": 128}
+"""Of decoding; the rest are the defaults."""
 
 
 class Gap(NamedTuple):
@@ -63,39 +66,43 @@ def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
     return gaps
 
 
-def write(model: Path, name: str, lines: list[dict[str, Any]], settings: dict[str, Any]) -> list:
-    """The texts that a model makes of some lines, kept beside it."""
-    path = model / "rollouts" / f"{name}.jsonl"
-    path.parent.mkdir(exist_ok=True)
-    asked = path.with_suffix(".asked.jsonl")
-    asked.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    if not path.is_file():
-        batch.run(batch.Job(input=asked, output=path, model=str(model), settings=settings))
-    return read_lines(path)
-
-
 def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     """What a model puts into each gap, and how many actions that took."""
-    asked = [{"infill": f"{gap.left}{{}}{gap.right}", "id": n} for n, gap in enumerate(gaps)]
-    rollouts = write(model, "infill", asked, {"max_actions": 128})
+    with reviser.load(model) as writer:
+        rollouts = list(
+            writer.infill_many([f"{gap.left}{{}}{gap.right}" for gap in gaps], **SETTINGS)
+        )
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
-        text = rollout["text"]
-        assert text.startswith(gap.left)
-        assert text.endswith(gap.right)
-        fills.append(text[len(gap.left) : len(text) - len(gap.right)])
-    return fills, [len(rollout["logprobs"]) for rollout in rollouts]
+        assert rollout.text.startswith(gap.left)
+        assert rollout.text.endswith(gap.right)
+        fills.append(rollout.text[len(gap.left) : len(rollout.text) - len(gap.right)])
+    return fills, [rollout.statistics.actions for rollout in rollouts]
 
 
 def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
-    """What a model goes on with behind the left side, up to as many sentences as are missing."""
-    asked = [{"prompt": gap.left, "id": n} for n, gap in enumerate(gaps)]
-    rollouts = write(model, "continued", asked, {"max_actions": 128})
+    """What a model goes on with behind the left side, up to as many sentences as are missing.
+
+    The left side is shown as if the model had written it, as the Reviser sees it too: a prefix
+    would be longer than any in training.
+    """
+    with reviser.load(model) as writer:
+        plans = [_plan(writer, gap.left, seed) for seed, gap in enumerate(gaps)]
+        rollouts = list(writer.write_many(plans))
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
-        parts = SENTENCE.findall(rollout["text"][len(gap.left) :])
+        parts = SENTENCE.findall(rollout.text[len(gap.left) :])
         fills.append("".join(parts[: gap.sentences]))
-    return fills, [len(rollout["logprobs"]) for rollout in rollouts]
+    return fills, [rollout.statistics.actions for rollout in rollouts]
+
+
+def _plan(writer: Reviser, left: str, seed: int) -> Plan:
+    tokens = tuple(writer.codec.encode(left))
+    request = replace(
+        writer.plan(left, seed=seed, **SETTINGS).request,
+        history=(*writer.engine.vocab.prefix_actions([]), *tokens),
+    )
+    return Plan(prompt=left, prefix=(), given=tokens, locked=(left, ""), request=request)
 
 
 def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict[str, Any]:
@@ -104,7 +111,6 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
     texts = {
         "fill": [(gap.left, fill) for gap, fill in pairs],
         "after": [(gap.left + fill, gap.right) for gap, fill in pairs],
-        "both": [(gap.left, fill + gap.right) for gap, fill in pairs],
     }
     found: dict[str, Any] = {"characters": float(np.mean([len(fill) for fill in fills]))}
     found["empty"] = sum(not fill for fill in fills)
@@ -124,16 +130,18 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
 
 @torch.no_grad()
 def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
-    """Bits that the true sentences cost a model, without saying that they end there."""
+    """Bits that the true sentences cost a model, given that it inserts: which tokens, not where."""
     model, vocab = models.load(folder, dtype=torch.float32)
     writer, found = Reviser(HFEngine(model, vocab), Codec.load(folder)), []
     for gap in gaps:
         left, middle, _ = writer.codec.encode_parts([gap.left, gap.gap, gap.right])
-        history = vocab.prefix_actions(left)
+        history = (*vocab.prefix_actions([]), *left)
         if sees_right:
             history = writer.plan_infill(f"{gap.left}{{}}{gap.right}").request.history
         ids = torch.tensor([[*history, *middle]])
-        scores = torch.log_softmax(model(input_ids=ids).logits[0, :-1], -1)
+        logits = model(input_ids=ids).logits[0, :-1]
+        logits[:, torch.from_numpy(vocab.controls)] = -torch.inf
+        scores = torch.log_softmax(logits, -1)
         chosen = scores.gather(1, ids[0, 1:, None])[-len(middle) :]
         found.append(-float(chosen.sum()) / np.log(2))
     return found
@@ -163,17 +171,15 @@ if __name__ == "__main__":
         "nothing": [""] * len(gaps),
     }
     found = {name: judged(scorer, gaps, fills) for name, fills in systems.items()}
-    less = {
-        name: _less(found["reviser"][f"{name}_bits"], found["twin"][f"{name}_bits"])
-        for name in ("after", "both")
-    }
+    after = {name: record["after_bits"] for name, record in found.items()}
+    less = {name: _less(after["reviser"], after[name]) for name in ("twin", "nothing")}
     surprises = {
         "reviser": surprise(arguments.model, gaps, sees_right=True),
         "twin": surprise(arguments.twin, gaps, sees_right=False),
     }
     characters = [len(gap.gap) for gap in gaps]
     for record in found.values():
-        for name in ("fill", "after", "both"):
+        for name in ("fill", "after"):
             del record[f"{name}_bits"]
     examples = [
         {"left": gap.left, "truth": gap.gap, "right": gap.right, "reviser": a, "twin": b}
@@ -186,7 +192,8 @@ if __name__ == "__main__":
             "model": arguments.model.name,
             "twin": arguments.twin.name,
             "systems": found,
-            "bits_above_twin": less,
+            "settings": SETTINGS,
+            "after_bits_above": less,
             "truth": {
                 name: intervals.ratio_of_means(bits, characters).to_dict()
                 for name, bits in surprises.items()

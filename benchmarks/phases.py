@@ -4,7 +4,7 @@ Held-out stories, taken apart as the policy `late-1` does: the tokens before the
 and those written last. Every token is scored by the model where it comes in the trajectory, and by
 the twin from left to right.
 
-    python benchmarks/phases.py WORLD full late-1-marks-0 half-late-marks-0 --twin append-0
+    python benchmarks/phases.py WORLD full late-1-marks-0 half-late-marks-0 -o FILE
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import world
 
 from reviser import ActionVocab, Codec, Kind, Sampler, models
 from reviser.core.policy import PRESETS
+from reviser.data.files import write_json
 from reviser.evals import intervals
 
 PREFIX, POLICY = 32, PRESETS["late-1"]
@@ -47,8 +49,10 @@ def parts_of(kinds: list[Kind]) -> list[int]:
     return parts
 
 
-def compare(runs: Path, names: list[str], twin: str, world_folder: Path, count: int) -> None:
-    """Print a line for each model and part: tokens a story, and nats above the twin's."""
+def compare(
+    runs: Path, names: list[str], twin: str, world_folder: Path, count: int
+) -> dict[str, Any]:
+    """For each model and part: tokens a story, and nats above the twin's."""
     texts: list[tuple[Codec, npt.NDArray[np.int32]]] = []
     for codec, tokens in world.held_out_texts(world.recipe_of(world_folder)):
         if 3 * PREFIX <= len(tokens) <= 240:
@@ -61,6 +65,7 @@ def compare(runs: Path, names: list[str], twin: str, world_folder: Path, count: 
         for _, t in texts
     ]
     places = ActionVocab.build(max(len(t) for _, t in texts), marks=True)
+    record: dict[str, Any] = {"stories": len(texts), "twin": twin}
     for name in names:
         model, vocab = models.load(runs / name)
         model.eval()
@@ -74,6 +79,9 @@ def compare(runs: Path, names: list[str], twin: str, world_folder: Path, count: 
             where = Sampler(places, POLICY).sample(np.arange(len(target)), units=units, index=n)
             parts = parts_of([places.kind(i) for i in where.restoration])
             order = [i for i in where.restoration if places.kind(i) is Kind.INSERT]
+            assert [target[i] for i in order] == [
+                i for i in found.restoration if vocab.kind(i) is Kind.INSERT
+            ]
             costs = nats(model, found.history(vocab))[-len(found.restoration) :]
             is_insert = [vocab.kind(i) is Kind.INSERT for i in found.restoration]
             gaps = costs[is_insert] - expected[n][-len(target) :][order]
@@ -81,16 +89,15 @@ def compare(runs: Path, names: list[str], twin: str, world_folder: Path, count: 
                 chosen = gaps[np.array(parts) == part]
                 above[part].append(float(chosen.sum()))
             sizes.append([parts.count(part) for part in range(3)])
+        record[name] = {}
         for part, told in enumerate(NAMES):
-            of_story = np.array(above[part])
-            tokens_in = np.array(sizes)[:, part]
-            mean = intervals.ratio_of_means(of_story, tokens_in)
-            share = of_story.sum() / np.array(sizes).sum()
-            print(
-                f"{name:24} {told:16} {tokens_in.mean():5.1f} tokens a story,"
-                f" {mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}] nats a token above the"
-                f" twin, {share:+.4f} of all"
-            )
+            sums, tokens_in = np.array(above[part]), np.array(sizes)[:, part]
+            record[name][told] = {
+                "tokens": float(tokens_in.mean()),
+                "nats_above": intervals.ratio_of_means(sums, tokens_in).to_dict(),
+                "share": float(sums.sum() / np.array(sizes).sum()),
+            }
+    return record
 
 
 if __name__ == "__main__":
@@ -99,7 +106,10 @@ if __name__ == "__main__":
     parser.add_argument("budget", choices=list(world.BUDGETS))
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--twin", default="append-0")
-    parser.add_argument("--stories", type=int, default=500)
+    parser.add_argument("--stories", type=int, default=300)
+    parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    folder = arguments.world / "runs" / arguments.budget
-    compare(folder, arguments.runs, arguments.twin, arguments.world, arguments.stories)
+    home = arguments.world.absolute()
+    folder = home / "runs" / arguments.budget
+    found = compare(folder, arguments.runs, arguments.twin, home, arguments.stories)
+    write_json(arguments.output, {"budget": arguments.budget, **found})

@@ -4,7 +4,7 @@ Rollouts of a model with one late span; their evalPPL as they are, with that ins
 model most likely meant it, and without it. And those of the twin as they are, and with a sentence
 taken out at random, which is what a gap that stays open costs.
 
-    python benchmarks/snapped.py MODEL ROLLOUTS --judge STORIES15M --twin ROLLOUTS
+    python benchmarks/snapped.py MODEL ROLLOUTS --judge STORIES15M --twin ROLLOUTS -o FILE
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import argparse
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from infill import SENTENCE
 
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
+from reviser.data.files import write_json
 from reviser.evals import perplexity
 from reviser.evals.texts import Sample, read_samples
 
@@ -34,6 +36,8 @@ def variants(sample: Sample, vocab: ActionVocab, codec: Codec) -> dict[str, list
         kind = vocab.kinds[action]
         if kind == Kind.INSERT and has_moved and place < 0:
             before, place = canvas.tokens(), canvas.cursor
+        elif vocab.is_move[action] and fill:
+            return {}  # it has moved again: what was written last is not all there is
         if kind == Kind.INSERT and place >= 0:
             fill.append(action)
         has_moved = bool(vocab.is_move[action])
@@ -68,6 +72,7 @@ if __name__ == "__main__":
     parser.add_argument("--judge", required=True)
     parser.add_argument("--twin", type=Path, help="what the twin wrote behind the same prompts")
     parser.add_argument("--first", type=int, default=150, help="so many rollouts")
+    parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
     vocab, codec = ActionVocab.load(arguments.model), Codec.load(arguments.model)
     texts: dict[str, list[Sample]] = {}
@@ -81,5 +86,9 @@ if __name__ == "__main__":
         for name, written in opened(sample, rng).items():
             texts.setdefault(name, []).append(replace(sample, continuation=written))
     scorer = perplexity.Scorer.load(arguments.judge)
+    found: dict[str, Any] = {"model": arguments.model.name}
     for name, samples in texts.items():
-        print(f"{name}: {perplexity.evaluate(scorer, samples).perplexity}, {len(samples)} rollouts")
+        value = perplexity.evaluate(scorer, samples).perplexity
+        print(f"{name}: {value}, {len(samples)} rollouts")
+        found[name] = {"rollouts": len(samples), "perplexity": value.to_dict()}
+    write_json(arguments.output, found)

@@ -34,6 +34,7 @@ import numpy.typing as npt
 import torch
 from sample_corpus import divergence
 
+import reviser
 from reviser import batch, models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
@@ -297,7 +298,7 @@ def _policy(recipe: Recipe) -> dict[str, Any]:
         targets.append(tokens[:POLICY_LENGTH])
         units.append(codec.unit_starts(targets[-1]))
     vocab = stream_of(recipe).sampler.vocab
-    cost = policy_cost(recipe.policy, targets, vocab=vocab, units=units)
+    cost = policy_cost(recipe.policy, targets, vocab=vocab, units=units, progress=1.0)
     return {
         name: {"value": part.value, "low": part.low, "high": part.high, "kind": part.kind}
         for name, part in vars(cost).items()
@@ -452,18 +453,17 @@ def ship(folder: Path, name: str) -> None:
     write_json(goal / "run.json", {key: record[key] for key in kept})
 
 
-def choose_rollouts(folder: Path, name: str, count: int = 10, seed: int = 7) -> None:
-    """Some of what a shipped model wrote, chosen by a seed, to be watched."""
-    prompts = prompts_of(folder.parents[2])
-    system = _system(folder, prompts, {})
-    chosen = sorted(random.Random(seed).sample(range(len(system.samples)), count))
+def choose_rollouts(world: Path, name: str, count: int = 10, seed: int = 7) -> None:
+    """What a shipped model makes of some prompts, chosen by a seed, to be watched."""
+    prompts = read_lines(prompts_of(world))
+    chosen = sorted(random.Random(seed).sample(range(len(prompts)), count))
     lines = []
-    for n in chosen:
-        rollout = system.samples[n].rollout
-        assert rollout is not None
-        provenance = rollout.provenance | {"model": f"models/{name}"}
-        told = replace(rollout, provenance=provenance).to_dict() | {"id": n}
-        lines.append(json.dumps(told, ensure_ascii=False) + "\n")
+    with reviser.load(HERE / "models" / name) as model:
+        for n in chosen:
+            rollout = model.generate(prompts[n]["prompt"], seed=n)
+            provenance = rollout.provenance | {"model": f"models/{name}"}
+            told = replace(rollout, provenance=provenance).to_dict() | {"id": n}
+            lines.append(json.dumps(told, ensure_ascii=False) + "\n")
     write_whole(RESULTS / "rollouts.jsonl", "".join(lines))
 
 
@@ -528,7 +528,7 @@ if __name__ == "__main__":
     first = commands.add_parser("prepare")
     first.add_argument("world", type=Path)
     commands.add_parser("machine", help="how fast one core multiplies")
-    first.add_argument("--source", help="the folder of stories15M, to say how exact the world is")
+    first.add_argument("--source", required=True, help="the folder of stories15M")
     runs = commands.add_parser("run")
     runs.add_argument("arms", nargs="+", choices=[*ARMS, "diffusion"])
     runs.add_argument("--world", type=Path, required=True)
@@ -559,7 +559,7 @@ if __name__ == "__main__":
     elif arguments.command == "ship":
         ship(arguments.run.absolute(), arguments.name)
         if arguments.rollouts:
-            choose_rollouts(arguments.run.absolute(), arguments.name)
+            choose_rollouts(arguments.run.absolute().parents[2], arguments.name)
     elif arguments.command == "decode":
         for folder in arguments.runs:
             for settings in arguments.settings:

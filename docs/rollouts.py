@@ -19,9 +19,9 @@ ROLLOUTS = HERE / "results" / "world" / "rollouts.jsonl"
 MODEL = HERE / "models" / "stories-revise"
 TITLE = "Ten stories, written by editing"
 NOTE = (
-    "What models/stories-revise (5.8 million parameters) made of ten held-out beginnings, drawn by"
-    " a seed from the thousand of the results page. The prompt is grey. It writes a story, leaves"
-    " something out, goes back, and writes that last."
+    "What models/stories-revise (5.8 million parameters) made of ten held-out beginnings, drawn"
+    " from the thousand of the results page by seed 7, not by hand. The prompt is grey. It writes a"
+    " story, leaves something out, goes back, and writes that last."
 )
 
 

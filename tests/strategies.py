@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -169,10 +170,12 @@ def policies(draw: st.DrawFn) -> Policy:
         return draw(lone_policies)
     parts = draw(st.lists(lone_policies, min_size=1, max_size=4))
     weights = st.lists(st.integers(0, 5), min_size=len(parts), max_size=len(parts)).filter(any)
-    return Mixture(
-        policies=tuple(parts),
-        weights=tuple(draw(weights)),
-        final_weights=draw(st.none() | weights.map(tuple)),
+    mixture = Mixture(policies=tuple(parts), weights=tuple(draw(weights)))
+    if draw(st.booleans()):
+        return mixture
+    return replace(
+        mixture,
+        final_weights=tuple(draw(weights)),
         change_from=draw(st.sampled_from([0.0, 0.25, 0.9])),
         change_until=draw(st.sampled_from([0.95, 1.0])),
     )

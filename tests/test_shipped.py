@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import reviser
-from reviser import ActionVocab, Canvas, Codec, Kind, info
+from reviser import ActionVocab, Canvas, Codec, Kind, info, models
 from reviser.core.codec import UNITS
 from reviser.evals.trajectories import Walk
 from reviser.generate import Reviser
@@ -24,7 +26,11 @@ BEGINNINGS = [
     "One day, Lily found a big box.",
     "Ben had a red ball. He",
 ]
-pytestmark = pytest.mark.parametrize("name", FOLDERS)
+STORY = (
+    "Once upon a time, there was a little girl named Lily. She loved to play outside with her dog."
+    " One day, they went to the park. Lily saw a big red ball. She was very happy."
+)
+either = pytest.mark.parametrize("name", FOLDERS)
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +41,57 @@ def opened() -> Iterator[dict[str, Reviser]]:
         model.close()
 
 
+@either
 def test_a_folder_is_small_and_says_nothing_of_where_it_was_made(name: str) -> None:
     files = [path for path in FOLDERS[name].iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 15_000_000
     facts = info.describe(FOLDERS[name])
     assert facts["dtypes"] == ["BF16"]
     assert 5_000_000 < facts["parameters"] < 8_000_000
-    data = facts["training"]["recipe"]["data"]
-    assert not any(Path(str(value)).is_absolute() for value in data.values())
+    told = json.loads((FOLDERS[name] / "run.json").read_text("utf-8"))
+    assert not [text for text in strings(told) if text.startswith(("/", "~"))]
 
 
-def test_the_card_is_what_the_results_say(name: str) -> None:
-    cards = runpy.run_path(str(ROOT / "docs" / "results.py"))["cards"]()
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings(part)
+
+
+@either
+def test_card_weights_and_results_are_of_one_run(name: str) -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "results.py"))
     written = (FOLDERS[name] / "README.md").read_text("utf-8")
-    assert written == cards[f"models/{name}/README.md"], "python docs/results.py"
+    assert written == script["cards"]()[f"models/{name}/README.md"], "python docs/results.py"
+    arm = script["SHIPPED"][name]
+    found = json.loads((ROOT / "results" / "world" / "full" / f"{arm}-0.json").read_text("utf-8"))
+    told = json.loads((FOLDERS[name] / "run.json").read_text("utf-8"))
+    assert told["seen"] == found["seen"]
 
 
-def test_both_read_the_same_tokens(name: str) -> None:
-    prints = {Codec.load(folder).fingerprint for folder in FOLDERS.values()}
-    assert info.describe(FOLDERS[name])["tokenizer"] == Codec.load(FOLDERS[name]).fingerprint
-    texts = [Codec.load(folder).encode("Ben had a ball.") for folder in FOLDERS.values()]
-    assert texts[0] == texts[1]
-    assert 1 <= len(prints) <= 2  # their control tokens may differ
+@either
+def test_it_has_learnt_to_tell_stories(name: str) -> None:
+    """What it makes of a story it has not seen, in nats per token: far below a model untrained."""
+    model, vocab = models.load(FOLDERS[name], dtype=torch.float32)
+    codec = Codec.load(FOLDERS[name])
+    history = [*vocab.prefix_actions([]), *codec.encode(STORY), vocab.stop]
+    ids = torch.tensor([history])
+    with torch.inference_mode():
+        loss = float(model(input_ids=ids, labels=ids).loss)
+    assert 1.5 < loss < 3.0
 
 
+def test_both_read_the_same_tokens() -> None:
+    tables = [
+        json.loads((folder / "tokenizer.json").read_text("utf-8")) for folder in FOLDERS.values()
+    ]
+    assert tables[0]["model"] == tables[1]["model"]
+    assert len(tables[0]["model"]["vocab"]) == 4096
+
+
+@either
 def test_it_writes_from_the_command_line(name: str) -> None:
     words = [sys.executable, "-m", "reviser", "generate", BEGINNINGS[0], "-m", f"models/{name}"]
     done = subprocess.run(
@@ -70,6 +103,7 @@ def test_it_writes_from_the_command_line(name: str) -> None:
     assert rollout["stop_reason"] == "stop"
 
 
+@either
 def test_one_revises_and_its_twin_appends(name: str, opened: dict[str, Reviser]) -> None:
     vocab = ActionVocab.load(FOLDERS[name])
     rollouts = list(opened[name].generate_many(BEGINNINGS * 10, seed=1))
@@ -93,6 +127,7 @@ def test_one_revises_and_its_twin_appends(name: str, opened: dict[str, Reviser])
             before = kind
 
 
+@either
 def test_it_fills_a_gap_and_touches_nothing_else(name: str, opened: dict[str, Reviser]) -> None:
     left = "Once upon a time, there was a boy named Tom. One day, he took his ball to the park."
     right = " Tom was very sad. His mom gave him a big hug. She got him a new ball. Tom was happy."

@@ -291,6 +291,16 @@ def test_the_tax_of_a_mixture_lies_within_its_bounds(weights: tuple[int, int, in
     assert bits.value == pytest.approx((bits.low + bits.high) / 2)
 
 
+def test_a_mixture_that_changes_costs_what_it_is_then() -> None:
+    walk = Obfuscation()
+    policy = Mixture(policies=(Append(), walk), weights=(1, 0), final_weights=(0, 1))
+    vocab, targets = ActionVocab.build(12), synthetic_targets(12, 50)
+    first, last = (policy_cost(policy, targets, vocab=vocab, progress=p) for p in (0.0, 1.0))
+    assert (first.order_tax.high, first.actions_per_token.high) == (0.0, 1.0)
+    assert last.order_tax.value == pytest.approx(cost(walk, 12).order_tax.value)
+    assert last.actions_per_token.low > 1
+
+
 def test_the_bounds_of_a_mixture_take_in_what_its_parts_leave_open() -> None:
     marks, spans = (3, 1, 3, 3, 1, 7), Spans(mean=2, unit="word")
     policy = Mixture(policies=(Append(), spans), weights=(1, 3))

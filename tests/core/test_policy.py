@@ -106,7 +106,11 @@ NO_NOISE = "Noise(insert=0.0, replace=0.0, swap=0.0, span_insert=0.0, span_move=
         ),
         (lambda: HALF.weights_at(1.5), "progress is 1.5; it goes from 0 to 1."),
         (
-            lambda: replace(HALF, change_from=0.5, change_until=0.5),
+            lambda: replace(HALF, change_from=0.5),
+            "The weights do not change: give final_weights too.",
+        ),
+        (
+            lambda: replace(HALF, final_weights=(0, 1), change_from=0.5, change_until=0.5),
             "Weights that change from 0.5 to 0.5 of training: the first must be 0 or more and"
             " below the second, which is at most 1.",
         ),

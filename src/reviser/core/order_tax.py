@@ -91,14 +91,20 @@ def policy_cost(
     vocab: ActionVocab,
     units: Sequence[npt.NDArray[np.uint8]] | None = None,
     seed: int = 0,
+    progress: float = 0.0,
 ) -> PolicyCost:
-    """Measure a policy on targets of one length (repeat one to sample it many times)."""
+    """Measure a policy on targets of one length (repeat one to sample it many times).
+
+    `progress` is how much of training is done, for mixtures that change.
+    """
     lengths = {len(target) for target in targets}
     if len(targets) < 2 or len(lengths) != 1 or 0 in lengths:
         raise ConfigError("Give two or more targets, all of one length, none empty.")
     marks = [np.ones(len(t), np.uint8) for t in targets] if units is None else list(units)
     if units is None:
         policy = _aligned_to_tokens(policy)
+    if isinstance(policy, Mixture):
+        policy = Mixture(policies=policy.policies, weights=tuple(policy.weights_at(progress)))
     batch = Sampler(vocab, policy).batch(targets, range(len(targets)), seed=seed, units=marks)
     is_move = vocab.is_move[batch.ids] & ~is_argument(vocab, batch.ids[None])[0]
     actions = np.diff(batch.offsets) - 1

@@ -139,6 +139,8 @@ class Mixture:
                 f"Weights that change from {self.change_from} to {self.change_until} of training:"
                 " the first must be 0 or more and below the second, which is at most 1."
             )
+        if self.final_weights is None and (self.change_from, self.change_until) != (0, 1):
+            raise ConfigError("The weights do not change: give final_weights too.")
         for weights in (self.weights, self.last_weights):
             if len(weights) != len(self.policies) or min(weights) < 0 or sum(weights) <= 0:
                 raise ConfigError(
