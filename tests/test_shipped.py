@@ -80,7 +80,7 @@ def test_it_has_learnt_to_tell_stories(name: str) -> None:
     ids = torch.tensor([history])
     with torch.inference_mode():
         loss = float(model(input_ids=ids, labels=ids).loss)
-    assert 1.5 < loss < 3.0
+    assert loss < 2.0
 
 
 def test_both_read_the_same_tokens() -> None:
