@@ -65,7 +65,7 @@ def compare(
         for _, t in texts
     ]
     places = ActionVocab.build(max(len(t) for _, t in texts), marks=True)
-    record: dict[str, Any] = {"stories": len(texts), "twin": twin}
+    record: dict[str, Any] = {}
     for name in names:
         model, vocab = models.load(runs / name)
         model.eval()
@@ -97,7 +97,7 @@ def compare(
                 "nats_above": intervals.ratio_of_means(sums, tokens_in).to_dict(),
                 "share": float(sums.sum() / np.array(sizes).sum()),
             }
-    return record
+    return {"stories": len(texts), "twin": twin, "runs": record}
 
 
 if __name__ == "__main__":

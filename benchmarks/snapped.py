@@ -86,9 +86,9 @@ if __name__ == "__main__":
         for name, written in opened(sample, rng).items():
             texts.setdefault(name, []).append(replace(sample, continuation=written))
     scorer = perplexity.Scorer.load(arguments.judge)
-    found: dict[str, Any] = {"model": arguments.model.name}
+    found: dict[str, Any] = {}
     for name, samples in texts.items():
         value = perplexity.evaluate(scorer, samples).perplexity
         print(f"{name}: {value}, {len(samples)} rollouts")
         found[name] = {"rollouts": len(samples), "perplexity": value.to_dict()}
-    write_json(arguments.output, found)
+    write_json(arguments.output, {"model": arguments.model.name, "texts": found})
