@@ -309,22 +309,22 @@ TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 def curves(arms: dict[str, list[Run]]) -> str:
     """Held-out nats per text token above the twin's as training goes on, one line per run."""
     twins = {run["seed"]: run["curve"] for run in arms[TWIN]}
-    lines = []
+    drawn = []
     for arm, runs in arms.items():
         for run in runs if arm != TWIN else []:
             pairs = zip(run["curve"], twins.get(run["seed"], []), strict=False)
             points = [(ours["ids"], ours["nll"] - its["nll"]) for ours, its in pairs if ours["ids"]]
             if points:
-                lines.append((arm, points))
-    if not lines:
+                drawn.append((f"{arm}, seed {run['seed']}" if len(runs) > 1 else arm, points))
+    if not drawn:
         return ""
-    lines.sort(key=lambda line: line[1][-1][1])
-    most = max(x for _, points in lines for x, _ in points)
-    heights = [y for _, points in lines for _, y in points]
+    drawn.sort(key=lambda line: line[1][-1][1])
+    most = max(x for _, points in drawn for x, _ in points)
+    heights = [y for _, points in drawn for _, y in points]
     low = max((tick for tick in TICKS if tick <= min(heights)), default=min(heights))
     high = min((tick for tick in TICKS if tick >= max(heights)), default=max(heights))
     width, left, top, bottom, legend = 720, 52, 12, 40, 190
-    height = max(300, top + bottom + 17 * len(lines))
+    height = max(300, top + bottom + 17 * len(drawn))
     scale = (height - top - bottom) / math.log(high / low)
 
     def across(x: float) -> float:
@@ -351,18 +351,18 @@ def curves(arms: dict[str, list[Run]]) -> str:
             "</text>"
         )
     parts.append(f'<text x="{left}" y="{height - 4}">nats above append; ids seen</text>')
-    labels = [down(points[-1][1]) for _, points in lines]
+    labels = [down(points[-1][1]) for _, points in drawn]
     for n in range(len(labels) - 2, -1, -1):  # the best is lowest; labels above keep clear of it
         labels[n] = max(labels[n], labels[n + 1] + 15)
     over = max(0.0, labels[0] - (height - bottom))
-    for n, ((arm, points), label) in enumerate(zip(lines, labels, strict=True)):
+    for n, ((arm, points), label) in enumerate(zip(drawn, labels, strict=True)):
         colour = COLOURS[n % len(COLOURS)]
         path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
         )
         end = across(points[-1][0])
-        y = max(label - over, top + 15.0 * (len(lines) - 1 - n))
+        y = max(label - over, top + 15.0 * (len(drawn) - 1 - n))
         parts.append(
             f'<path d="M{end:.1f} {down(points[-1][1]):.1f}L{width - legend + 22} {y:.1f}"'
             f' stroke="{colour}" stroke-width="0.6"/>'
