@@ -251,3 +251,10 @@ def places(vocab: ActionVocab, restoration: tuple[int, ...]) -> list[tuple[int, 
 def test_an_obfuscation_has_no_marks() -> None:
     with pytest.raises(TrajectoryError, match="has no marks"):
         Trajectory.from_obfuscation(ALL, [1, 2], 2, [Action(Kind.MARK)])
+
+
+def test_back_does_not_lead_to_a_mark_outside_the_gaps() -> None:
+    rows = Boundary(PLAIN, 1)
+    for mark, is_in_reach in ((0, False), (1, True), (2, True), (3, False)):
+        rows.reset(0, length=3, cursor=1, gaps=[(1, 2)], marks=[mark])
+        assert (PLAIN.back in allowed(rows)[0]) == is_in_reach

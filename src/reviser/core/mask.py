@@ -223,7 +223,10 @@ class Boundary:
             pairs = zip(cursor.tolist(), self._marks, strict=True)
             is_marked = np.array([place in marks for place, marks in pairs], np.bool_)
             out[:, self._mark_column] = may_edit & in_gap & ~is_marked
-            out[:, self._back_column] = may_move & np.array([bool(m) for m in self._marks])
+            first = np.array([marks[0] if marks else _NONE for marks in self._marks])
+            out[:, self._back_column] = (
+                may_move & (first >= np.maximum(floor, 0)) & (first <= ceiling)
+            )
         if self._canvases:
             ends = np.minimum(ceiling, length).tolist()
             asked = zip(self._canvases, may_move.tolist(), ends, strict=True)
