@@ -1,6 +1,7 @@
 """Changes of a draft: true to the canvas, and applied by readers that know nothing of ours."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -133,6 +134,69 @@ def test_text_beyond_the_edits_is_untouched(reader: Reader, seed: int) -> None:
     head, tail = "The cat sat. The", reader.codec.decode(last).lstrip()
     assert all(change.start >= len(head) for change in changes.changes)
     assert all(change.end <= len(changes.draft) - len(tail) for change in changes.changes)
+
+
+def runs_of(draft: Sequence[int], edits: Sequence[Edit]) -> list[tuple[str, str, set[int]]]:
+    """A slow twin: nothing leaves the canvas, it only fades, and runs end where a draft's token is.
+
+    For each run what it was, what it is, and the edits that worked on it.
+    """
+    text = BYTES.codec.decode
+    cells = [{"token": token, "own": True, "seen": True, "by": set[int]()} for token in draft]
+    for number, edit in enumerate(edits):
+        seen = [n for n, cell in enumerate(cells) if cell["seen"]]
+        gone = seen[edit.position : edit.position + len(edit.removed)]
+        for n in gone:
+            cells[n]["seen"] = False
+            cells[n]["by"] |= {number}
+        place = gone[0] if gone else [*seen, len(cells)][edit.position]
+        cells[place:place] = [
+            {"token": token, "own": False, "seen": True, "by": {number}} for token in edit.inserted
+        ]
+    runs: list[list[dict[str, Any]]] = [[]]
+    for cell in cells:
+        if cell["own"] and cell["seen"]:
+            runs.append([])
+        else:
+            runs[-1].append(cell)
+    return [
+        (
+            text([cell["token"] for cell in run if cell["own"]]),
+            text([cell["token"] for cell in run if cell["seen"]]),
+            set[int]().union(*(cell["by"] for cell in run)),
+        )
+        for run in runs
+    ]
+
+
+@given(seed=seeds, actions=st.integers(0, 20))
+def test_every_step_counts_for_the_change_that_it_led_to(seed: int, actions: int) -> None:
+    rng = Random(seed)
+    letters = [i for i in BYTES.insertable if BYTES.bytes_of[i] in (b"a", b"b", b"at", b" cat")]
+    draft = rng.choices(letters, k=rng.randint(0, 15))
+    canvas = Canvas(BYTES.vocab, draft, rng.randint(0, len(draft)))
+    edits = [*BYTES.walk(rng, canvas, actions, letters), canvas.apply(BYTES.vocab.stop)]
+    steps = [(edit, -(2.0 ** (n % 50)) * 1e-3 ** (n // 50)) for n, edit in enumerate(edits)]
+    changes = changes_of(BYTES.codec, draft, steps)
+
+    working = [n for n, edit in enumerate(edits) if edit.removed != edit.inserted]
+    runs = runs_of(draft, [edits[n] for n in working])
+    seen = [run for run in runs if run[0] != run[1]]
+    spent: list[list[float]] = [[] for _ in range(len(seen) + 1)]
+    owner = {working[number]: n for n, run in enumerate(seen) for number in run[2]}
+    waiting: list[float] = []
+    for n, (_, logprob) in enumerate(steps):
+        waiting.append(logprob)
+        if n in owner:
+            spent[owner[n]] += waiting
+            waiting = []
+    spent[-1] = waiting
+    assert [change.actions for change in changes.changes] == [len(each) for each in spent[:-1]]
+    assert [change.logprob for change in changes.changes] == [fsum(each) for each in spent[:-1]]
+    assert changes.stop_logprob == fsum(waiting)
+    for change, (before, after, _) in zip(changes.changes, seen, strict=True):
+        assert change.before in before
+        assert change.after in after
 
 
 def test_each_change_has_the_way_there_and_what_made_it() -> None:
@@ -293,7 +357,11 @@ def patched(tool: str, folder: Path, changes: Changes, *, name: str, context: in
     command = ["patch", "-p0", "--quiet", "--no-backup-if-mismatch"]
     if tool == "git":
         command = ["git", "apply", "-p0", "--whitespace=nowarn", "--unidiff-zero"]
-    run = subprocess.run(command, input=diff, cwd=folder, capture_output=True, check=False)
+    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    alone |= {"GIT_CEILING_DIRECTORIES": str(folder.parent), "PATH": os.environ["PATH"]}
+    run = subprocess.run(
+        command, input=diff, cwd=folder, capture_output=True, check=False, env=alone
+    )
     assert run.returncode == 0, (run.stdout, run.stderr, diff)
     return (folder / name).read_bytes() if (folder / name).exists() else b""
 

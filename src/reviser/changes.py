@@ -343,6 +343,8 @@ def _followed(
     pending: list[float] = []
     for number, (edit, logprob) in enumerate(steps):
         pending.append(logprob)
+        if not edit.changes_text:
+            continue
         start, end = edit.position, edit.position + len(edit.removed)
         if tuple(item.token for item in canvas[start:end]) != edit.removed or end > len(canvas):
             raise DataError(
