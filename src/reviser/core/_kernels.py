@@ -718,6 +718,18 @@ def trace_hunks(back: Bytes, is_inside: bool) -> I64:
     return rows[:count][::-1].copy()
 
 
+@entry
+def shortest_search(tokens: I32, cursor: int, goal: int) -> int:
+    """How many tokens before `goal` are found nowhere else between the cursor and there."""
+    longest = 0
+    for end in range(cursor + 1, goal):
+        size = 0
+        while size < end - cursor and tokens[end - 1 - size] == tokens[goal - 1 - size]:
+            size += 1
+        longest = max(longest, size)
+    return longest + 1
+
+
 # -- the sweep of a script --------------------------------------------------------------------
 
 

@@ -75,7 +75,8 @@ def script(
 
     They go from left to right, with the fewest ids in windows of a few tokens: there another diff
     of the same cost takes the place of the hunks given if it takes fewer. `cursor` is the
-    canvas's.
+    canvas's. By "search" a place is reached by the tokens before it if they stand nowhere between,
+    else as by "both": by moves, a search or a search and a move, whichever has fewer ids.
 
     >>> vocab = ActionVocab.build(100, operators=["delete", "replace"])
     >>> ids = script(vocab, [1, 2, 3, 4], [Hunk(1, 2, (7,)), Hunk(3, 4, ())])
@@ -302,15 +303,37 @@ class _Sweep:
             self.ids += self.vocab.spell(action)
 
     def _reach(self, goal: int) -> None:
-        self._act(self._moves(self.at, goal))
+        self._act(self._way(goal))
         self.at = goal
 
-    def _moves(self, start: int, goal: int) -> list[Action]:
+    def _way(self, goal: int) -> list[Action]:
+        """The way there; a search that leads past other such places, if searches are wanted."""
         shift = self.room + self.grown
-        deltas = self.vocab.split_move(
-            goal - start, cursor=start + shift, length=len(self.before) + shift
-        )
-        return [Action(Kind.MOVE, delta) for delta in deltas]
+        length = len(self.before) + shift
+        deltas = self.vocab.split_move(goal - self.at, cursor=self.at + shift, length=length)
+        moves = [Action(Kind.MOVE, delta) for delta in deltas]
+        if self.address == "moves" or not 0 <= self.at < goal:
+            return moves
+        direct = self._search(goal)
+        if self.address == "search" and direct and len(direct[0].tokens) < goal - self.at:
+            return direct
+        ways = [moves, direct] if direct else [moves]
+        for delta in self.vocab.deltas:
+            near = self._search(goal - delta)
+            ways += [[*near, Action(Kind.MOVE, delta)]] if near else []
+        return min(ways, key=lambda way: _price(_operators(self.vocab), way))
+
+    def _search(self, goal: int) -> list[Action]:
+        """The shortest search from the cursor that ends at a place; none if none does."""
+        from reviser.core import _kernels
+
+        if not self.at < goal <= len(self.before):
+            return []
+        size = _kernels.shortest_search(self.before, self.at, goal)
+        tokens = self.before[goal - size : goal]
+        if (self.vocab.kinds[tokens] != Kind.INSERT).any():
+            return []
+        return [Action(Kind.FIND, tokens=tuple(tokens.tolist()))]
 
 
 def _possible(vocab: ActionVocab, before: Tokens, hunks: Sequence[Hunk]) -> list[Hunk]:
@@ -418,6 +441,8 @@ def _price(operators: _Operators, actions: list[Action]) -> tuple[int, int]:
     for action in actions:
         if action.kind is Kind.REPLACE:
             ids += 1
+        elif action.kind is Kind.FIND:
+            ids += len(action.tokens) + 1
         elif action.kind is Kind.SPAN_DELETE:
             strides, rest = divmod(action.argument, operators.max_move)
             ids += strides + rest.bit_count() + 1
@@ -441,12 +466,11 @@ def _prices(operators: _Operators) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     return at_end, one_by_one
 
 
-# -- reaching a place -------------------------------------------------------------------------
-
-
 def _check_address(vocab: ActionVocab, address: Address) -> None:
     if address not in ("moves", "search", "both"):
         raise ConfigError(f"address is {address!r}; use 'moves', 'search' or 'both'.")
+    if address != "moves" and vocab.find is None:
+        raise VocabError("This vocabulary has no searches: build it with them, or use 'moves'.")
 
 
 def _needs_prefix(vocab: ActionVocab, prefix: Sequence[int]) -> bool:
