@@ -30,7 +30,7 @@ from reviser.errors import InvalidAction
 AT_ONCE = 64
 CONTEXT = 160
 """Ids a model reads: so few that some requests end there."""
-CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.MARK, Kind.BACK, Kind.STOP, Kind.END]
+CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.MARK, Kind.BACK, Kind.FIND, Kind.HERE, Kind.STOP, Kind.END]
 CHOSEN += [Kind[name.upper()] for name in OPERATORS]
 
 
@@ -116,7 +116,7 @@ class Judge:
 def random_request(
     rng: Random, vocab: ActionVocab, seed: int, context: int, *, cut: bool = True
 ) -> Request:
-    """A continuation or a text with gaps, with budgets now and then."""
+    """A continuation, a text with gaps or one to revise in parts, with budgets now and then."""
     tokens = [i for i in range(vocab.tokens) if vocab.kind(i) is Kind.INSERT]
     config = DecodeConfig(
         temperature=rng.choice([1.5, 1.5, 1.5, 0.7, 0.0]),
@@ -131,8 +131,8 @@ def random_request(
         max_moves=rng.choice([None, None, None, 0, rng.randint(1, 4)]),
     )
     prefix = rng.choices(tokens, k=rng.randint(0, 40))
-    gaps = rng.choice([1, 1, 2, 3, 5])
-    parts = [rng.choices(tokens, k=rng.randint(1, 8)) for _ in range(gaps)]
+    count = rng.choice([1, 1, 2, 3, 5])
+    parts = [rng.choices(tokens, k=rng.randint(1, 8)) for _ in range(count)]
     if rng.random() < 0.5:  # a gap at the end of the text
         parts[-1] = []
     later = [token for part in parts for token in part]
@@ -145,13 +145,17 @@ def random_request(
     if vocab.mark is not None and vocab.back is not None and rng.random() < 0.5:
         marked = [i for part in parts for i in (vocab.mark, *part)]
         history = (*vocab.prefix_actions(prefix), *marked, vocab.back)
+    gaps = [(place, place) for place in places]
+    if len(later) > 3 and rng.random() < 0.4:  # stretches that may change, locked text between
+        bounds = sorted(rng.sample(range(start + 1, length + 1), 2 * rng.randint(1, 2) - 1))
+        gaps = [*zip([start, *bounds[1::2]], bounds[::2], strict=True)]
     limit = rng.choice([None, None, length - 1, length, length + rng.randint(1, 30)])
     assert len(history) < context
     return Request(
         history=history,
         length=length,
         cursor=start,
-        gaps=tuple((place, place) for place in places),
+        gaps=tuple(gaps),
         config=replace(config, max_length=None if limit is None else max(0, limit)),
     )
 
@@ -227,7 +231,7 @@ def folder_of_a_fresh_model(
     tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
     vocab = ActionVocab.from_tokenizer(
-        tokenizer, operators=chosen, max_move=16, marks=operators, reserved=5
+        tokenizer, operators=chosen, max_move=16, marks=operators, search=operators, reserved=5
     )
     config = models.TrunkConfig(
         architecture="llama", layers=2, width=64, heads=2, mlp_width=96, context=context

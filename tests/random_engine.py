@@ -9,7 +9,7 @@ import numpy as np
 
 import strategies
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import ConfigError
 
@@ -53,7 +53,7 @@ class RandomEngine:
     def step(self) -> list[Step]:
         steps = []
         for number, walk in list(self.running.items())[: self._rows]:
-            allowed = np.flatnonzero(expand(self.vocab, walk.rows.fill_mask())[0])
+            allowed = np.flatnonzero(walk.rows.allowed()[0])
             action = strategies.pick(walk.rng, self.vocab, {*allowed.tolist()})
             walk.rows.advance([action])
             walk.actions += 1

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import small_tokenizers
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import EngineError
 from reviser.generate import Plan, Reviser
@@ -104,7 +104,7 @@ class FaultyEngine:
         if not self.running:
             return []
         slots = [walk.slot for walk in self.running.values()]
-        allowed = expand(self.vocab, self._rows.fork(slots).fill_mask())
+        allowed = self._rows.fork(slots).allowed()
         walks = list(zip(self.running.values(), allowed, strict=True))
         actions = [self._pick(walk, row) for walk, row in walks]
         self._rows.advance(actions, slots)

@@ -20,7 +20,7 @@ import pytest
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.core.policy import Obfuscation
 from reviser.core.trajectory import Sampler, Trajectory
 
@@ -229,7 +229,7 @@ def test_the_counts_of_a_printed_trajectory_are_those_of_its_replay(
 def test_a_mask_without_a_floor_allows_every_printed_action(printed: dict[str, Any]) -> None:
     rows, canvas = Boundary(VOCAB, 1), Canvas(VOCAB)
     for action_id in history(printed):
-        assert expand(VOCAB, rows.fill_mask())[0, action_id]
+        assert rows.allowed()[0, action_id]
         rows.advance([action_id])
         canvas.apply(action_id)
         assert (rows.length[0], rows.cursor[0]) == (len(canvas), canvas.cursor)
@@ -243,7 +243,7 @@ def test_the_prefix_floor_refuses_only_the_move_to_34(printed: dict[str, Any]) -
     rows.reset(0, length=PREFIX, gaps=[(PREFIX, PREFIX)], max_length=512)  # the paper's L_max
     refused = []
     for step, action_id in enumerate(ids(printed["actions"])):
-        if expand(VOCAB, rows.fill_mask())[0, action_id]:
+        if rows.allowed()[0, action_id]:
             rows.advance([action_id])
             canvas.apply(action_id)
         else:

@@ -39,6 +39,7 @@ def _describe(folder: Path) -> dict[str, Any]:
         "tokens": vocab.tokens,
         "max_move": vocab.max_move,
         "marks": vocab.mark is not None,
+        "search": vocab.find is not None,
         "operators": [name for name in OPERATORS if getattr(vocab, name) is not None],
         "begin": vocab.begin,
         "delimiter": vocab.delimiter,
@@ -60,11 +61,11 @@ def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
     shown = f"{size / 1e6:,.1f}M" if size < 1e9 else f"{size / 1e9:,.2f}B"
     context = f"context {facts['context']:,} ids" if facts["context"] else "any length"
     given = [name for name in ("begin", "delimiter") if facts[name] is not None]
-    marks = " marks to go back to," if facts["marks"] else ""
+    ways = " marks to go back to," * facts["marks"] + " searches," * facts["search"]
     lines = [
         ("trunk", f"{facts['architecture']}, {shown} parameters in {', '.join(facts['dtypes'])}"),
         ("reads", f"histories with {' and '.join(given) or 'no given token'}, {context}"),
-        ("writes", f"{facts['tokens']:,} tokens, moves to {facts['max_move']},{marks} stop"),
+        ("writes", f"{facts['tokens']:,} tokens, moves to {facts['max_move']},{ways} stop"),
         ("operators", ", ".join(facts["operators"]) or "none beyond these"),
         ("tokenizer", facts["tokenizer"][:16]),
     ]

@@ -82,6 +82,7 @@ def adapt(
     begin: str | None = None,
     delimiter: bool = True,
     marks: bool = False,
+    search: bool = False,
 ) -> ActionVocab:
     """Turn a causal LM into one that can learn to revise; model and tokenizer are changed.
 
@@ -97,6 +98,7 @@ def adapt(
         begin=begin,
         delimiter=delimiter,
         marks=marks,
+        search=search,
     )
     rows = len(_tables(model)[0])
     if rows < vocab.size:

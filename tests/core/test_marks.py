@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand, trace
+from reviser.core.mask import Boundary, trace
 from reviser.core.policy import Spans
 from reviser.core.trajectory import Sampler, Trajectory
 from reviser.errors import InvalidAction, TrajectoryError, VocabError
@@ -137,7 +137,7 @@ def test_what_is_left_out_is_written_where_the_mark_is() -> None:
 
 
 def allowed(rows: Boundary) -> list[set[int]]:
-    return [{*np.flatnonzero(row).tolist()} for row in expand(rows.vocab, rows.fill_mask())]
+    return [{*np.flatnonzero(row).tolist()} for row in rows.allowed()]
 
 
 @given(seeds)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import naive
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand, is_argument, trace
+from reviser.core.mask import Boundary, is_argument, trace
 from reviser.errors import ConfigError, InvalidAction
 from strategies import (
     SMALL_VOCABS,
@@ -41,7 +41,7 @@ def start(vocab: ActionVocab, layouts: list[Layout]) -> Boundary:
 
 def allowed(rows: Boundary) -> list[set[int]]:
     """The ids that each row's mask allows."""
-    wide = expand(rows.vocab, rows.fill_mask())
+    wide = rows.allowed()
     return [{*np.flatnonzero(row).tolist()} for row in wide]
 
 

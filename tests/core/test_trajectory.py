@@ -20,7 +20,7 @@ import naive
 import naive_policy
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
 from reviser.core.trajectory import Sampler, Trajectory
 from reviser.errors import ConfigError, InvalidAction, TrajectoryError, VocabError
@@ -73,7 +73,7 @@ def assert_legal_behind(vocab: ActionVocab, prefix: list[int], trajectory: Traje
     m = len(prefix)
     rows.reset(0, length=m, cursor=m, gaps=[(m, m)])
     for i in trajectory.restoration:
-        assert expand(vocab, rows.fill_mask())[0, i]
+        assert rows.allowed()[0, i]
         rows.advance([i])
     assert rows.is_finished.all()
 

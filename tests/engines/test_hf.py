@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import strategies
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand, is_argument
+from reviser.core.mask import Boundary, is_argument
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.driver import Driver
 
@@ -109,7 +109,7 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
         rows.replay(0, chosen)
         history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
         logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()
-        allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0]).tolist()
+        allowed = np.flatnonzero(rows.allowed()[0]).tolist()
         if vocab.stop in allowed:  # else an action is half spelled, and moves are digits
             logits[vocab.stop] += config.stop_bias
             places = np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK])
@@ -173,10 +173,10 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
         for row in range(rows):
             boundary.reset(row, **strategies.random_layout(random, 8)._asdict())
         for _ in range(random.randint(0, 12)):
-            allowed = expand(vocab, boundary.fill_mask())
+            allowed = boundary.allowed()
             ids = [strategies.pick(random, vocab, {*np.flatnonzero(row)}) for row in allowed]
             boundary.advance(ids)
-        allowed = expand(vocab, boundary.fill_mask())
+        allowed = boundary.allowed()
         generator = torch.Generator().manual_seed(random.getrandbits(40))
         logits = torch.randn(rows, vocab.size + padding, generator=generator)
         before = logits.clone()
@@ -210,7 +210,7 @@ def test_every_action_is_allowed_and_the_rollout_replays_behind_its_prefix(
     rows = Boundary(vocab, 1)
     rows.reset(0, length=len(prefix), gaps=[(len(prefix), len(prefix))])
     for action in trajectory.restoration:
-        assert expand(vocab, rows.fill_mask())[0, action]
+        assert rows.allowed()[0, action]
         rows.advance([action])
     canvas = Canvas.replay(vocab, [*prefix, *trajectory.restoration])
     assert canvas.tokens()[: len(prefix)] == prefix

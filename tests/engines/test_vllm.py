@@ -26,7 +26,7 @@ import pytest
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.driver import Driver
@@ -330,7 +330,7 @@ def faults(name: str, requests: list[Request], records: list[dict[str, Any]]) ->
         canvas = Canvas.replay(vocab, request.history)
         for action in record["actions"]:
             count += 1
-            if action >= vocab.size or not expand(vocab, rows.fill_mask())[0, action]:
+            if action >= vocab.size or not rows.allowed()[0, action]:
                 wrong += 1
                 break
             rows.advance([action])
@@ -399,7 +399,7 @@ def without_cache(model: Any, vocab: ActionVocab, request: Request) -> list[int]
     while len(history) < SIZES["context"]:
         logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
         logits[vocab.stop] += config.stop_bias
-        allowed = np.flatnonzero(expand(vocab, rows.fill_mask())[0])
+        allowed = np.flatnonzero(rows.allowed()[0])
         for action in allowed[np.isin(vocab.kinds[allowed], [Kind.MOVE, Kind.MARK])]:
             logits[action] += config.move_bias
         history.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import strategies
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import Boundary, expand
+from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.errors import ConfigError
 
@@ -64,7 +64,7 @@ class Asked:
         rows = Boundary(vocab, 1)
         wire.read(vocab, self.prompt, self.args).enter(rows, 0)
         rows.replay(0, [*self.output, *(more or [])])
-        return expand(vocab, rows.fill_mask())[0]
+        return rows.allowed()[0]
 
     def expected(self, vocab: ActionVocab, row: Any, more: list[int] | None = None) -> Any:
         wide = torch.zeros(len(row), dtype=torch.bool)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -43,13 +43,15 @@ class Kind(IntEnum):
     SPAN_COPY = 8
     MARK = 9  # leaves something out here, to come back to
     BACK = 10  # to the first mark, which it takes off
-    END = 11  # closes a number
-    GIVEN = 12  # begin and delimiter: part of a history, never chosen, no effect on the canvas
-    BARRED = 13  # a token that a prefix may hold, as a chat template does, but is never chosen
-    FORBIDDEN = 14  # reserved ids: never in a history
+    FIND = 11  # to behind the next place that holds the tokens typed
+    HERE = 12  # closes a search
+    END = 13  # closes a number
+    GIVEN = 14  # begin and delimiter: part of a history, never chosen, no effect on the canvas
+    BARRED = 15  # a token that a prefix may hold, as a chat template does, but is never chosen
+    FORBIDDEN = 16  # reserved ids: never in a history
 
 
-MOVES = (Kind.MOVE, Kind.BACK)
+MOVES = (Kind.MOVE, Kind.BACK, Kind.FIND)
 """What only takes the cursor elsewhere."""
 
 _KINDS = tuple(Kind)  # by value: several times faster than Kind(value)
@@ -72,7 +74,8 @@ class Action:
 
     `argument` is the token of an insert or replace, the delta of a move, the length of a span.
     `offset` belongs to the last two operators: for SPAN_MOVE, how many tokens the span jumps over
-    (negative: to the left); for SPAN_COPY, where the copy goes relative to the cursor.
+    (negative: to the left); for SPAN_COPY, where the copy goes relative to the cursor. `tokens` is
+    what FIND looks for.
 
     >>> print(Action(Kind.MOVE, -4), Action(Kind.SPAN_MOVE, 3, -2), Action(Kind.STOP), sep=", ")
     move -4, span_move 3 -2, stop
@@ -81,9 +84,12 @@ class Action:
     kind: Kind
     argument: int = 0
     offset: int = 0
+    tokens: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:
         name, numbers = self.kind.name.lower(), _NUMBER_ARGUMENTS.get(self.kind, 0)
+        if self.kind is Kind.FIND:
+            return " ".join([name, *map(str, self.tokens)])
         if self.kind is Kind.MOVE:
             return f"{name} {self.argument:+d}"
         if numbers == 2:
@@ -131,6 +137,10 @@ class ActionVocab:
     """Takes the cursor to the leftmost mark, and the mark off; present exactly if `mark` is."""
     mark: int | None = None
     """Leaves a mark at the cursor, where something is left out for now."""
+    find: int | None = None
+    """Begins a search, which tokens narrow down: to the next place to the right that holds them."""
+    here: int | None = None
+    """Closes a search: the cursor is behind what was found; present exactly if `find` is."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_move <= MOST_MOVE or self.max_move & (self.max_move - 1):
@@ -159,6 +169,8 @@ class ActionVocab:
             )
         if (self.mark is None) != (self.back is None):
             raise VocabError("A mark is for coming back to: give both `mark` and `back`, or none.")
+        if (self.find is None) != (self.here is None):
+            raise VocabError("A search has two ends: give both `find` and `here`, or none.")
         operators = [getattr(self, kind.name.lower()) for kind in _NUMBER_ARGUMENTS]
         takes_number = any(i is not None for i in operators)
         if takes_number != (self.end is not None):
@@ -176,6 +188,7 @@ class ActionVocab:
         begin: int | None = None,
         delimiter: bool = True,
         marks: bool = False,
+        search: bool = False,
         reserved: int = 0,
         never_insert: Iterable[int] = (),
     ) -> ActionVocab:
@@ -196,7 +209,7 @@ class ActionVocab:
         names = ["delimiter"] * delimiter + ["stop", "first_move"]
         names += [name for name in OPERATORS if name in chosen]
         names += ["end"] * any(name.startswith("span") for name in chosen)
-        names += ["back", "mark"] * marks
+        names += ["back", "mark"] * marks + ["find", "here"] * search
         if begin is None:
             names.insert(0, "begin")
         ids: dict[str, int] = {} if begin is None else {"begin": begin}
@@ -239,6 +252,7 @@ class ActionVocab:
         begin: str | None = None,
         delimiter: bool = True,
         marks: bool = False,
+        search: bool = False,
         reserved: int = 0,
     ) -> ActionVocab:
         """Extend a tokenizer with the control tokens and return the vocabulary over it.
@@ -261,6 +275,7 @@ class ActionVocab:
             begin=None if begin is None else known[begin],
             delimiter=delimiter,
             marks=marks,
+            search=search,
             reserved=reserved,
             never_insert=special | holes,
         )
@@ -401,7 +416,7 @@ class ActionVocab:
         kinds[: self.tokens] = Kind.INSERT
         kinds[list(self.never_insert)] = Kind.BARRED
         kinds[self.first_move : self.first_move + len(self.deltas)] = Kind.MOVE
-        for name in ("stop", *OPERATORS, "end", "back", "mark"):
+        for name in ("stop", *OPERATORS, "end", "back", "mark", "find", "here"):
             if getattr(self, name) is not None:
                 kinds[getattr(self, name)] = Kind[name.upper()]
         kinds[[i for i in (self.begin, self.delimiter) if i is not None]] = Kind.GIVEN
@@ -409,7 +424,7 @@ class ActionVocab:
 
     @cached_property
     def is_move(self) -> npt.NDArray[np.bool_]:
-        """Which ids only take the cursor elsewhere: moves, and `back`."""
+        """Which ids begin what only takes the cursor elsewhere: moves, `back` and `find`."""
         return np.isin(self.kinds, MOVES)
 
     @cached_property
@@ -423,7 +438,10 @@ class ActionVocab:
 
     @cached_property
     def cursor_deltas(self) -> IntArray:
-        """By how much each id moves the cursor; see `length_deltas`. `back` depends on marks."""
+        """By how much each id moves the cursor; see `length_deltas`.
+
+        Where `back` and a search lead depends on the canvas.
+        """
         table = self._effect_table(1)
         table[self.first_move : self.first_move + len(self.deltas)] = self.deltas
         return table
@@ -445,7 +463,7 @@ class ActionVocab:
     def controls(self) -> IntArray:
         """Ids whose legality depends on the state: the columns of a mask after its first."""
         ids = [self.stop, *range(self.first_move, self.first_move + len(self.deltas))]
-        names = (*OPERATORS, "end", "back", "mark")
+        names = (*OPERATORS, "end", "back", "mark", "find", "here")
         ids += [i for name in names if (i := getattr(self, name)) is not None]
         return np.array(ids, np.int32)
 
@@ -486,11 +504,17 @@ class ActionVocab:
             return (self.move_id(argument),)
         if kind is Kind.INSERT:
             return (self._token(argument),)
-        first = None if kind is Kind.END else getattr(self, kind.name.lower(), None)
+        closing = kind in (Kind.END, Kind.HERE)
+        first = None if closing else getattr(self, kind.name.lower(), None)
         if first is None:
             raise VocabError(f"This vocabulary has no action {kind.name.lower()}.")
         if kind is Kind.REPLACE:
             return (first, self._token(argument))
+        if kind is Kind.FIND:
+            if not action.tokens:
+                raise VocabError("A search needs a token or more to look for; find got none.")
+            assert self.here is not None
+            return (first, *map(self._token, action.tokens), self.here)
         ids = [first]
         if kind in _NUMBER_ARGUMENTS:
             if argument < 1:
@@ -514,8 +538,11 @@ class ActionVocab:
             kind = self.kind(first)
             if kind is Kind.GIVEN:
                 continue
-            if kind in (Kind.END, Kind.FORBIDDEN):
+            if kind in (Kind.HERE, Kind.END, Kind.FORBIDDEN):
                 raise VocabError(f"{self.describe(first)} (id {first}) cannot start an action.")
+            if kind is Kind.FIND:
+                actions.append(Action(kind, tokens=self._read_search(rest)))
+                continue
             numbers = [self._read_number(rest) for _ in range(_NUMBER_ARGUMENTS.get(kind, 0))]
             if numbers and numbers[0] < 1:
                 raise VocabError(f"A span has at least one token; {kind.name.lower()} has none.")
@@ -547,7 +574,7 @@ class ActionVocab:
         return kind.name.lower()
 
     def _named_ids(self) -> dict[str, int]:
-        names = ("begin", "delimiter", "stop", *OPERATORS, "end", "back", "mark")
+        names = ("begin", "delimiter", "stop", *OPERATORS, "end", "back", "mark", "find", "here")
         ids = {name: i for name in names if (i := getattr(self, name)) is not None}
         ids |= {f"move{delta:+d}": self.first_move + n for n, delta in enumerate(self.deltas)}
         return ids
@@ -570,6 +597,16 @@ class ActionVocab:
         digits += [1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1]
         sign = -1 if value < 0 else 1
         return [*(self.move_id(sign * digit) for digit in digits), self.end]
+
+    def _read_search(self, ids: Iterable[int]) -> tuple[int, ...]:
+        typed: list[int] = []
+        for i in ids:
+            if i == self.here and typed:
+                return tuple(typed)
+            if self.kind(i) is not Kind.INSERT:
+                break
+            typed.append(int(i))
+        raise VocabError("A search is misspelled, or not closed by HERE.")
 
     def _read_number(self, ids: Iterable[int]) -> int:
         value, previous = 0, 0

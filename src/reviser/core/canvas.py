@@ -7,7 +7,11 @@ floor, locked regions and budgets are the mask's. Text is the codec's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.errors import InvalidAction
@@ -46,6 +50,24 @@ class _Pending:
     digit: int = 0  # 1 + its last digit's place among the deltas; 0 before the first
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    """A search begun and not yet closed."""
+
+    ahead: npt.NDArray[np.int64]  # the tokens to the right of the cursor
+    found: npt.NDArray[np.int64]  # where those typed so far stand among them
+    typed: int = 0
+    kind: Kind = Kind.FIND
+
+    def followed(self, room: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The places with a token behind what is typed, among the first so many, and the tokens."""
+        found = self.found[self.found + self.typed < min(room, len(self.ahead))]
+        return found, self.ahead[found + self.typed]
+
+
+_Begun: TypeAlias = _Pending | _Search
+
+
 class Canvas:
     """Tokens and a cursor between them, changed one action id at a time.
 
@@ -71,8 +93,8 @@ class Canvas:
         self.vocab = vocab
         self._left = list(tokens)
         self._right: list[int] = []  # reversed: the last is next to the cursor
-        self._log: list[tuple[Edit, _Pending | None, tuple[int, ...]]] = []
-        self._pending: _Pending | None = None
+        self._log: list[tuple[Edit, _Begun | None, tuple[int, ...]]] = []
+        self._pending: _Begun | None = None
         self._marks: tuple[int, ...] = ()
         if cursor is not None:
             if not 0 <= cursor <= len(self._left):
@@ -123,6 +145,33 @@ class Canvas:
         left = self._left[max(0, len(self._left) - before) :]
         return left, self._right[max(0, len(self._right) - after) :][::-1]
 
+    def findable(self, until: int | None = None) -> list[int]:
+        """The tokens that a search may go on with, so that what it finds ends by a boundary.
+
+        None if no search has begun.
+
+        >>> vocab = ActionVocab.build(100, search=True)
+        >>> canvas = Canvas(vocab, [7, 8, 7, 9], cursor=0)
+        >>> for action_id in (vocab.find, 7):
+        ...     _ = canvas.apply(action_id)
+        >>> canvas.findable(), canvas.findable(until=3)
+        ([8, 9], [8])
+        """
+        search = self._pending
+        if not isinstance(search, _Search):
+            return []
+        room = len(self._right) if until is None else until - self.cursor
+        tokens = np.unique(search.followed(room)[1])
+        findable: list[int] = tokens[self.vocab.kinds[tokens] == Kind.INSERT].tolist()
+        return findable
+
+    def can_find(self, until: int | None = None) -> bool:
+        """Whether there is a token to the right, ending by a boundary, that can be searched for."""
+        count = len(self._right) if until is None else until - self.cursor
+        kinds, right = self.vocab.kinds, self._right
+        places = range(len(right) - 1, max(len(right) - count, 0) - 1, -1)
+        return any(kinds[right[place]] == Kind.INSERT for place in places)
+
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
         action_id = int(action_id)
@@ -165,17 +214,17 @@ class Canvas:
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
         return undone
 
-    def fork(self) -> Canvas:
-        """An independent copy that shares the past."""
+    def fork(self, *, past: bool = True) -> Canvas:
+        """An independent copy; with the past, which it could roll back, unless told otherwise."""
         twin = Canvas(self.vocab)
         twin._left, twin._right = self._left.copy(), self._right.copy()
-        twin._log, twin._pending = self._log.copy(), self._pending
+        twin._log, twin._pending = self._log.copy() if past else [], self._pending
         twin._marks = self._marks
         return twin
 
     # -- the executor's law -------------------------------------------------------------------
 
-    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Pending | None]:
+    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Begun | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
         if kind in (Kind.INSERT, Kind.BARRED):  # that BARRED is not chosen is the mask's rule
             return Edit(cursor, (), (action_id,), cursor, cursor + 1), None
@@ -193,7 +242,12 @@ class Canvas:
             raise _refused(vocab, action_id, cursor, "there is a mark already")
         if kind in (Kind.GIVEN, Kind.MARK):
             return nothing, None
-        if kind in (Kind.END, Kind.FORBIDDEN):
+        if kind is Kind.FIND:
+            if not self.can_find():
+                raise _refused(vocab, action_id, cursor, "there must be a token to its right")
+            ahead = np.array(self._right[::-1], np.int64)
+            return nothing, _Search(ahead, np.arange(len(ahead)))
+        if kind in (Kind.HERE, Kind.END, Kind.FORBIDDEN):
             raise InvalidAction(f"Cannot apply {vocab.describe(action_id)}: it is not an action.")
         if kind is Kind.STOP:
             return nothing, _Pending(kind)
@@ -207,15 +261,15 @@ class Canvas:
             return Edit(cursor - 2, (first, second), (second, first), cursor, cursor), None
         return nothing, _Pending(kind)
 
-    def _continue(
-        self, action_id: int, cursor: int, pending: _Pending
-    ) -> tuple[Edit, _Pending | None]:
+    def _continue(self, action_id: int, cursor: int, pending: _Begun) -> tuple[Edit, _Begun | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
         if pending.kind is Kind.REPLACE:
             if kind is not Kind.INSERT:
                 raise _misspelled(vocab, action_id, pending, "a token")
             old = (self._left[-1],)
             return Edit(cursor - 1, old, (action_id,), cursor, cursor), None
+        if isinstance(pending, _Search):
+            return self._search(action_id, kind, cursor, pending)
         if kind is Kind.MOVE:
             digit = action_id - vocab.first_move
             amount = pending.amount + int(vocab.cursor_deltas[action_id])
@@ -227,6 +281,19 @@ class Canvas:
         if kind is not Kind.END or not (pending.span or pending.amount):
             raise _misspelled(vocab, action_id, pending, "a digit")
         return self._close_number(pending, cursor)
+
+    def _search(
+        self, action_id: int, kind: Kind, cursor: int, search: _Search
+    ) -> tuple[Edit, _Begun | None]:
+        if kind is Kind.HERE and search.typed:
+            goal = cursor + int(search.found[0]) + search.typed
+            return Edit(cursor, (), (), cursor, goal), None
+        found, tokens = search.followed(len(search.ahead))
+        found = found[tokens == action_id]
+        if kind is not Kind.INSERT or not found.size:
+            raise _misspelled(self.vocab, action_id, search, "tokens that are found to the right")
+        nothing = Edit(cursor, (), (), cursor, cursor)
+        return nothing, replace(search, typed=search.typed + 1, found=found)
 
     def _number_bounds(self, pending: _Pending, cursor: int) -> tuple[int, int]:
         if not pending.span:
@@ -305,7 +372,7 @@ def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> Inval
 
 
 def _misspelled(
-    vocab: ActionVocab, action_id: int, pending: _Pending, expected: str
+    vocab: ActionVocab, action_id: int, pending: _Begun, expected: str
 ) -> InvalidAction:
     return InvalidAction(
         f"Cannot apply {vocab.describe(action_id)}: {pending.kind.name.lower()} expects"

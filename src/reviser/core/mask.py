@@ -1,7 +1,8 @@
 """Which actions are allowed, for many sequences at once, from a few integers each.
 
-Rows know length, cursor, marks, the editable gaps, budgets and a half-spelled action; never
-content, so a mask costs a few dozen comparisons a row whatever the vocabulary. True means allowed.
+Rows know length, cursor, marks, the editable gaps, budgets and a half-spelled action; no content,
+so a mask costs a few dozen comparisons a row whatever the vocabulary. True means allowed. Only a
+vocabulary with searches has each row keep a canvas, to ask it what can be found.
 
 Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`),
 T steps of a history.
@@ -33,8 +34,9 @@ _MAX_LENGTH, _EDITS_LEFT, _MAX_MOVES, _GAPS = range(7, 11)
 _NONE = -1  # nothing pending; otherwise the Kind that waits for an argument, or STOP
 _UNLIMITED = 1 << 40
 _TAKES_ARGUMENT = [Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
+_HAS_DIGITS = _TAKES_ARGUMENT[1:]
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
-_STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, *_TAKES_ARGUMENT])
+_STAYS_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, Kind.FIND, *_TAKES_ARGUMENT])
 _IS_MOVE = np.isin(np.arange(len(Kind)), MOVES)
 _KEEPS_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.GIVEN)  # of moves in a row
 
@@ -73,6 +75,10 @@ class Boundary:
         self._mark_column = 0 if vocab.mark is None else columns[vocab.mark]
         self._back_column = 0 if vocab.back is None else columns[vocab.back]
         self._marks: list[tuple[int, ...]] = [()] * (0 if vocab.mark is None else rows)
+        self._find_column = 0 if vocab.find is None else columns[vocab.find]
+        self._here_column = 0 if vocab.here is None else columns[vocab.here]
+        count = 0 if vocab.find is None else rows
+        self._canvases = [Canvas(vocab) for _ in range(count)]
 
     def __len__(self) -> int:
         return len(self._state)
@@ -85,6 +91,7 @@ class Boundary:
         cursor: int | None = None,
         gaps: Sequence[tuple[int, int]] | None = None,
         marks: Sequence[int] = (),
+        canvas: Canvas | None = None,
         max_length: int | None = None,
         max_edits: int | None = None,
         max_moves: int | None = None,
@@ -94,11 +101,20 @@ class Boundary:
         The cursor starts at the end of the first gap unless told otherwise. `max_edits` counts
         actions that change the canvas; when none is left only STOP is allowed. After `max_moves`
         in a row none is allowed until something else is done; digits of a number are no moves.
+        With searches in the vocabulary give the canvas itself too, unless it is blank.
         """
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
         check_gaps(length, cursor, gaps)
+        if self._canvases:
+            held = Canvas(self.vocab) if canvas is None else canvas.fork(past=False)
+            if (len(held), held.cursor) != (length, cursor):
+                raise ConfigError(
+                    f"A search needs the canvas: one of length {length} with its cursor at"
+                    f" {cursor}, not of {len(held)} at {held.cursor}."
+                )
+            self._canvases[row] = held
         if self._marks:
             self._marks[row] = tuple(marks)
         others = np.delete(self._highs(self._state), row, axis=0)
@@ -147,6 +163,9 @@ class Boundary:
         twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
         if self._marks:
             twin._marks = [self._marks[n] for n in (range(len(self)) if rows is None else rows)]
+        if self._canvases:
+            chosen = range(len(self)) if rows is None else rows
+            twin._canvases = [self._canvases[n].fork(past=False) for n in chosen]
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -156,6 +175,8 @@ class Boundary:
         self._state[np.asarray(rows, int)] = _fit_gaps(other._state, gaps)
         for row, marks in zip(rows, other._marks, strict=bool(self._marks)):
             self._marks[row] = marks
+        for row, canvas in zip(rows, other._canvases, strict=bool(self._canvases)):
+            self._canvases[row] = canvas.fork(past=False)
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, as when a request resumes."""
@@ -169,9 +190,10 @@ class Boundary:
     def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
         """What each row may do next: column 0 for every insert, then one per `vocab.controls`.
 
-        Changes no state. To apply it to logits: close `[:, :tokens]` where column 0 is False,
-        then write the controls' columns, then close `vocab.forbidden` and everything from
-        `vocab.size` on, in this order. A row that has stopped allows STOP alone, as padding.
+        Changes no state. To apply it to logits: close `[:, :tokens]` where column 0 is False, but
+        for what is `findable`, then write the controls' columns, then close `vocab.forbidden` and
+        everything from `vocab.size` on, in this order. A row that has stopped allows STOP alone,
+        as padding.
         """
         state, vocab = self._state, self.vocab
         if out is None:
@@ -202,17 +224,40 @@ class Boundary:
             is_marked = np.array([place in marks for place, marks in pairs], np.bool_)
             out[:, self._mark_column] = may_edit & in_gap & ~is_marked
             out[:, self._back_column] = may_move & np.array([bool(m) for m in self._marks])
+        if self._canvases:
+            ends = np.minimum(ceiling, length).tolist()
+            asked = zip(self._canvases, may_move.tolist(), ends, strict=True)
+            out[:, self._find_column] = [may and c.can_find(end) for c, may, end in asked]
+            out[:, self._here_column] = False
         waiting = np.flatnonzero(~out[:, 1])
         if waiting.size:
             rooms = left_room[waiting], right_room[waiting]
             out[waiting] = self._argument_mask(state[waiting], *rooms)
         return out
 
+    def findable(self, row: int) -> list[int]:
+        """The tokens that may follow in a row whose search has begun; none in any other."""
+        if not self._canvases or self._state[row, _PENDING] != Kind.FIND:
+            return []
+        return self._canvases[row].findable(int(self._highs(self._state[row : row + 1]).max()))
+
+    def allowed(self) -> BoolArray:
+        """A mask as wide as the vocabulary, for tests and for looking at; engines do without."""
+        mask_BC = self.fill_mask()
+        wide = np.zeros((len(mask_BC), self.vocab.size), np.bool_)
+        wide[:, self.vocab.kinds == Kind.INSERT] = mask_BC[:, :1]
+        wide[:, self.vocab.controls] = mask_BC[:, 1:]
+        for row in range(len(self)):
+            wide[row, self.findable(row)] = True
+        return wide
+
     def _argument_mask(self, state: Rows, left_room: Rows, right_room: Rows) -> BoolArray:
         out = np.zeros((len(state), 1 + len(self.vocab.controls)), np.bool_)
         kind, cursor, span = state[:, _PENDING], state[:, _CURSOR], state[:, _SPAN]
         amount = state[:, _AMOUNT, None] + self._deltas
         out[:, 0] = kind == Kind.REPLACE
+        if self._here_column:
+            out[:, self._here_column] = (kind == Kind.FIND) & (state[:, _AMOUNT] > 0)
         if not self._end_column:
             return out
         spare = state[:, _MAX_LENGTH] - state[:, _LENGTH]
@@ -225,7 +270,7 @@ class Boundary:
         places = copies & ~first
         if places.any():
             fits[places], closes[places] = self._copy_places(state[places], amount[places])
-        numbers = kind != Kind.REPLACE
+        numbers = np.isin(kind, _HAS_DIGITS)
         digits = fits & self.vocab.digit_follows[state[:, _DIGIT]] & numbers[:, None]
         out[:, self._move_columns] = digits
         out[:, self._end_column] = closes & numbers
@@ -260,6 +305,8 @@ class Boundary:
             )
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
+        if self._canvases:
+            self._follow_canvases(range(len(self)) if rows is None else rows, ids.tolist())
         chosen = None if rows is None else np.asarray(rows, int)
         state = self._state if chosen is None else self._state[chosen]
         kind = self.vocab.kinds[ids]
@@ -272,12 +319,16 @@ class Boundary:
         place = cursor.copy()  # where the length changes
         waiting = np.flatnonzero(~free & (pending != Kind.STOP))
         starts = free & _STAYS_PENDING[kind]
+        searching = pending == Kind.FIND
         pending[starts] = kind[starts]
         if waiting.size:
             part = state[waiting]
             done = self._read_argument(part, ids[waiting], kind[waiting])
             grows[waiting], steps[waiting], place[waiting], changes[waiting] = done
             state[waiting] = part
+        for n in np.flatnonzero(searching & (kind == Kind.HERE)).tolist():
+            row = n if rows is None else rows[n]
+            steps[n] = self._canvases[row].cursor - cursor[n]
         if self._marks:
             chosen_rows = range(len(self)) if rows is None else rows
             self._follow_marks(chosen_rows, np.where(free, kind, Kind.END), state, place, grows)
@@ -288,9 +339,15 @@ class Boundary:
         state[:, _CURSOR] += steps
         state[:, _EDITS_LEFT] -= changes
         moves = state[:, _MOVES] + _IS_MOVE[kind]  # digits too, until the END behind them
-        state[:, _MOVES] = np.where(_KEEPS_COUNT[kind], moves, 0)
+        state[:, _MOVES] = np.where(_KEEPS_COUNT[kind] | searching, moves, 0)
         if chosen is not None:
             self._state[chosen] = state
+
+    def _follow_canvases(self, rows: Sequence[int], ids: list[int]) -> None:
+        for row, action_id in zip(rows, ids, strict=True):
+            canvas = self._canvases[row]
+            if not canvas.is_finished:  # STOP may follow it, as padding
+                canvas.apply(action_id)
 
     def _follow_marks(
         self, rows: Sequence[int], kind: npt.NDArray[Any], state: Rows, place: Rows, grows: Rows
@@ -317,8 +374,10 @@ class Boundary:
         state[:, _AMOUNT] += np.where(digit, delta, 0)
         amount = state[:, _AMOUNT].copy()
         closed = kind == Kind.END
+        searches = pending == Kind.FIND
+        state[:, _AMOUNT] += searches  # as many tokens were typed
         last = (span > 0) | (pending == Kind.SPAN_DELETE) | (pending == Kind.REPLACE)
-        done = last & ~digit
+        done = (last & ~digit) | (kind == Kind.HERE)
         erases, copies, moves = (
             done & (pending == k) for k in (Kind.SPAN_DELETE, Kind.SPAN_COPY, Kind.SPAN_MOVE)
         )
@@ -327,9 +386,9 @@ class Boundary:
         steps += np.where(copies, amount + span, 0)
         place = cursor + np.where(copies, amount, 0)
         state[:, _SPAN] = np.where(done, 0, np.where(closed, amount, span))
-        state[closed, _AMOUNT] = 0
+        state[closed | done, _AMOUNT] = 0
         state[done, _PENDING] = _NONE
-        return grows, steps, place, done
+        return grows, steps, place, done & ~searches
 
     # -- layout -------------------------------------------------------------------------------
 
@@ -375,14 +434,6 @@ def check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> Non
         )
 
 
-def expand(vocab: ActionVocab, mask_BC: BoolArray) -> BoolArray:
-    """A mask as wide as the vocabulary, for tests and for looking at; engines do without."""
-    wide = np.zeros((len(mask_BC), vocab.size), np.bool_)
-    wide[:, vocab.kinds == Kind.INSERT] = mask_BC[:, :1]
-    wide[:, vocab.controls] = mask_BC[:, 1:]
-    return wide
-
-
 def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """Length and cursor after every id of legal histories, by running sums over time.
 
@@ -394,7 +445,7 @@ def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Rows
     ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
     """
     kinds = vocab.kinds[history_BT]
-    if (kinds == Kind.BACK).any():  # where it leads depends on marks
+    if np.isin(kinds, [Kind.BACK, Kind.FIND]).any():  # where they lead depends on the canvas
         return _replayed(vocab, history_BT)
     grows = vocab.length_deltas[history_BT].astype(np.int64)
     steps = vocab.cursor_deltas[history_BT].astype(np.int64)
@@ -420,7 +471,9 @@ def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bool
     kinds = vocab.kinds[history_BT]
     replaced = np.zeros(kinds.shape, np.bool_)
     replaced[:, 1:] = kinds[:, :-1] == Kind.REPLACE
-    inside: BoolArray = replaced | _Numbers(kinds).inside
+    found, here = kinds == Kind.FIND, kinds == Kind.HERE
+    searched = np.cumsum(found, axis=1) - found > np.cumsum(here, axis=1) - here
+    inside: BoolArray = replaced | searched | _Numbers(kinds).inside
     return inside
 
 

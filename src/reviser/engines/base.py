@@ -41,13 +41,13 @@ class DecodeConfig:
     max_edits: int | None = None
     """Most actions that change the text; then only STOP is left."""
     max_moves: int | None = None
-    """Most moves in a row, `back` included; then something else is done, if only STOP. At 0 there
-    are none."""
+    """Most moves in a row, `back` and searches included; then something else is done, if only STOP.
+    At 0 there are none."""
     stop_bias: float = 0.0
     """Added to the logit of STOP: below 0 the model writes on, above it ends sooner."""
     move_bias: float = 0.0
-    """Added to the logits of moves and of `mark`: above 0 the cursor moves more, or more is left
-    out to come back to; below it less. Not to `back`, or it would come back too soon.
+    """Added to the logits of moves, of `find` and of `mark`: above 0 the cursor moves more, or more
+    is left out to come back to; below it less. Not to `back`, or it would come back too soon.
 
     The digits of an operator's number share the moves' ids and are left alone: there it would
     decide between a further digit and the end, and so how long the spans of operators are.
@@ -128,13 +128,16 @@ class Request:
 
     def enter(self, rows: Boundary, row: int) -> None:
         """Put this request's state into a row of the mask."""
-        mark = rows.vocab.mark
+        vocab = rows.vocab
+        needs_canvas = vocab.find is not None or vocab.mark in self.history
+        canvas = replay(vocab, self.history) if needs_canvas else None
         rows.reset(
             row,
             length=self.length,
             cursor=self.cursor,
             gaps=self.gaps,
-            marks=replay(rows.vocab, self.history).marks if mark in self.history else (),
+            marks=canvas.marks if canvas else (),
+            canvas=canvas,
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,

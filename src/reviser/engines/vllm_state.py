@@ -99,10 +99,13 @@ class _Follower:
             live.is_lost |= min(ids) < 0 or max(ids) >= self.vocab.size
             if live.is_lost:
                 continue
-            if len(ids) == 1:
+            if len(ids) == 1 and self.vocab.find is None:
                 single.append((live.row, ids[0]))
-            else:
+                continue
+            try:
                 self._boundary.replay(live.row, ids)
+            except ReviserError:  # an id that the mask had closed, so somebody else's choice
+                live.is_lost = True
         if single:
             rows, actions = zip(*single, strict=True)
             self._boundary.advance(actions, rows)
@@ -119,9 +122,11 @@ class _Follower:
         rows.put(at, self._stopped.fork([0] * len(at)))
         configs = [_USUAL if live is None else live.config for live in lives]
         self._mask.add_biases(logits_BA, rows, configs)
-        self._reopen(logits_BA, self._mask.apply(logits_BA, rows))
+        self._reopen(logits_BA, rows, self._mask.apply(logits_BA, rows))
 
-    def _reopen(self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_]) -> None:
+    def _reopen(
+        self, logits_BA: torch.Tensor, rows: Boundary, allowed_BC: npt.NDArray[np.bool_]
+    ) -> None:
         """Where other settings closed all that was allowed, STOP wins.
 
         In the middle of an action it is not allowed; there whatever completes the action wins. A
@@ -141,12 +146,20 @@ class _Follower:
             tokens = logits_BA[at, : self.vocab.tokens]
             tokens.masked_fill_(dead_B1[at] & self._inserts, 0.0)
             logits_BA[at, : self.vocab.tokens] = tokens
+        if self.vocab.find is not None:
+            for row in np.flatnonzero(~may_stop).tolist():
+                if dead_B1[row]:
+                    logits_BA[row, self._mask.findable(rows, row)] = 0.0
 
     def _are_allowed(self, rows: Boundary, actions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         known = (actions >= 0) & (actions < self.vocab.size)
         columns = self._columns[np.where(known, actions, 0)]
         allowed: npt.NDArray[np.bool_] = rows.fill_mask()[np.arange(len(columns)), columns]
-        return allowed & known & (columns >= 0)
+        allowed &= known & (columns >= 0)
+        if self.vocab.find is not None:
+            pairs = enumerate(actions.tolist())
+            allowed |= np.array([token in rows.findable(n) for n, token in pairs], np.bool_)
+        return allowed
 
 
 class BatchMask(_Follower):

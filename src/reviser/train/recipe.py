@@ -36,11 +36,13 @@ class VocabConfig:
     marks: bool = False
     """Whether the model can leave a mark where it leaves something out, and go back to it. Policies
     with late spans are then written so."""
+    search: bool = False
+    """Whether the cursor can go to where given tokens are next."""
 
     @property
     def options(self) -> dict[str, Any]:
         """What `ActionVocab.from_tokenizer` and `models.adapt` take."""
-        names = ("operators", "max_move", "begin", "delimiter", "marks")
+        names = ("operators", "max_move", "begin", "delimiter", "marks", "search")
         return {name: getattr(self, name) for name in names}
 
 
