@@ -5,6 +5,7 @@ Random numbers come from Philox4x32-10, a counter-based generator: the key is th
 counter is (draw, epoch, index), so an example is the same whoever computes it.
 
 `policy.py` compiles policies into the rows read here; `tests/naive_policy.py` is the readable twin.
+At the end stand the two dynamic programs of `diff.py`, which draw nothing.
 """
 
 from __future__ import annotations
@@ -625,3 +626,198 @@ def draw_row(rows: I64, rng: U64) -> I64:
         while x >= rows[chosen, WEIGHT]:
             chosen += 1
     return rows[chosen]
+
+
+# -- diff -------------------------------------------------------------------------------------
+
+NEVER = 1 << 60
+_DELETE, _INSERT, _REPLACE = 1, 2, 3  # how a hunk got to a cell; two bits of its byte
+_OPENED, _CLOSED = 4, 8  # a hunk begins with that; a kept token ends a hunk
+
+
+@inlined
+def ragged(old_bounds: Bools, i: int, new_bounds: Bools, j: int) -> int:
+    """How many of two boundaries lie inside a word."""
+    return int(not old_bounds[i]) + int(not new_bounds[j])
+
+
+@entry
+def align(
+    old: I32, new: I32, old_bounds: Bools, new_bounds: Bools, reach: int, may_delete: bool,
+    may_replace: bool
+) -> tuple[I64, bool]:  # fmt: skip
+    """Hunks as rows (start, end, start in new, end in new) at the least cost, if there are any.
+
+    Gotoh's recurrence over two layers: `kept`, where the last token is in both, and `inside` a
+    hunk. Each cell's way back is one byte. Costs are scaled so that ragged bounds only break ties.
+    """
+    n, m = len(old), len(new)
+    one = np.int64(1) << 20
+    back = np.zeros((n + 1, m + 1), np.uint8)
+    kept, inside = np.full(m + 1, NEVER), np.full(m + 1, NEVER)
+    above_kept, above_inside = np.full(m + 1, NEVER), np.full(m + 1, NEVER)
+    for i in range(n + 1):
+        for j in range(m + 1):
+            way, best, match = 0, NEVER, NEVER
+            if i > 0 and may_delete:
+                from_kept = above_kept[j] + reach * one + ragged(old_bounds, i - 1, new_bounds, j)
+                opens = from_kept < above_inside[j]
+                best = (from_kept if opens else above_inside[j]) + one
+                way = _DELETE | (_OPENED if opens else 0)
+            if j > 0:
+                from_kept = kept[j - 1] + reach * one + ragged(old_bounds, i, new_bounds, j - 1)
+                opens = from_kept < inside[j - 1]
+                cost = (from_kept if opens else inside[j - 1]) + one
+                if cost < best:
+                    best, way = cost, _INSERT | (_OPENED if opens else 0)
+            if i > 0 and j > 0:
+                bounds = ragged(old_bounds, i - 1, new_bounds, j - 1)
+                if may_replace:
+                    from_kept = above_kept[j - 1] + reach * one + bounds
+                    opens = from_kept < above_inside[j - 1]
+                    cost = (from_kept if opens else above_inside[j - 1]) + 2 * one
+                    if cost < best:
+                        best, way = cost, _REPLACE | (_OPENED if opens else 0)
+                if old[i - 1] == new[j - 1]:
+                    match = above_kept[j - 1]
+                    if above_inside[j - 1] + bounds < match:
+                        match = above_inside[j - 1] + bounds
+                        way |= _CLOSED
+            elif i == 0 and j == 0:
+                match = 0
+            kept[j], inside[j] = min(match, NEVER), min(best, NEVER)
+            back[i, j] = way
+        above_kept, kept = kept, above_kept
+        above_inside, inside = inside, above_inside
+    last = above_inside[m] + ragged(old_bounds, n, new_bounds, m)
+    if min(last, above_kept[m]) >= NEVER:
+        return np.empty((0, 4), np.int64), False
+    return trace_hunks(back, last < above_kept[m]), True
+
+
+@compiled
+def trace_hunks(back: Bytes, is_inside: bool) -> I64:
+    """Follow the way back from the last cell."""
+    i, j = back.shape[0] - 1, back.shape[1] - 1
+    rows, count = np.empty((min(i, j) + 1, 4), np.int64), 0
+    end, new_end = i, j
+    while i > 0 or j > 0:
+        way = back[i, j]
+        if not is_inside:
+            i, j = i - 1, j - 1
+            if way & _CLOSED:
+                is_inside, end, new_end = True, i, j
+            continue
+        step = way & 3
+        i -= step != _INSERT
+        j -= step != _DELETE
+        if way & _OPENED:
+            rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = i, end, j, new_end
+            count += 1
+            is_inside = False
+    return rows[:count][::-1].copy()
+
+
+@entry
+def shortest_search(tokens: I32, cursor: int, goal: int) -> int:
+    """How many tokens before `goal` are found nowhere else between the cursor and there."""
+    longest = 0
+    for end in range(cursor + 1, goal):
+        size = 0
+        while size < end - cursor and tokens[end - 1 - size] == tokens[goal - 1 - size]:
+            size += 1
+        longest = max(longest, size)
+    return longest + 1
+
+
+# -- the sweep of a script --------------------------------------------------------------------
+
+
+@entry
+def pack(cost: int, ids: int, actions: int) -> int:
+    """A price as one number: first the diff's cost, then ids, then actions."""
+    return (np.int64(cost) << 40) | (np.int64(ids) << 20) | np.int64(actions)
+
+
+@compiled
+def count_moves(start: int, goal: int, length: int, largest: int, path: I64) -> int:
+    """How many `fewest_moves` there are, seldom by writing them.
+
+    Those of an endless canvas pass the goal by less than a third of the way.
+    """
+    distance = abs(goal - start)
+    beyond = length - goal if goal > start else goal
+    if 3 * beyond >= distance:
+        return fewest_unbounded(distance, largest)
+    return fewest_moves(start, goal, length, largest, path)
+
+
+@entry
+def sweep(
+    old: I32, new: I32, cursor: int, before: int, behind: int, at_end: I64, one_by_one: I64,
+    reach: int, budget: int, may_swap: bool, largest: int
+) -> tuple[I64, int]:  # fmt: skip
+    """Steps (start, removed, start in new, size, way) of the fewest ids, and how many ids.
+
+    Cell (i, j): new[:j] is written, old[i:] still to come, the cursor between them. A step keeps
+    some equal tokens and then makes size tokens of removed ones: at their end, one by one or by
+    SWAP. Only steps whose diff costs the least are taken, and none beyond `budget`. `before` and
+    `behind` are the tokens around, `cursor` counts from the first of `old`.
+    """
+    n, m = len(old), len(new)
+    best = np.full((n + 1, m + 1), NEVER)
+    back = np.zeros((n + 1, m + 1, 7), np.int64)
+    path = np.empty(path_capacity(before + n + m + behind, largest), np.int64)
+    best[0, 0] = 0
+    for i in range(n + 1):
+        for j in range(m + 1):
+            if best[i, j] >= NEVER:
+                continue
+            at = cursor if i == 0 and j == 0 else i
+            here, length = before + j - i, before + j + n - i + behind
+            a, b = i, j
+            while True:
+                left = budget - (best[i, j] >> 40) - reach
+                for removed in range(min(n - a, left) + 1):
+                    for size in range(min(m - b, left - removed) + 1):
+                        if removed + size == 0:
+                            continue
+                        for way in range(3):
+                            goal, price = a + removed, NEVER
+                            if way == 0:
+                                price = at_end[removed, size]
+                            elif way == 1:
+                                goal, price = a + 1, one_by_one[removed, size]
+                            elif (
+                                may_swap
+                                and removed == 2
+                                and size == 2
+                                and old[a] == new[b + 1]
+                                and old[a + 1] == new[b]
+                            ):
+                                price = pack(0, 1, 1)
+                            if price >= NEVER:
+                                continue
+                            moves = count_moves(here + at, here + goal, length, largest, path)
+                            price += best[i, j] + pack(reach + removed + size, moves, moves)
+                            if price < best[a + removed, b + size]:
+                                best[a + removed, b + size] = price
+                                step = back[a + removed, b + size]
+                                step[0], step[1], step[2] = a, removed, b
+                                step[3], step[4], step[5], step[6] = size, way, i, j
+                if a == n or b == m or old[a] != new[b]:
+                    break
+                a, b = a + 1, b + 1
+    # What is kept after the last step costs nothing.
+    a, b = n, m
+    i, j, least = n, m, best[n, m]
+    while a > 0 and b > 0 and old[a - 1] == new[b - 1]:
+        a, b = a - 1, b - 1
+        if best[a, b] < least:
+            i, j, least = a, b, best[a, b]
+    rows, count = np.empty((n + m + 1, 5), np.int64), 0
+    while i > 0 or j > 0:
+        rows[count] = back[i, j, :5]
+        count += 1
+        i, j = back[i, j, 5], back[i, j, 6]
+    return rows[:count][::-1].copy(), (least >> 20) & 0xFFFFF
