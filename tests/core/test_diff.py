@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
+from reviser.core import _kernels as k
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.diff import (
@@ -104,8 +105,13 @@ def bits(rng: Random, size: int) -> np.ndarray:
 @given(seeds)
 def test_a_diff_costs_the_least_and_then_cuts_the_fewest_words(seed: int) -> None:
     rng = Random(seed)
+    for _ in range(5):
+        check_diff(rng)
+
+
+def check_diff(rng: Random) -> None:
     before, after = (
-        [rng.randrange(rng.choice([2, 4])) for _ in range(rng.randint(0, 7))] for _ in "ab"
+        [rng.randrange(rng.choice([2, 4])) for _ in range(rng.randint(0, 6))] for _ in "ab"
     )
     starts = bits(rng, len(before)), bits(rng, len(after))
     cuts = tuple({*np.flatnonzero(marks).tolist(), len(marks)} for marks in starts)
@@ -295,6 +301,29 @@ def test_a_script_is_near_the_fewest_ids(seed: int, operators: set[str]) -> None
     if "swap" not in operators:  # a token that jumps over several others by swaps is not looked for
         assert len(ids) + 1 <= 1.2 * (fewest + 1)  # with STOP
     assert len(ids) <= fewest + 3
+
+
+def test_of_changes_that_come_to_the_same_the_one_that_is_nearest_by_moves_is_made() -> None:
+    vocab = ActionVocab.build(100, operators=["delete"])
+    run = [*range(1, 11), *[50] * 6, 60, 61]
+    hunks = diff(run, run[1:11] + run[11:])
+    assert spelled(vocab, script(vocab, run, hunks)).startswith("move +1, delete")
+    hunks = diff(run, [*run[:10], *run[11:]])
+    assert spelled(vocab, script(vocab, run, hunks)) == "move +16, delete"
+    for cursor in range(11, 17):
+        assert spelled(vocab, script(vocab, run, hunks, cursor=cursor)) == "delete"
+
+
+@given(st.integers(0, 3), st.integers(0, 40), st.data())
+def test_moves_are_counted_as_they_are_written(
+    power: int, length: int, data: st.DataObject
+) -> None:
+    largest = 2 ** (2 * power)
+    start = data.draw(st.integers(0, length))
+    path = np.empty(k.path_capacity(length, largest), np.int64)
+    for goal in range(length + 1):
+        fewest = k.fewest_moves(start, goal, length, largest, path)
+        assert k.count_moves(start, goal, length, largest, path) == fewest
 
 
 # -- searches ---------------------------------------------------------------------------------

@@ -414,10 +414,12 @@ def _fewest_steps(
     )
     if ids >= sweep.count(given)[0]:
         return given
-    return [
+    steps = [
         _Step(low + start, removed, tuple(after[first : first + size]), way)
         for start, removed, first, size, way in rows.tolist()
     ]
+    assert sweep.count(steps)[0] == ids
+    return steps
 
 
 def _block(operators: _Operators, removed: int, tokens: Sequence[int]) -> list[Action] | None:
