@@ -404,6 +404,66 @@ def move_counts(start: int, length: int, max_move: int) -> dict[int, int]:
     return counts
 
 
+# -- diffs and scripts ----------------------------------------------------------------------------
+
+
+def diff_cost(before: Tokens, after: Tokens, cuts: tuple[set[int], set[int]]) -> tuple[int, int]:
+    """The least cost of a diff, and then how few bounds of its hunks lie inside words.
+
+    By trying every hunk everywhere. `cuts` are the boundaries between words, the last included.
+    """
+
+    def ragged(i: int, j: int) -> int:
+        return (i not in cuts[0]) + (j not in cuts[1])
+
+    @cache
+    def rest(i: int, j: int, may_change: bool) -> tuple[float, float]:
+        if (i, j) == (len(before), len(after)):
+            return 0, 0
+        ways: list[tuple[float, float]] = [(float("inf"), 0)]
+        if before[i : i + 1] == after[j : j + 1]:
+            ways.append(rest(i + 1, j + 1, True))
+        if may_change:
+            for x in range(i, len(before) + 1):
+                for y in range(j, len(after) + 1):
+                    if (x, y) != (i, j):
+                        cost, inside = rest(x, y, False)
+                        hunk = 2 + (x - i) + (y - j)
+                        ways.append((cost + hunk, inside + ragged(i, j) + ragged(x, y)))
+        return min(ways)
+
+    cost, inside = rest(0, 0, True)
+    return int(cost), int(inside)
+
+
+def fewest_ids(
+    vocab: ActionVocab, before: Tokens, after: Tokens, cursor: int, most: int
+) -> int | None:
+    """The fewest ids that make one text of another, by trying all; None if it takes over `most`.
+
+    Texts on the way are at most three tokens longer than both.
+    """
+    longest = max(len(before), len(after)) + 3
+    found = {(before, cursor): 0}
+    queue = [[(before, cursor)], *[[] for _ in range(most)]]
+    for ids in range(most + 1):
+        for tokens, u in queue[ids]:
+            if tokens == after:
+                return ids
+            if found[tokens, u] < ids:
+                continue
+            for action, spelling in every_spelling(vocab, len(tokens), u):
+                state = EXECUTOR[action[0]](tokens, u, *action[1:])
+                total = ids + len(spelling)
+                if len(state[0]) <= longest and total < min(found.get(state, most + 1), most + 1):
+                    found[state] = total
+                    queue[total].append(state)
+    return None
+
+
+every_spelling = lru_cache(maxsize=4096)(spellings)
+
+
 # -- text: what a person sees of a canvas ---------------------------------------------------------
 
 

@@ -736,7 +736,7 @@ def shortest_search(tokens: I32, cursor: int, goal: int) -> int:
 @entry
 def pack(cost: int, ids: int, actions: int) -> int:
     """A price as one number: first the diff's cost, then ids, then actions."""
-    return (np.int64(cost) << 40) | (np.int64(ids) << 20) | np.int64(actions)
+    return (cost << 40) | (ids << 20) | actions
 
 
 @compiled

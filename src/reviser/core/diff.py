@@ -360,9 +360,8 @@ def _possible(vocab: ActionVocab, before: Tokens, hunks: Sequence[Hunk]) -> list
 def _window(hunks: list[Hunk], floor: int, length: int) -> tuple[int, int, int]:
     """How many hunks are done together, and the part of before around them; -1 if it is large."""
     low = max(floor, hunks[0].start - _PAD)
-    count, best, grown = 0, (1, -1, -1), 0
-    for hunk in hunks:
-        count += 1
+    best, grown = (1, -1, -1), 0
+    for count, hunk in enumerate(hunks, start=1):
         grown += len(hunk.tokens) - (hunk.end - hunk.start)
         ceiling = hunks[count].start if count < len(hunks) else length
         high = min(ceiling, hunk.end + _PAD)
@@ -374,7 +373,8 @@ def _window(hunks: list[Hunk], floor: int, length: int) -> tuple[int, int, int]:
 
 def _given_steps(sweep: _Sweep, hunks: list[Hunk]) -> list[_Step]:
     """Each hunk as it is, done in the way that takes the fewest ids."""
-    operators, steps = _operators(sweep.vocab), []
+    operators = _operators(sweep.vocab)
+    steps: list[_Step] = []
     for hunk in hunks:
         removed, tokens = hunk.end - hunk.start, hunk.tokens
         ways = []
@@ -414,10 +414,12 @@ def _fewest_steps(
     )
     if ids >= sweep.count(given)[0]:
         return given
-    return [
+    steps = [
         _Step(low + start, removed, tuple(after[first : first + size]), way)
         for start, removed, first, size, way in rows.tolist()
     ]
+    assert sweep.count(steps)[0] == ids
+    return steps
 
 
 def _block(operators: _Operators, removed: int, tokens: Sequence[int]) -> list[Action] | None:
