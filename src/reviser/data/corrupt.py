@@ -1,8 +1,9 @@
 """Clean English to pairs: small mistakes are put in, and the clean text is what to write.
 
 Knows English words only, in Latin letters. A mistake falls on plain words and the marks and single
-spaces around them; numbers, addresses, code and every other byte stay, line ends among them. Where
-mistakes may fall is read from the clean text, so that none falls on another.
+spaces beside them. Every other byte stays: line ends, and all between two spaces that has digits,
+slashes or the like, as numbers, addresses and most code have. Where mistakes may fall is read from
+the clean text, so that none falls on another.
 """
 
 from __future__ import annotations
