@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reviser.data.git import from_git, similarity
+from reviser.data.git import from_git
 from reviser.data.pairs import Pair
 from reviser.data.readers import Tally
 from reviser.errors import ConfigError, DataError
@@ -235,9 +235,3 @@ def test_settings_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         from_git(repo.folder, **settings)  # type: ignore[arg-type]
-
-
-def test_similarity_is_a_share_of_words() -> None:
-    assert similarity("one two three", "one two three") == 1
-    assert similarity("one two", "two three") == 0.5
-    assert similarity("one", "two") == 0

@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, get_args
 
-from reviser.data.pairs import Pair
+from reviser.data.pairs import Pair, aligned, similarity
 from reviser.data.readers import Tally
 from reviser.errors import ConfigError, DataError
 
@@ -277,11 +277,6 @@ class _Chooser:
         return True
 
 
-def similarity(before: str, after: str) -> float:
-    """The share of words and marks that two texts have in common, in order."""
-    return SequenceMatcher(None, _tokens(before), _tokens(after), autojunk=False).ratio()
-
-
 def _parts(
     texts: tuple[str, str], unit: Unit, is_code: bool, chooser: _Chooser
 ) -> Iterator[tuple[str, str]]:
@@ -312,40 +307,16 @@ def _paragraphs(
         old, new = before[i:i_end], after[j:j_end]
         if chooser.is_refused(len(old) * len(new) > _MOST_ALIGNED, "too different"):
             continue
-        found = [(0, 0)] if len(old) == len(new) == 1 else _aligned(old, new, chooser)
+        found = [(0, 0)] if len(old) == len(new) == 1 else aligned(old, new, chooser.min_similarity)
         left = len(old) + len(new) - 2 * len(found)
         chooser.is_refused(left > 0, "added or removed", left)
         for m, n in found:
             yield old[m], new[n]
 
 
-def _aligned(old: list[str], new: list[str], chooser: _Chooser) -> list[tuple[int, int]]:
-    """Which paragraphs are versions of each other: most similarity in all, none crossing."""
-    worth = [[similarity(a, b) for b in new] for a in old]
-    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]  # of what is left from here
-    for m in reversed(range(len(old))):
-        for n in reversed(range(len(new))):
-            met = worth[m][n] + best[m + 1][n + 1] if worth[m][n] >= chooser.min_similarity else 0
-            best[m][n] = max(met, best[m + 1][n], best[m][n + 1])
-    found, m, n = [], 0, 0
-    while m < len(old) and n < len(new):
-        if best[m][n] == best[m + 1][n]:
-            m += 1
-        elif best[m][n] == best[m][n + 1]:
-            n += 1
-        else:
-            found.append((m, n))
-            m, n = m + 1, n + 1
-    return found
-
-
 def _blocks(text: str) -> list[str]:
     """The runs of lines between blank ones."""
     return [block for block in re.split(r"\n(?:[^\S\n]*\n)+", text.strip("\n")) if block.strip()]
-
-
-def _tokens(text: str) -> list[str]:
-    return re.findall(r"\w+|[^\w\s]", text)
 
 
 def _bare(text: str, is_code: bool) -> list[str]:

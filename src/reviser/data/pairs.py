@@ -11,9 +11,11 @@ import gzip
 import json
 import lzma
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -69,16 +71,49 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> int:
 def with_unchanged(pairs: Iterable[Pair], share: float, seed: int) -> Iterator[Pair]:
     """The pairs, and behind some of them what they became as a pair that needs no change.
 
-    Such pairs are this share of all, on average. What follows pair n depends on seed and n alone.
+    Those are this share of all, or as many as there are texts that no pair changes further.
     """
     if not 0 <= share <= 0.5:
         raise ConfigError(f"The share of unchanged pairs is {share}; it must be 0 to 0.5.")
-    for n, pair in enumerate(pairs):
+    given = list(pairs)
+    changed = {pair.before for pair in given}
+    last = {pair.after: n for n, pair in enumerate(given) if pair.after not in changed}
+    wanted = min(len(last), round(len(given) * share / (1 - share)))
+    drawn = np.random.default_rng(seed).permutation(sorted(last.values()))[:wanted]
+    chosen = set(drawn.tolist())
+    for n, pair in enumerate(given):
         yield pair
-        if np.random.default_rng((seed, n)).random() * (1 - share) < share:
-            yield Pair(
-                before=pair.after, after=pair.after, instruction=pair.instruction, more=pair.more
-            )
+        if n in chosen:
+            yield replace(pair, before=pair.after)
+
+
+def similarity(before: str, after: str) -> float:
+    """The share of words and marks that two texts have in common, in order."""
+    old, new = (re.findall(r"\w+|[^\w\s]", text) for text in (before, after))
+    return SequenceMatcher(None, old, new, autojunk=False).ratio()
+
+
+def aligned(old: Sequence[str], new: Sequence[str], least: float) -> list[tuple[int, int]]:
+    """Which texts are versions of each other: most similarity in all, none crossing another.
+
+    None of them is below `least`.
+    """
+    worth = [[similarity(a, b) for b in new] for a in old]
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]  # of what is left from here
+    for m in reversed(range(len(old))):
+        for n in reversed(range(len(new))):
+            met = worth[m][n] + best[m + 1][n + 1] if worth[m][n] >= least else 0.0
+            best[m][n] = max(met, best[m + 1][n], best[m][n + 1])
+    found, m, n = [], 0, 0
+    while m < len(old) and n < len(new):
+        if best[m][n] == best[m + 1][n]:
+            m += 1
+        elif best[m][n] == best[m][n + 1]:
+            n += 1
+        else:
+            found.append((m, n))
+            m, n = m + 1, n + 1
+    return found
 
 
 def _sources(given: str | Path) -> list[Source]:
@@ -98,7 +133,7 @@ def _parsed(line: bytes | None, place: str) -> Pair:
         raise DataError(f"{place} is longer than {_MOST_BYTES:,} bytes: cut its texts.")
     try:
         fields = json.loads(line.decode("utf-8-sig"))
-        line.decode() and json.dumps(fields, ensure_ascii=False).encode()  # no half surrogates
+        json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeError as error:
         raise DataError(f"{place} is not UTF-8: {error}.") from error
     except (ValueError, RecursionError) as error:
