@@ -1,4 +1,4 @@
-"""The sets of pairs that benchmarks/revise/prepare.py makes, from a small folder of made-up data."""
+"""The sets of pairs of benchmarks/revise/prepare.py, from a small folder of made-up data."""
 
 import io
 import json
