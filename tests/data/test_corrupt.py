@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,6 +81,13 @@ def test_a_dropped_and_a_doubled_word_do_not_cancel_out() -> None:
     setting = only("dropped", "doubled", rate=100)
     for seed in range(200):
         assert corrupt("so so", np.random.default_rng(seed), setting) != "so so"
+
+
+@given(text=ENGLISH, seed=SEEDS)
+def test_no_mistake_falls_on_another(text: str, seed: int) -> None:
+    drawn = _drawn(text, np.random.default_rng(seed), Corruption(rate=100))
+    for left, right in pairwise(drawn):
+        assert left.start < left.end <= right.start
 
 
 def test_a_pair_depends_on_seed_and_number_alone() -> None:
