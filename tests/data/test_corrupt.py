@@ -53,15 +53,9 @@ def test_line_ends_and_what_is_no_word_stay(text: str, seed: int, rate: float) -
     before = corrupt(text, np.random.default_rng(seed), Corruption(rate=rate))
     ends = r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
     assert re.findall(ends, before) == re.findall(ends, text)
-    odd = re.compile(r"\S*[\d/_=`\u4e00-\u9fff]\S*")
-    if "space" not in _kinds(text, seed, rate):
-        assert odd.findall(before) == odd.findall(text)
-
-
-def _kinds(text: str, seed: int, rate: float) -> list[str]:
-    """The mistakes that the same draw makes; a lost space may join two words."""
-    drawn = _drawn(text, np.random.default_rng(seed), Corruption(rate=rate))
-    return [mistake.kind for mistake in drawn]
+    place = 0  # a neighbour's comma may come to touch them, but each is there, and in order
+    for odd in re.findall(r"\S*[\d/_=`\u4e00-\u9fff]\S*", text):
+        place = before.index(odd, place) + len(odd)
 
 
 @given(text=ENGLISH, seed=SEEDS, rate=st.floats(0.1, 100))
