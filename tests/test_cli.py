@@ -1,6 +1,7 @@
 """The command: results on standard output, one-line errors, a traceback only on request."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,55 @@ def test_an_error_is_one_line_and_a_traceback_on_request() -> None:
     assert result.stderr == "error: max_move is 3; it must be a power of two from 1 to 65536.\n"
     debug = CliRunner().invoke(main, ["--debug", "policies", "--max-move", "3"])
     assert isinstance(debug.exception, VocabError)
+
+
+def _of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_mistakes_are_put_into_texts_and_counted(tmp_path: Path) -> None:
+    text, output = tmp_path / "text.txt", tmp_path / "pairs.jsonl"
+    text.write_text("The cat sat on the mat.\n" * 200, encoding="utf-8")
+    command = ["data", "corrupt", str(text), "--split", "line", "--unchanged", "0.25"]
+    result = CliRunner().invoke(main, [*command, "-o", str(output)])
+    assert result.exit_code == 0
+    pairs = _of(output)
+    same = sum(pair["before"] == pair["after"] for pair in pairs)
+    assert {pair["after"] for pair in pairs} == {"The cat sat on the mat."}
+    assert result.stdout == f"{output}: 200 pairs, {same / 200:.1%} of them unchanged\n"
+    assert 25 <= same <= 75
+    again = CliRunner().invoke(main, [*command, "-o", str(output)])
+    assert again.exit_code == 1
+    assert again.stderr == f"error: '{output}' exists already: delete it or name another.\n"
+    CliRunner().invoke(main, [*command, "-o", str(tmp_path / "same.jsonl")])
+    assert (tmp_path / "same.jsonl").read_bytes() == output.read_bytes()
+    CliRunner().invoke(main, [*command, "--seed", "1", "-o", str(tmp_path / "other.jsonl")])
+    assert (tmp_path / "other.jsonl").read_bytes() != output.read_bytes()
+
+
+def test_pairs_are_taken_from_a_git_history(tmp_path: Path) -> None:
+    repo, output = tmp_path / "repo", tmp_path / "pairs.jsonl"
+
+    def git(*args: str) -> None:
+        who = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+        subprocess.run(["git", *who, *args], cwd=repo, check=True, capture_output=True)
+
+    repo.mkdir()
+    git("init", "-q")
+    for subject, text in [("Begin", "It have a end."), ("Mend it", "It has an end.")]:
+        (repo / "a.md").write_text(text)
+        (repo / "b.bin.txt").write_text(f"\0{text}")
+        git("add", "-A")
+        git("commit", "-q", "-m", subject)
+    command = ["data", "from-git", str(repo), "--subjects", "--unchanged", "0.5"]
+    result = CliRunner().invoke(main, [*command, "-o", str(output)])
+    assert result.stdout == f"{output}: 2 pairs, 50.0% of them unchanged\nleft out, binary: 1\n"
+    first, second = _of(output)
+    assert (first["before"], first["after"]) == ("It have a end.", "It has an end.")
+    assert (first["instruction"], first["source"]) == ("Mend it", "a.md")
+    assert second["before"] == second["after"] == first["after"]
+    other = [*command, "--suffix", ".py", "-o", str(tmp_path / "other.jsonl")]
+    assert ": 0 pairs, 0.0% of" in CliRunner().invoke(main, other).stdout
+    refused = CliRunner().invoke(main, ["data", "from-git", str(tmp_path), "-o", str(output)])
+    assert refused.exit_code == 1
+    assert "is no git repository" in refused.stderr

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -23,6 +23,8 @@ from reviser.evals.texts import Protocol
 
 if TYPE_CHECKING:
     from reviser.core.order_tax import Interval
+    from reviser.data.pairs import Pair
+    from reviser.data.readers import Tally
 
 
 class _Group(click.Group):
@@ -194,6 +196,102 @@ def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, tex
     trained = train_bpe(sources, size, split=split, text_key=text_key)
     write_whole(output / "tokenizer.json", trained.to_str(pretty=True))
     click.echo(f"{output}: {trained.get_vocab_size()} tokens")
+
+
+@main.group()
+def data() -> None:
+    """Make pairs of texts, before and after an edit, to learn editing from."""
+
+
+def _pairs_options(command: Any) -> Any:
+    """The options of every command that makes pairs."""
+    output = click.option("-o", "--output", required=True, metavar="PAIRS.jsonl",
+                          type=click.Path(dir_okay=False, path_type=Path),
+                          help="New file to write, one pair a line; also .gz, .xz"
+                               " or .zst.")  # fmt: skip
+    unchanged = click.option("--unchanged", default=0.3, show_default=True,
+                             type=click.FloatRange(0, 0.5),
+                             help="Share of pairs that need no change.")  # fmt: skip
+    seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**64 - 1),
+                        help="Of the random numbers.")  # fmt: skip
+    return output(unchanged(seed(command)))
+
+
+@data.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@_pairs_options
+@click.option("--rate", default=5.0, show_default=True,
+              type=click.FloatRange(0, 100, min_open=True),
+              help="Mistakes in 100 words, on average.")  # fmt: skip
+@_reading_options
+def corrupt(
+    sources: tuple[str, ...], output: Path, unchanged: float, seed: int, rate: float, split: Any,
+    text_key: str,
+) -> None:  # fmt: skip
+    """Put mistakes into clean English text.
+
+    SOURCES are those of `reviser tokenize`. Typos, words dropped, doubled, swapped or confused,
+    agreement, capitals, punctuation and spaces.
+    """
+    from reviser.data.corrupt import Corruption, corrupted
+    from reviser.data.readers import Tally
+
+    tally, reader = Tally(), Reader(split=split, text_key=text_key)
+    corruption = Corruption(rate=rate, unchanged=unchanged)
+    _write_pairs(output, corrupted(reader.read(sources, tally), corruption, seed), tally)
+
+
+@data.command("from-git")
+@click.argument("repo", metavar="REPO", type=click.Path(path_type=Path))
+@_pairs_options
+@click.option("--suffix", "suffixes", multiple=True, metavar=".SUFFIX",
+              help="Of the files to read, as .md; may be repeated. Those of prose and code if not"
+                   " given.")  # fmt: skip
+@click.option("--unit", default="part", show_default=True, type=click.Choice(["part", "file"]),
+              help="A paragraph of prose or a hunk of code, or all of a file.")  # fmt: skip
+@click.option("--max-chars", default=4000, show_default=True, type=click.IntRange(1),
+              help="Leave out longer texts.")  # fmt: skip
+@click.option("--min-similarity", default=0.5, show_default=True, type=click.FloatRange(0, 1),
+              help="Leave out pairs that have a smaller share of words in common.")  # fmt: skip
+@click.option("--subjects", is_flag=True, help="Take the commits' subjects as instructions.")
+def from_git(
+    repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...], **how: Any
+) -> None:
+    """Take what people changed in a git repository, before and after.
+
+    REPO is the folder that holds .git, or a bare repository; the commits that led to HEAD are
+    read, without merges. Reverts, repetitions, white space, generated files and paragraphs that
+    only came or went are left out and counted.
+    """
+    from reviser.data.git import from_git
+    from reviser.data.pairs import with_unchanged
+    from reviser.data.readers import Tally
+
+    tally = Tally()
+    if suffixes:
+        how["suffixes"] = suffixes
+    found = from_git(repo, tally=tally, **how)
+    _write_pairs(output, with_unchanged(found, unchanged, seed), tally)
+
+
+def _write_pairs(output: Path, pairs: Iterable[Pair], tally: Tally) -> None:
+    """Write a file of pairs, and say how many there are and what was left out."""
+    from reviser.data.pairs import write_pairs
+
+    unchanged = 0
+
+    def counted() -> Iterator[Pair]:
+        nonlocal unchanged
+        for pair in pairs:
+            unchanged += pair.is_unchanged
+            yield pair
+
+    count = write_pairs(output, counted())
+    click.echo(f"{output}: {count:,} pairs, {unchanged / max(1, count):.1%} of them unchanged")
+    for reason, left_out in tally.skipped.items():
+        click.echo(f"left out, {reason}: {left_out:,}")
+    for name in tally.damaged:
+        click.echo(f"damaged, read as far as it went: {name}")
 
 
 @main.command()

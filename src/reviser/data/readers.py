@@ -221,6 +221,17 @@ class Reader:
             raise DataError(f"Cannot read the dataset {source.name!r}: {reason}") from error
 
 
+def whole_lines(source: Source, limit: int) -> Iterator[bytes | None]:
+    """Every line of a file; None for one of more than `limit` bytes. Damage is refused."""
+    with _opened(source.name) as file:
+        try:
+            yield from _lines(_unpacked(file, Path(source.name).suffix), limit)
+        except _damage() as error:
+            raise DataError(
+                f"{source.name!r} is damaged: {error}. Make or copy it once more."
+            ) from error
+
+
 def _opened(name: str) -> IO[bytes]:
     try:
         return Path(name).open("rb")
