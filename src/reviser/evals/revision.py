@@ -31,6 +31,9 @@ Gram = tuple[str, ...]
 LONGEST = 4
 """Words in the longest n-gram, of GLEU and of SARI."""
 
+ONE, EXCHANGE = 10, 11
+"""What leaving a word out or putting one in costs, and exchanging one for another: hardly more."""
+
 _PIECE = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -178,8 +181,8 @@ class Edit(NamedTuple):
 def edits_between(source: str, revised: str) -> list[Edit]:
     """The edits that lead from one tokenised text to the other.
 
-    Stretches between the words that stay, by a longest common subsequence; as many words for as
-    many are that many edits. One rule for hypotheses and references, no linguistics: these are
+    Stretches between the words that stay (see `aligned`); as many words for as many are that many
+    edits. One rule for hypotheses and references, no linguistics: these are
     not ERRANT's edits and the scores are not comparable with its.
 
     >>> edits_between("he go to school", "he went to the school")
@@ -326,7 +329,7 @@ def locality(source: str, hypothesis: str, references: Sequence[str]) -> Kept:
 def untouched(source: str, revised: str) -> set[int]:
     """Which words, marks and stretches of spaces of the source are still there, by number.
 
-    By a longest common subsequence of them. A space stays only beside something else that stays,
+    By the same alignment as edits. A space stays only beside something else that stays,
     in both texts, since any space is like any other.
     """
     old, new = _PIECE.findall(source), _PIECE.findall(revised)
@@ -341,32 +344,37 @@ def untouched(source: str, revised: str) -> set[int]:
 
 
 def aligned(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Places of a longest common subsequence, in rising pairs.
+    """Which items stay, as rising pairs of places, if as few as can be are changed.
 
-    A column of the usual table at a time, as the bits of one whole number (Hyyrö 2004): a bit is 0
-    where the table rises by one. So two texts of 2,000 words take milliseconds.
+    The usual table of edit distances, a row at a time: two texts of 2,000 words take a fraction of
+    a second. Of two ways with as many changes, the one that keeps more is taken.
 
     >>> aligned("abcd", "acxd")
     [(0, 0), (2, 1), (3, 3)]
     """
-    places: dict[Hashable, int] = {}
-    for i, item in enumerate(old):
-        places[item] = places.get(item, 0) | 1 << i
-    full = (1 << len(old)) - 1
-    columns = [full]
-    for item in new:
-        flat = columns[-1]
-        matching = flat & places.get(item, 0)
-        columns.append(((flat + matching) | (flat - matching)) & full)
+    codes: dict[Hashable, int] = {}
+    mine, theirs = (
+        np.array([codes.setdefault(item, len(codes)) for item in items], np.int32)
+        for items in (old, new)
+    )
+    put_in = ONE * np.arange(len(new) + 1, dtype=np.int32)
+    table = np.empty((len(old) + 1, len(new) + 1), np.int32)
+    table[0] = put_in
+    for i, item in enumerate(mine):
+        row = table[i] + ONE
+        np.minimum(row[1:], table[i, :-1] + EXCHANGE * (theirs != item), out=row[1:])
+        table[i + 1] = np.minimum.accumulate(row - put_in) + put_in
     pairs, i, j = [], len(old), len(new)
     while i and j:
-        if columns[j] >> (i - 1) & 1:
-            i -= 1
-        elif not columns[j - 1] >> (i - 1) & 1:
-            j -= 1
-        else:
+        stays = mine[i - 1] == theirs[j - 1]
+        if table[i, j] == table[i - 1, j - 1] + (0 if stays else EXCHANGE):
             i, j = i - 1, j - 1
-            pairs.append((i, j))
+            if stays:
+                pairs.append((i, j))
+        elif table[i, j] == table[i - 1, j] + ONE:
+            i -= 1
+        else:
+            j -= 1
     return pairs[::-1]
 
 
