@@ -2,7 +2,7 @@
 
 They come in the sources of the package gec-datasets (its own code is not run): JFLEG with four
 references a sentence (Napoles et al. 2017), CoNLL-2014 with two and BEA-2019's development set
-with one, the last two also as M2.
+with one, the last two also as M2. Their licences allow research and forbid selling.
 
     python benchmarks/revise/sets.py fetch DIR
     python benchmarks/revise/sets.py show DIR

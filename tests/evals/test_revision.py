@@ -23,7 +23,8 @@ from reviser.evals.revision import Annotated, Edit, EditCounts, Kept
 
 texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
 some = st.lists(texts, min_size=1, max_size=3)
-corpora = st.lists(st.tuples(texts, texts, st.lists(texts, min_size=2, max_size=2)), min_size=1)
+pairs = st.lists(texts, min_size=2, max_size=2)
+corpora = st.lists(st.tuples(texts, texts, pairs), min_size=1, max_size=4)
 
 
 def grams(text: str, n: int) -> list[tuple[str, ...]]:
@@ -126,8 +127,14 @@ def test_sari_of_single_words_is_what_a_hand_computes() -> None:
     assert deleted == 0
 
 
+def test_leaving_all_alone_is_good_keeping_and_nothing_else() -> None:
+    """Words: b is kept wrongly, F1 2/3. Pairs: all wrong. Longer ones: there are none, so 1."""
+    assert revision.sari("a b", "a b", ["a c"]) == pytest.approx((2 / 3 + 0 + 3 + 3) / 12)
+    assert revision.sari("a b", "a b", ["a b"]) == 1
+
+
 def slow_sari(source: str, hypothesis: str, references: list[str]) -> float:
-    """Xu et al.'s sums with fractional counts R', n by n; 0/0 is 1."""
+    """Xu et al.'s sums with fractional counts R', n by n; 0/0 is 1 unless there was work."""
 
     def quotient(a: float, b: float) -> float:
         return a / b if b else 1.0
@@ -151,7 +158,9 @@ def slow_sari(source: str, hypothesis: str, references: list[str]) -> float:
         scores += [
             f1(quotient(len(new & wanted), len(new)), quotient(len(new & wanted), len(wanted))),
             f1(quotient(good, sum(kept.values())), quotient(good, sum(keepable.values()))),
-            quotient(sum(min(gone[g], stale[g]) for g in known), sum(gone.values())),
+            quotient(sum(min(gone[g], stale[g]) for g in known), sum(gone.values()))
+            if any(gone.values())
+            else (0.0 if any(stale.values()) else 1.0),
         ]
     return sum(scores) / len(scores)
 
