@@ -10,17 +10,23 @@ import asyncio
 import difflib
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import accumulate, pairwise
 from math import isfinite
 from operator import index
 from pathlib import Path
 from typing import Any, get_args
 from weakref import finalize
 
+import numpy as np
+
+from reviser.changes import Change, Changes, changes_of
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit, Unit
+from reviser.core.diff import present
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
@@ -28,6 +34,10 @@ from reviser.errors import ConfigError, EngineError, MissingExtra, TrajectoryErr
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
+WINDOW, CONTEXT = 256, 64
+"""Tokens of a draft that are revised at a time, and those shown on either side of them."""
+CALIBRATION = "calibration.json"
+"""In a model folder: how right its changes were, by bias against going on to the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +119,34 @@ class Rollout:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Revision:
+    """What a model made of a draft: the changes, and the rollouts that they came from."""
+
+    changes: Changes
+    rollouts: tuple[Rollout, ...]
+    """One for each part of the draft, from the left; mostly there is one."""
+
+    @property
+    def text(self) -> str:
+        """The draft with all changes made."""
+        return self.changes.text
+
+    @property
+    def actions(self) -> int:
+        """Ids that the model chose."""
+        return sum(rollout.statistics.actions for rollout in self.rollouts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        rollouts = [rollout.to_dict() for rollout in self.rollouts]
+        return {"text": self.text, **self.changes.to_dict(), "rollouts": rollouts}
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """A request, with what it was made from."""
 
@@ -119,6 +157,10 @@ class Plan:
     locked: tuple[str, ...]
     """The texts around the gaps, one more than these."""
     request: Request
+    unseen: int = 0
+    """Tokens at the beginning of the canvas that are no part of the text, as an instruction."""
+    place: int = 0
+    """Where in a draft its text begins, if it is a part of one."""
 
 
 class Writing:
@@ -140,8 +182,8 @@ class Writing:
         self._vocab = vocab = driver.engine.vocab
         self._provenance = provenance
         self._canvas = Canvas.replay(vocab, [*plan.prefix, *plan.given])
-        self._stream = codec.stream(self._canvas.tokens(), unit=unit)
-        here = self._canvas.cursor
+        self._stream = codec.stream(self._canvas.tokens()[plan.unseen :], unit=unit)
+        here = self._canvas.cursor - plan.unseen
         self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
         """Where the cursor is in the text now."""
         self.kind = ""
@@ -179,7 +221,7 @@ class Writing:
         self._actions.append(step.action)
         self._logprobs.append(step.logprob)
         self._stop_reason = self._stop_reason or step.ended
-        text_edit = self._stream.feed(edit)
+        text_edit = self._stream.feed(_moved(edit, -self.plan.unseen))
         self.cursor = text_edit.cursor
         return text_edit
 
@@ -287,6 +329,8 @@ class Writing:
         edges = [0, *(bound for gap in self._gaps for bound in gap), len(tokens)]
         for start, end in zip(edges[::2], edges[1::2], strict=True):
             data = b"".join(table[token] for token in tokens[start:end])
+            if start == 0:
+                data = b"".join(table[token] for token in tokens[self.plan.unseen : end])
             hidden = start == 0 and self._codec.hides_first_space and data.startswith(b" ")
             yield data[hidden:]
 
@@ -299,11 +343,18 @@ class Reviser:
     """
 
     def __init__(
-        self, engine: Engine, codec: Codec, *, provenance: dict[str, Any] | None = None
+        self,
+        engine: Engine,
+        codec: Codec,
+        *,
+        provenance: dict[str, Any] | None = None,
+        calibration: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.engine = engine
         self.codec = codec
         self.provenance = provenance or {}
+        self.calibration = tuple(calibration)
+        """How right changes were, from 0 to 1, by the bias against going on to the next."""
         self.driver = Driver(engine)
 
     def close(self) -> None:
@@ -345,6 +396,66 @@ class Reviser:
     ) -> Writing:
         """The same, edit by edit as they happen; iterate with `for` or `async for`."""
         return self.write(self.plan_infill(text, spans, **settings))
+
+    def revise(self, draft: str, **options: Any) -> Revision:
+        """Edit a text: what `plan_revise` takes, and settings; the likeliest edits by default."""
+        plans = list(self.plan_revise(draft, **options))
+        return self.revision(draft, plans, list(self.write_many(plans)))
+
+    async def arevise(self, draft: str, **options: Any) -> Revision:
+        """The same for asyncio."""
+        plans = list(self.plan_revise(draft, **options))
+        written = await asyncio.gather(*(self.write(plan).arollout() for plan in plans))
+        return self.revision(draft, plans, written)
+
+    def stream_revise(self, draft: str, **options: Any) -> Writing:
+        """The same, edit by edit as they happen, for a draft of one part."""
+        plans = list(self.plan_revise(draft, **options))
+        if len(plans) > 1:
+            raise ConfigError(
+                f"This draft is revised in {len(plans)} parts, which have no edits in common to"
+                " stream: use revise, a larger window, or stream each plan of plan_revise."
+            )
+        return self.write(plans[0])
+
+    def revise_many(self, drafts: Iterable[str], **options: Any) -> Iterator[Revision]:
+        """Many drafts side by side, in the order given; each is all there before it is told."""
+        asked: deque[tuple[str, list[Plan]]] = deque()
+
+        def plans() -> Iterator[Plan]:
+            for n, draft in enumerate(_several(drafts)):
+                asked.append((draft, list(self.plan_revise(draft, **nth(options, n)))))
+                yield from asked[-1][1]
+
+        done: list[Rollout] = []
+        for rollout in self.write_many(plans()):
+            done.append(rollout)
+            if len(done) == len(asked[0][1]):
+                yield self.revision(*asked.popleft(), done)
+                done = []
+
+    def revision(self, draft: str, plans: Sequence[Plan], rollouts: Sequence[Rollout]) -> Revision:
+        """The changes to a draft, out of what was written for the plans of its parts."""
+        changes: list[Change] = []
+        stop_logprob = 0.0
+        for plan, rollout in zip(plans, rollouts, strict=True):
+            part = self._changes(plan, rollout)
+            stop_logprob += part.stop_logprob
+            for each in part.changes:
+                start, end = each.start + plan.place, each.end + plan.place
+                change = replace(each, start=start, end=end)
+                meets = changes and changes[-1].end == start  # at the border of two windows
+                changes.append(_both(changes.pop(), change) if meets else change)
+        merged = Changes(draft=draft, changes=tuple(changes), stop_logprob=stop_logprob)
+        return Revision(changes=merged, rollouts=tuple(rollouts))
+
+    def _changes(self, plan: Plan, rollout: Rollout) -> Changes:
+        canvas = Canvas.replay(self.engine.vocab, [*plan.prefix, *plan.given])
+        tokens = canvas.tokens()[plan.unseen :]
+        chosen = rollout.trajectory.restoration[len(plan.given) :]
+        edits = (_moved(canvas.apply(i), -plan.unseen) for i in chosen)
+        steps = zip(edits, rollout.logprobs, strict=True)
+        return changes_of(self.codec, tokens, steps, draft=plan.prompt)
 
     def generate_many(self, prompts: Iterable[str], **settings: Any) -> Iterator[Rollout]:
         """Many prompts side by side, in the order given; the n-th has the seed plus n."""
@@ -451,6 +562,94 @@ class Reviser:
             prompt=text, prefix=tuple(prefix), given=given, locked=tuple(parts), request=request
         )
 
+    def plan_revise(
+        self,
+        draft: str,
+        *,
+        instruction: str = "",
+        locked: Sequence[str | tuple[int, int]] = (),
+        precision: float | None = None,
+        window: int = WINDOW,
+        context: int = CONTEXT,
+        **settings: Any,
+    ) -> Iterator[Plan]:
+        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens.
+
+        A window is shown with `context` tokens on either side, which are locked; so windows share
+        no change, and cost grows as the draft does. `locked` are spans of characters, or texts
+        wherever they occur. `precision` is the share of changes that are to be right, by the
+        model's own calibration.
+        """
+        _check_text(draft)
+        _check_text(instruction)
+        if instruction and self.engine.vocab.delimiter is None:
+            raise ConfigError("This model has no delimiter to end an instruction with.")
+        if window < 1 or context < 0:
+            raise ConfigError(f"window is {window}, context {context}; use 1 or more, 0 or more.")
+        if precision is not None:
+            bias = settings.get("move_bias", 0.0) - self._bias_for(precision)
+            settings = settings | {"move_bias": bias}
+        config = decode_config({"temperature": 0.0} | settings)
+        spans = _locked_spans(draft, locked)
+        begin = self.codec.encode(instruction) if instruction else []
+        for low, start, end, high in _windows(self.codec, draft, window, context):
+            shut = [(low, start), *spans, (end, high)]
+            clipped = [(max(a, low) - low, min(b, high) - low) for a, b in shut if a < high]
+            plan = self._plan_part(draft[low:high], begin, _joined(clipped), config)
+            yield replace(plan, place=low)
+
+    def _plan_part(
+        self, text: str, begin: list[int], locked: list[tuple[int, int]], config: DecodeConfig
+    ) -> Plan:
+        edges = [0, *(bound for span in locked for bound in span), len(text)]
+        parts = [text[a:b] for a, b in pairwise(edges)]  # free, locked, free ...
+        if (
+            locked and self.codec.hides_first_space
+        ):  # or what is locked might come first, and lose one
+            pieces = self.codec.encode_parts(["", *parts])
+        else:
+            pieces = [[], *self.codec.encode_parts(parts)]
+        bounds = list(accumulate(map(len, pieces), initial=len(begin)))[1:]
+        free = [n for n in range(0, len(parts), 2) if parts[n] or not text]
+        gaps = [(bounds[n], bounds[n + 1]) for n in free]
+        cursor = gaps[0][0] if gaps else len(begin)
+        tokens = [token for piece in pieces for token in piece]
+        head, rest = tokens[: cursor - len(begin)], tokens[cursor - len(begin) :]
+        vocab = self.engine.vocab
+        way = present(vocab, rest, prefix=[*begin, *head])
+        if vocab.begin is None and vocab.delimiter is None:  # then a prefix must begin the history
+            prefix, given = (head, way) if head else (rest, way)
+        else:
+            prefix, given = begin, (*head, *way)
+        around = zip([-1, *free], [*free, len(parts)], strict=True)
+        return Plan(
+            prompt=text,
+            prefix=tuple(prefix),
+            given=tuple(given),
+            locked=tuple("".join(parts[a + 1 : b]) for a, b in around),
+            request=Request(
+                history=(*vocab.prefix_actions(prefix), *given),
+                length=bounds[-1],
+                cursor=cursor,
+                gaps=tuple(gaps),
+                config=config,
+            ),
+            unseen=len(begin),
+        )
+
+    def _bias_for(self, precision: float) -> float:
+        """The least bias at which so many changes were right."""
+        if not self.calibration:
+            raise ConfigError(
+                f"This model has no {CALIBRATION}, so nobody knows what gives a precision: use"
+                " move_bias, below 0 for fewer changes."
+            )
+        enough = [bias for bias, reached in self.calibration if reached >= precision]
+        if not enough:
+            most = max(reached for _, reached in self.calibration)
+            raise ConfigError(f"precision is {precision}; this model has shown at most {most}.")
+        return min(enough)
+
 
 def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
     """Open a model folder, or a model of that name from the hub, to write with.
@@ -477,7 +676,20 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
 
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
-    return Reviser(opened, Codec.load(folder), provenance=provenance)
+    return Reviser(
+        opened, Codec.load(folder), provenance=provenance, calibration=_calibration(folder)
+    )
+
+
+def _calibration(folder: Path) -> list[tuple[float, float]]:
+    path = folder / CALIBRATION
+    if not path.is_file():
+        return []
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return [(float(bias), float(reached)) for bias, reached in told["precision"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r} is no calibration: {error!r}.") from error
 
 
 def nth(settings: dict[str, Any], n: int) -> dict[str, Any]:
@@ -517,6 +729,91 @@ def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
         parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
     first, *between, last = parts
     return [first, *filter(None, between), last]
+
+
+def _locked_spans(text: str, locked: Sequence[str | tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans of characters that are locked, in order."""
+    spans = []
+    for part in [locked] if isinstance(locked, str) else locked:
+        if isinstance(part, str):
+            found = [m.span() for m in re.finditer(re.escape(part), text)] if part else []
+            if not found:
+                raise ConfigError(f"The draft does not hold {part[:40]!r}, which is to be locked.")
+            spans += found
+            continue
+        try:
+            start, end = map(index, part)
+        except (TypeError, ValueError) as error:
+            raise ConfigError("locked must be texts, or pairs of places in the draft.") from error
+        if not 0 <= start <= end <= len(text):
+            raise ConfigError(
+                f"The locked span {start}..{end} is not within the draft's {len(text)} characters."
+            )
+        spans.append((start, end))
+    return _joined(spans)
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, those that touch or overlap as one, empty ones left out."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _windows(
+    codec: Codec, text: str, window: int, context: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """Parts of a text, each with where it and what is shown around it begin and end.
+
+    A part ends before a sentence, or else a word, where it can.
+    """
+    (tokens,) = codec.encode_parts([text])
+    if len(tokens) <= window:
+        yield 0, 0, len(text), len(text)
+        return
+    units, places = codec.unit_starts(tokens), codec.places(tokens)
+    is_whole = places >= 0  # not within a character
+    cuts = [0]
+    while len(tokens) - cuts[-1] > window:
+        late = np.arange(cuts[-1] + (window + 1) // 2, cuts[-1] + window + 1)
+        late = late[is_whole[late]]
+        if not late.size:  # a character of many tokens
+            late = cuts[-1] + 1 + np.flatnonzero(is_whole[cuts[-1] + 1 :])[:1]
+        if late[0] == len(tokens):
+            break
+        rank = units[late]  # sentences before words before tokens
+        cuts.append(int(late[np.flatnonzero(rank == rank.max())[-1]]))
+    cuts.append(len(tokens))
+    for start, end in pairwise(cuts):
+        low, high = max(0, start - context), min(len(tokens), end + context)
+        while not is_whole[low]:
+            low -= 1
+        while not is_whole[high]:
+            high += 1
+        at = places[[low, start, end, high]].tolist()
+        yield at[0], at[1], at[2], at[3]
+
+
+def _both(first: Change, second: Change) -> Change:
+    """Two changes that meet, as one."""
+    return Change(
+        start=first.start,
+        end=second.end,
+        before=first.before + second.before,
+        after=first.after + second.after,
+        logprob=first.logprob + second.logprob,
+        actions=first.actions + second.actions,
+    )
+
+
+def _moved(edit: Edit, by: int) -> Edit:
+    """The same edit on a canvas with more tokens before it, or fewer."""
+    places = edit.position + by, edit.cursor_before + by, edit.cursor + by
+    return Edit(places[0], edit.removed, edit.inserted, *places[1:])
 
 
 def _check_text(text: object) -> None:

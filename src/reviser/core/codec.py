@@ -198,6 +198,19 @@ class Codec:
         ends = np.array([bool(_SENTENCE_END.search(text)) for text in texts])
         return words, ends
 
+    def places(self, tokens: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How many characters of a text stand before each boundary of its tokens.
+
+        -1 where a boundary lies within a character; a first space that does not show is none.
+        """
+        parts = [self.token_bytes[token] for token in tokens]
+        data = np.frombuffer(b"".join(parts), np.uint8)
+        begins = (data & 0xC0) != 0x80
+        ends = np.cumsum([0, *map(len, parts)])
+        counts = np.cumsum([0, *begins])[ends]
+        hidden = self.hides_first_space and data[:1].tobytes() == b" "
+        return np.where(np.append(begins, True)[ends], np.maximum(counts - hidden, 0), -1)
+
     def stream(self, tokens: Sequence[int] = (), *, unit: Unit = "char") -> TextStream:
         """Follow a canvas that holds `tokens`, turning its edits into text edits."""
         return TextStream(self, tokens, unit=unit)

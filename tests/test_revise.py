@@ -1,0 +1,209 @@
+"""Revising a draft: what is locked stays, changes tell all that was done, long drafts in parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import small_tokenizers
+from random_engine import RandomEngine
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.core.diff import revision as oracle
+from reviser.engines.base import ScriptedEngine
+from reviser.errors import ConfigError
+from reviser.generate import CALIBRATION, Reviser, Revision, _calibration, _windows
+
+OPERATORS = ("delete", "replace", "span_delete", "swap")
+
+
+def reviser(make: Callable[[], Any], **options: bool) -> Reviser:
+    tokenizer = make()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8, **options)
+    return Reviser(RandomEngine(vocab), Codec(tokenizer))
+
+
+MODELS = {
+    "byte level": reviser(small_tokenizers.byte_level),
+    "byte level, marks and searches": reviser(small_tokenizers.byte_level, marks=True, search=True),
+    "llama, searches": reviser(small_tokenizers.byte_fallback, search=True),
+    "llama, no delimiter": reviser(small_tokenizers.byte_fallback, delimiter=False),
+}
+each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+BYTES = MODELS["byte level, marks and searches"]
+words = st.sampled_from(["The", " cat", " sat", ".", " ", "\n", "é", "😀", "你"])
+texts = st.lists(words, max_size=12).map("".join)
+seeds = st.integers(0, 2**32)
+
+
+def random_spans(rng: Random, size: int) -> list[tuple[int, int]]:
+    return [tuple(sorted(rng.choices(range(size + 1), k=2))) for _ in range(rng.randint(0, 2))]
+
+
+@each_model
+@given(draft=texts, seed=seeds, window=st.sampled_from([4, 9, 256]), context=st.integers(0, 5))
+def test_locked_text_stays_and_changes_tell_all_that_was_done(
+    model: Reviser, draft: str, seed: int, window: int, context: int
+) -> None:
+    rng = Random(seed)
+    locked = random_spans(rng, len(draft))
+    options: dict[str, Any] = {"seed": seed, "window": window, "context": context}
+    if model.engine.vocab.delimiter is not None and rng.random() < 0.5:
+        options["instruction"] = "The cat"
+    plans = list(model.plan_revise(draft, locked=locked, max_actions=30, **options))
+    rollouts = list(model.write_many(plans))
+    result = model.revision(draft, plans, rollouts)
+    assert result.changes.draft == draft
+    assert result.text == result.changes.text
+    assert result.actions == sum(len(rollout.logprobs) for rollout in rollouts)
+    spent = sum(change.logprob for change in result.changes.changes) + result.changes.stop_logprob
+    assert spent == pytest.approx(-result.actions)  # one each, with this engine
+    for change in result.changes.changes:
+        for start, end in locked:
+            assert start == end or change.end <= start or end <= change.start
+    for rollout in rollouts:
+        assert all(part.before == part.after for part in rollout.locked)
+    if len(plans) == 1:
+        assert rollouts[0].text == result.text
+    again = model.revise(draft, locked=locked, max_actions=30, **options)
+    assert again.changes == result.changes
+    assert asyncio.run(model.arevise(draft, locked=locked, max_actions=30, **options)) == again
+    assert json.loads(again.to_json())["text"] == again.text
+
+
+@each_model
+@given(draft=texts, seed=seeds)
+def test_edits_stream_with_places_in_the_draft_whatever_the_instruction(
+    model: Reviser, draft: str, seed: int
+) -> None:
+    has_delimiter = model.engine.vocab.delimiter is not None
+    instruction = "Make it short." if has_delimiter else ""
+    writing = model.stream_revise(draft, instruction=instruction, seed=seed, max_actions=25)
+    text = writing.text
+    assert text == draft
+    for edit in writing:
+        assert text[edit.offset : edit.offset + len(edit.removed)] == edit.removed
+        text = text[: edit.offset] + edit.inserted + text[edit.offset + len(edit.removed) :]
+        assert text == writing.text
+    assert writing.rollout().text == text
+
+
+@given(drafts=st.lists(texts, max_size=4), seed=seeds)
+def test_many_drafts_are_each_what_one_alone_would_be(drafts: list[str], seed: int) -> None:
+    options: dict[str, Any] = {"max_actions": 20, "window": 12, "context": 2}
+    many = list(BYTES.revise_many(drafts, seed=seed, **options))
+    alone = [BYTES.revise(draft, seed=seed + n, **options) for n, draft in enumerate(drafts)]
+    assert many == alone
+
+
+@given(
+    text=st.lists(words, max_size=60).map("".join),
+    window=st.integers(4, 20),
+    context=st.integers(0, 8),
+)
+def test_windows_part_a_text_and_are_as_small_as_they_should(
+    text: str, window: int, context: int
+) -> None:
+    codec = BYTES.codec
+    parts = list(_windows(codec, text, window, context))
+    assert "".join(text[start:end] for _, start, end, _ in parts) == text
+    if len(parts) > 1:
+        for low, start, end, high in parts:
+            assert low <= start < end <= high
+            assert len(codec.encode(text[start:end])) <= window + 8  # parted, it may take more
+            assert len(codec.encode(text[start:end])) >= min(window // 2, 4) or end == len(text)
+            assert (low == 0) or len(text[low:start].encode()) >= context
+            assert (high == len(text)) or len(text[end:high].encode()) >= context
+
+
+def test_cost_grows_as_the_draft_does() -> None:
+    draft = "The cat sat. " * 400
+    plans = list(BYTES.plan_revise(draft, window=100, context=20))
+    tokens = len(BYTES.codec.encode(draft))
+    assert tokens / 100 <= len(plans) <= tokens / 50
+    assert sum(plan.request.length for plan in plans) <= 1.9 * tokens
+    for plan in plans:
+        assert draft[plan.place :].startswith(plan.prompt)
+
+
+def scripted(pairs: list[tuple[str, str]], **options: Any) -> Revision:
+    """What a model that follows the oracle makes of the first of these texts."""
+    draft, after = pairs[0]
+    vocab, codec = BYTES.engine.vocab, BYTES.codec
+    before, wanted = codec.encode(draft), codec.encode(after)
+    trajectory = oracle(vocab, before, wanted, address="both")
+    script = trajectory.restoration[len(trajectory.unlearned) :]
+    return Reviser(ScriptedEngine(vocab, script), codec).revise(draft, **options)
+
+
+def test_the_oracle_s_actions_are_told_as_one_change() -> None:
+    result = scripted([("The cat sat.", "The dog sat.")])
+    (change,) = result.changes.changes
+    assert (change.before, change.after) == ("cat", "dog")
+    assert result.changes.critic() == "The {~~cat~>dog~~} sat."
+    assert result.changes.reject(0).text == "The cat sat."
+    assert "-The cat sat." in result.changes.unified()
+
+
+def test_what_is_to_be_locked_may_be_named() -> None:
+    (plan,) = BYTES.plan_revise("one two one", locked=["one"])
+    assert plan.locked == ("one", "one")
+    assert len(plan.request.gaps) == 1
+    (plan,) = BYTES.plan_revise("one two one", locked=["one two one"])
+    assert plan.request.gaps == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"locked": ["three"]}, "does not hold 'three'"),
+        ({"locked": [(2, 99)]}, "not within the draft's 7"),
+        ({"locked": [(2, "x")]}, "pairs of places"),
+        ({"window": 0}, "window is 0"),
+        ({"precision": 0.9}, "has no calibration.json"),
+        ({"heat": 1}, "'heat' is no setting"),
+    ],
+)
+def test_what_makes_no_sense_is_told(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        BYTES.revise("one two", **options)
+    with pytest.raises(ConfigError, match=r"in \d parts"):
+        BYTES.stream_revise("one two three four", window=8)
+    with pytest.raises(ConfigError, match="no delimiter"):
+        MODELS["llama, no delimiter"].revise("one", instruction="two")
+
+
+def test_precision_takes_the_least_bias_that_reached_it(tmp_path: Path) -> None:
+    file = tmp_path / CALIBRATION
+    assert _calibration(tmp_path) == []
+    file.write_text(json.dumps({"precision": [[0, 0.5], [1, 0.7], [2, 0.8]]}))
+    model = Reviser(BYTES.engine, BYTES.codec, calibration=_calibration(tmp_path))
+    (plan,) = model.plan_revise("one", precision=0.6)
+    assert plan.request.config.move_bias == -1
+    (plan,) = model.plan_revise("one", precision=0.8, move_bias=0.5)
+    assert plan.request.config.move_bias == -1.5
+    with pytest.raises(ConfigError, match=r"at most 0\.8"):
+        model.revise("one", precision=0.9)
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match="is no calibration"):
+        _calibration(tmp_path)
+
+
+def test_places_of_tokens_are_none_within_a_character() -> None:
+    codec = BYTES.codec
+    tokens = codec.encode("a🦕b")
+    places = codec.places(tokens)
+    assert places[0] == 0
+    assert places[-1] == 3
+    assert {*places.tolist()} == {0, 1, 2, 3, -1}
+    assert codec.places([]).tolist() == [0]
+    llama = MODELS["llama, searches"].codec
+    assert llama.places(llama.encode("ab"))[[0, -1]].tolist() == [0, 2]
