@@ -226,7 +226,7 @@ def train(recipe: Recipe, output: Path) -> None:
         "metrics": metrics,
         "bounds": BOUNDS,
         "recipe": to_plain(recipe),
-        "data": parts.shards.fingerprint,
+        "data": parts.data.fingerprint,
         "tokenizer": parts.codec.fingerprint,
     }
     write_json(output / "run.json", record | made_with("torch", "transformers", "accelerate"))

@@ -150,10 +150,10 @@ def test_the_held_out_share_is_about_what_was_asked_for():
     assert 330 < len(Windows(shards, config, held_out=True)) < 470
 
 
-def test_documents_too_short_for_a_window_are_counted_on_their_side():
+def test_left_out_for_a_window_are_counted_on_their_side():
     shards = random_shards([20] * 40 + [3] * 400)
     config = WindowConfig(size=20, prefix=(0, 4), held_out=0.25)
-    counts = [Windows(shards, config, held_out=side).too_short for side in (False, True)]
+    counts = [Windows(shards, config, held_out=side).left_out for side in (False, True)]
     assert sum(counts) == 400
     assert 60 < counts[1] < 140
 

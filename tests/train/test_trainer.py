@@ -87,7 +87,7 @@ def losses(model: Any, vocab: ActionVocab, example: Example) -> dict[str, list[f
 
 def held_out_examples(recipe: Recipe, parts: Any, policy: Policy, count: int) -> list[Example]:
     """Of documents never trained on, with the policy as it is when training ends."""
-    windows = Windows(parts.shards, recipe.data.windows, held_out=True)
+    windows = Windows(parts.data, recipe.data.windows, held_out=True)
     stream = Stream(
         windows,
         Sampler(parts.vocab, policy),

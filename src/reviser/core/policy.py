@@ -166,6 +166,24 @@ class Mixture:
 
 Policy: TypeAlias = Append | Obfuscation | Spans | Mixture
 
+
+@dataclass(frozen=True, kw_only=True)
+class Edits:
+    """For pairs: the draft is shown, and the fewest actions make of it what it became."""
+
+    address: Literal["moves", "search", "both"] = "both"
+    """How a place is reached: by moves, by searching for the tokens before it, by what is shorter.
+    A search needs `vocab.search`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """For pairs: the draft is shown as a prefix, and the whole text is written anew behind it."""
+
+
+PairPolicy: TypeAlias = Edits | Rewrite
+"""How a pair of texts becomes a trajectory; there is no order to draw, so no order tax."""
+
 PRESETS: dict[str, Policy] = {
     "append": Append(),
     "paper": Obfuscation(),

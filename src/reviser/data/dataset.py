@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
+from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
 from reviser.core.trajectory import Sampler
 from reviser.data.shards import TokenShards
@@ -85,8 +86,8 @@ class Windows:
         chosen = held_out_documents(shards, config) == held_out
         # A last piece too short to learn from is no window.
         counts = lengths // self.size + (lengths % self.size >= self.least)
-        self.too_short = int(np.count_nonzero(chosen & (counts == 0)))
-        """Documents of this side that have no window."""
+        self.left_out = int(np.count_nonzero(chosen & (counts == 0)))
+        """Documents of this side that are too short to have a window."""
         self._ends = np.cumsum(np.where(chosen, counts, 0))
         if not len(self):
             side = "held-out" if held_out else "training"
@@ -111,7 +112,7 @@ class Windows:
 def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:
     """For each document, whether it is kept for evaluation."""
     documents = np.arange(len(shards.lengths), dtype=np.uint64)
-    share = _hash(0, HELD_OUT, documents) >> np.uint64(11)
+    share = hashed(0, HELD_OUT, documents) >> np.uint64(11)
     chosen: npt.NDArray[np.bool_] = share < config.held_out * (1 << 53)
     return chosen
 
@@ -129,11 +130,50 @@ class Example(NamedTuple):
     """A hash of the example's epoch and index, to tell which were seen."""
 
 
-class Stream:
+class Side(Protocol):
+    """What of the data is trained on, or what is held out."""
+
+    left_out: int
+
+    def __len__(self) -> int: ...
+
+
+class Passes:
     """An endless sequence of examples: place to example.
 
-    Each pass over the windows has an order and trajectories of its own.
+    Each pass over the data has an order of its own.
     """
+
+    def __init__(self, windows: Side, vocab: ActionVocab, *, context: int, seed: int = 0) -> None:
+        self.windows = windows
+        self.vocab = vocab
+        self.context = context
+        self.seed = seed
+
+    def examples(self, places: IntArray, *, progress: float = 0.0) -> list[Example]:
+        """The examples at some places; `progress` is for policies that change in training."""
+        epochs, offsets = np.divmod(places, len(self.windows))
+        examples: dict[int, Example] = {}
+        for epoch in np.unique(epochs).tolist():
+            chosen = np.flatnonzero(epochs == epoch)
+            indices = permute(offsets[chosen], len(self.windows), seed=self.seed, epoch=epoch)
+            examples |= zip(chosen.tolist(), self._sample(indices, epoch, progress), strict=True)
+        return [examples[n] for n in range(len(places))]
+
+    def _sample(self, indices: IntArray, epoch: int, progress: float, /) -> list[Example]:
+        raise NotImplementedError
+
+    def _digests(self, indices: IntArray, epoch: int) -> list[int]:
+        """What tells one example from another, wherever it is seen."""
+        digests = hashed(self.seed, DIGEST, indices.astype(np.uint64), epoch) >> np.uint64(16)
+        told: list[int] = digests.tolist()
+        return told
+
+
+class Stream(Passes):
+    """Windows of text, each with a trajectory of its own in every pass."""
+
+    windows: Windows
 
     def __init__(
         self,
@@ -144,12 +184,10 @@ class Stream:
         unit_starts: UnitStarts | None = None,
         seed: int = 0,
     ) -> None:
-        self.windows = windows
-        self.sampler = sampler
-        self.context = context
-        self.seed = seed
-        self._unit_starts = unit_starts
         vocab = sampler.vocab
+        super().__init__(windows, vocab, context=context, seed=seed)
+        self.sampler = sampler
+        self._unit_starts = unit_starts
         self._begin, self._delimiter = (
             np.array([] if i is None else [i], np.int32) for i in (vocab.begin, vocab.delimiter)
         )
@@ -166,16 +204,6 @@ class Stream:
                 f" the restoration of {windows.config.least_target}. Raise the trunk's context."
             )
 
-    def examples(self, places: IntArray, *, progress: float = 0.0) -> list[Example]:
-        """The examples at some places; `progress` is for policies that change in training."""
-        epochs, offsets = np.divmod(places, len(self.windows))
-        examples: dict[int, Example] = {}
-        for epoch in np.unique(epochs).tolist():
-            chosen = np.flatnonzero(epochs == epoch)
-            indices = permute(offsets[chosen], len(self.windows), seed=self.seed, epoch=epoch)
-            examples |= zip(chosen.tolist(), self._sample(indices, epoch, progress), strict=True)
-        return [examples[n] for n in range(len(places))]
-
     def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
         tokens = self.windows.read(indices)
         largest = max(int(t.max()) for t in tokens)
@@ -184,21 +212,21 @@ class Stream:
                 f"The shards hold token {largest}; the tokenizer ends at"
                 f" {self.sampler.vocab.tokens - 1}. They are damaged: tokenize again."
             )
-        keys = _hash(self.seed, PREFIX, indices.astype(np.uint64), epoch)
+        keys = hashed(self.seed, PREFIX, indices.astype(np.uint64), epoch)
         least, most = self.windows.config.prefix
         lengths = np.array([len(t) for t in tokens])
         widest = np.minimum(most, lengths - self.windows.config.least_target)
         cuts = least + (keys % (widest - least + 1).astype(np.uint64)).astype(np.int64)
         targets = [t[cut:] for t, cut in zip(tokens, cuts, strict=True)]
         restorations = self._restorations(targets, indices, self._most - cuts, epoch, progress)
-        digests = _hash(self.seed, DIGEST, indices.astype(np.uint64), epoch) >> np.uint64(16)
+        digests = self._digests(indices, epoch)
         examples = []
         for n, (ids, learned, text_tokens) in enumerate(restorations):
             is_cut = text_tokens < lengths[n] - cuts[n]
             history = np.concatenate([self._begin, tokens[n][: cuts[n]], self._delimiter, ids])
             mask = np.zeros(len(history), bool)
             mask[len(history) - len(ids) :] = learned
-            examples.append(Example(history, mask, text_tokens, is_cut, int(digests[n])))
+            examples.append(Example(history, mask, text_tokens, is_cut, digests[n]))
         return examples
 
     def _restorations(
@@ -252,7 +280,7 @@ class MicroBatches(Dataset[dict[str, Any]]):
 
     def __init__(
         self,
-        stream: Stream,
+        stream: Passes,
         *,
         size: int,
         count: int,
@@ -276,7 +304,7 @@ class MicroBatches(Dataset[dict[str, Any]]):
         examples = self._made[1][place]
         widest = max(len(example.ids) for example in examples)
         width = min(-(-widest // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, self.stream.context)
-        return _collate(examples, width, self.stream.sampler.vocab.stop)
+        return _collate(examples, width, self.stream.vocab.stop)
 
     def _make_group(self, group: int) -> list[list[Example]]:
         micro_batches = min(GROUP, self.count - group * GROUP)
@@ -285,7 +313,7 @@ class MicroBatches(Dataset[dict[str, Any]]):
         progress = group * GROUP / self.count if self._progress is None else self._progress
         examples = self.stream.examples(places, progress=progress)
         examples.sort(key=lambda example: len(example.ids))
-        order = np.argsort(_hash(self.stream.seed, SHUFFLE, np.arange(micro_batches), group))
+        order = np.argsort(hashed(self.stream.seed, SHUFFLE, np.arange(micro_batches), group))
         return [examples[n * self.size : (n + 1) * self.size] for n in order.tolist()]
 
 
@@ -325,13 +353,13 @@ def permute(offsets: IntArray, size: int, *, seed: int, epoch: int) -> IntArray:
     while outside.any():
         left, right = result[outside] >> half, result[outside] & low
         for turn in range(6):
-            left, right = right, left ^ (_hash(seed, ORDER, right, epoch, turn) & low)
+            left, right = right, left ^ (hashed(seed, ORDER, right, epoch, turn) & low)
         result[outside] = (left << half) | right
         outside = result >= size
     return result.astype(np.int64)
 
 
-def _hash(seed: int, use: int, values: npt.NDArray[Any], *more: int) -> Hash:
+def hashed(seed: int, use: int, values: npt.NDArray[Any], *more: int) -> Hash:
     """Random bits keyed by everything given: SplitMix64's finalizer, once per key."""
     state = np.asarray(values).astype(np.uint64)
     for key in (seed, use, *more):

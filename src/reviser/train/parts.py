@@ -15,9 +15,10 @@ from tokenizers import Tokenizer
 from reviser import hub, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
-from reviser.core.policy import Policy
+from reviser.core.policy import PairPolicy, Policy
 from reviser.core.trajectory import Sampler
-from reviser.data.dataset import MicroBatches, Stream, Windows
+from reviser.data.dataset import MicroBatches, Passes, Stream, Windows
+from reviser.data.edits import PairSide, PairStream, TokenPairs
 from reviser.data.files import write_whole
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
@@ -33,7 +34,7 @@ class Parts:
     tokenizer: Tokenizer
     vocab: ActionVocab
     codec: Codec
-    shards: TokenShards
+    data: TokenShards | TokenPairs
     context: int
     """Most ids in a history."""
 
@@ -86,9 +87,15 @@ def open_parts(recipe: Recipe, output: Path) -> Parts:
         tokenizer=tokenizer,
         vocab=vocab,
         codec=codec,
-        shards=TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint),
+        data=_data(recipe, output, codec),
         context=_context(recipe, model),
     )
+
+
+def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPairs:
+    if recipe.data.pairs:
+        return TokenPairs.open(recipe.data.pairs, codec)
+    return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
 def training_set(recipe: Recipe, parts: Parts) -> MicroBatches:
@@ -99,16 +106,23 @@ def training_set(recipe: Recipe, parts: Parts) -> MicroBatches:
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
 
-def held_out_set(recipe: Recipe, parts: Parts, policy: Policy) -> MicroBatches:
-    """Held-out windows, none twice, under some policy; one that changes, as it ends up."""
+def held_out_set(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy) -> MicroBatches:
+    """Held-out windows or pairs, none twice, under some policy; one that changes, as it ends up."""
     stream = _stream(recipe, parts, policy, held_out=True)
     examples = min(recipe.evaluation.examples, len(stream.windows))
     size = min(recipe.training.micro_batch, examples)
     return MicroBatches(stream, size=size, count=examples // size, progress=1.0)
 
 
-def _stream(recipe: Recipe, parts: Parts, policy: Policy, *, held_out: bool) -> Stream:
-    windows = Windows(parts.shards, recipe.data.windows, held_out=held_out)
+def _stream(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy, *, held_out: bool) -> Passes:
+    if isinstance(policy, PairPolicy):
+        assert isinstance(parts.data, TokenPairs)  # the recipe has seen to it
+        share = recipe.data.windows.held_out
+        side = PairSide(parts.data, share, parts.context, is_held_out=held_out)
+        options: dict[str, Any] = {"context": parts.context, "seed": recipe.seed}
+        return PairStream(side, parts.vocab, policy, parts.codec, **options)
+    assert isinstance(parts.data, TokenShards)
+    windows = Windows(parts.data, recipe.data.windows, held_out=held_out)
     return Stream(
         windows,
         Sampler(parts.vocab, policy),

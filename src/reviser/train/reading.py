@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from reviser.core import policy as policies
-from reviser.core.policy import PRESETS, Policy
+from reviser.core.policy import PRESETS, PairPolicy, Policy
 from reviser.errors import ConfigError
 
 
@@ -37,12 +37,15 @@ _POLICIES: dict[str, type] = {
     "obfuscation": policies.Obfuscation,
     "spans": policies.Spans,
     "mixture": policies.Mixture,
+    "edits": policies.Edits,
+    "rewrite": policies.Rewrite,
 }
+_LONE = policies.Append | policies.Obfuscation | policies.Spans
 
 
 def read(cls: Any, value: Any, where: str) -> Any:
     """Turn plain YAML into a value of some type; `where` is its path, for messages."""
-    if cls == Policy or cls == policies.Append | policies.Obfuscation | policies.Spans:
+    if cls in (Policy, Policy | PairPolicy, _LONE):
         return _read_policy(value, where)
     if dataclasses.is_dataclass(cls):
         return _read_dataclass(cls, value, where)
@@ -117,7 +120,7 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: {error}" if where else str(error)) from error
 
 
-def _read_policy(value: Any, where: str) -> Policy:
+def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
     if isinstance(value, str):
         if value not in PRESETS:
             raise ConfigError(f"{where} is {value!r}; known names: {', '.join(PRESETS)}.")
@@ -129,7 +132,7 @@ def _read_policy(value: Any, where: str) -> Policy:
             f" {', '.join(_POLICIES)}."
         )
     fields = {key: part for key, part in value.items() if key != "kind"}
-    policy: Policy = _read_dataclass(_POLICIES[kind], fields, where)
+    policy: Policy | PairPolicy = _read_dataclass(_POLICIES[kind], fields, where)
     return policy
 
 

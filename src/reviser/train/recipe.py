@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from reviser.core.policy import PRESETS, Policy
+from reviser.core.policy import PRESETS, PairPolicy, Policy
 from reviser.data.dataset import WindowConfig
 from reviser.data.readers import Split
 from reviser.errors import ConfigError
@@ -51,9 +51,12 @@ class DataConfig:
     """Where the text is. Paths are relative to the recipe's folder."""
 
     shards: Path | None = None
-    """A folder that `reviser tokenize` wrote. Give this, or `text`."""
+    """A folder that `reviser tokenize` wrote. Give this, or `text`, or `pairs`."""
     text: tuple[str, ...] = ()
     """Sources as `reviser tokenize` takes them, tokenized on first use into the output."""
+    pairs: tuple[str, ...] = ()
+    """Files of texts before and after an edit, for a policy of kind `edits` or `rewrite`. Of
+    `windows` only `held_out` is then used."""
     split: Split = "blank"
     """What parts the documents of a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
@@ -139,7 +142,7 @@ class EvaluationConfig:
 
     examples: int = 512
     """How many held-out windows are scored, if there are so many; whole micro-batches of them."""
-    policies: Mapping[str, Policy] = field(default_factory=dict)
+    policies: Mapping[str, Policy | PairPolicy] = field(default_factory=dict)
     """Policies whose trajectories are scored, by name; the recipe's own if none is given."""
     prompts: tuple[str, ...] = ("",)
     """Texts that the model continues at each evaluation."""
@@ -156,7 +159,7 @@ class Recipe:
 
     data: DataConfig
     training: TrainingConfig
-    policy: Policy = PRESETS["paper"]
+    policy: Policy | PairPolicy = PRESETS["paper"]
     """A name that `reviser policies` prints, or a mapping with `kind` and that policy's fields."""
     trunk: TrunkConfig | None = None
     """A trunk with fresh weights. Give this, or `base`."""
@@ -171,7 +174,16 @@ class Recipe:
     def __post_init__(self) -> None:
         _exactly_one("trunk", self.trunk, "base", self.base)
         data = self.data
-        _exactly_one("data.shards", data.shards, "data.text", data.text or None)
+        if data.pairs:
+            if data.shards or data.text or data.bpe:
+                raise ConfigError("data.pairs stand alone: leave out data.shards, text and bpe.")
+        else:
+            _exactly_one("data.shards", data.shards, "data.text", data.text or None)
+        for policy in (self.policy, *self.evaluation.policies.values()):
+            if isinstance(policy, PairPolicy) != bool(data.pairs):
+                raise ConfigError(
+                    "Policies of kind edits and rewrite are for data.pairs, and no others are."
+                )
         if self.base is None:
             _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
         elif data.tokenizer or data.bpe:
@@ -204,6 +216,7 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
             shards=data.shards and folder / data.shards,
             tokenizer=data.tokenizer and folder / data.tokenizer,
             text=tuple(s if s.startswith("hf:") else str(folder / s) for s in data.text),
+            pairs=tuple(str(folder / s) for s in data.pairs),
         ),
     )
 

@@ -113,7 +113,7 @@ def check_claim(output: Path, recipe: Recipe) -> None:
 def claim(output: Path, recipe: Recipe, parts: Parts) -> None:
     """Note whose output it is; refuse other data than it was begun with, wherever that lies."""
     path = output / "data.json"
-    names = {"shards": parts.shards.fingerprint, "tokenizer": parts.codec.fingerprint}
+    names = {"shards": parts.data.fingerprint, "tokenizer": parts.codec.fingerprint}
     before = json.loads(path.read_text("utf-8")) if path.is_file() else names
     changed = [name for name in names if before[name] != names[name]]
     if changed:

@@ -164,11 +164,11 @@ def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[s
     parallel = "fsdp" if is_sharded(trainer.model) else "ddp"
     return {
         "recipe": to_plain(recipe),
-        "data": parts.shards.fingerprint,
+        "data": parts.data.fingerprint,
         "tokenizer": parts.codec.fingerprint,
         "trained_parameters": _parameters(trainer.model, trained_only=True),
         "windows": [len(side) for side in windows],
-        "documents_too_short": [side.too_short for side in windows],
+        "left_out": [side.left_out for side in windows],
         "processes": trainer.args.world_size,
         "parallel": parallel if trainer.args.world_size > 1 else None,
         "seen": trainer.seen,

@@ -10,17 +10,21 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
+from reviser.core.policy import Edits
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.generate import Reviser
+from reviser.generate import Plan, Reviser
 from reviser.train.parts import Parts
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
 
 
 def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
-    """A function that has a model continue the recipe's prompts, and adds the texts to a file."""
+    """A function that has a model continue the recipe's prompts, and adds the texts to a file.
+
+    A model that learns to edit revises them.
+    """
     requests = [_request(recipe, parts, prompt) for prompt in recipe.evaluation.prompts]
 
     def write(model: Any, step: int) -> None:
@@ -32,7 +36,7 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         agree = _main_process_decides if sharded else list
         engine = HFEngine(model, parts.vocab, agree=agree)
         reviser = Reviser(engine, parts.codec)
-        plans = [reviser.plan(prompt, **asdict(config)) for prompt, config in requests]
+        plans = [_plan(reviser, recipe, *request) for request in requests]
         for (prompt, _), rollout in zip(requests, reviser.write_many(plans), strict=True):
             told = {"text": rollout.text, "ended": rollout.stop_reason}
             record = {"step": step, "prompt": prompt, **told, **rollout.trajectory.to_dict()}
@@ -40,6 +44,12 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
                 append_line(path, record)
 
     return write
+
+
+def _plan(reviser: Reviser, recipe: Recipe, prompt: str, config: DecodeConfig) -> Plan:
+    if not isinstance(recipe.policy, Edits):
+        return reviser.plan(prompt, **asdict(config))
+    return next(reviser.plan_revise(prompt, max_actions=config.max_actions))
 
 
 def _request(recipe: Recipe, parts: Parts, prompt: str) -> tuple[str, DecodeConfig]:

@@ -1,0 +1,37 @@
+"""A Reviser model without its actions: the causal LM that is left, to be adapted to others.
+
+python benchmarks/revise/base.py models/stories-append -o base
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from reviser import models
+from reviser.core.codec import read_tokenizer
+
+
+def without_actions(folder: Path, output: Path) -> None:
+    """Save the model with the rows of its ordinary tokens alone, and its tokenizer with them."""
+    model, vocab = models.load(folder, dtype=torch.float32)
+    model.resize_token_embeddings(vocab.tokens, mean_resizing=False)
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(model.config, name, None)
+        setattr(model.generation_config, name, None)
+    model.save_pretrained(output)
+    state = json.loads(read_tokenizer(folder).to_str())
+    state["added_tokens"] = [each for each in state["added_tokens"] if each["id"] < vocab.tokens]
+    Tokenizer.from_str(json.dumps(state)).save(str(output / "tokenizer.json"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    without_actions(arguments.model, arguments.output)
