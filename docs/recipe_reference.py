@@ -43,8 +43,8 @@ SECTIONS = [
     (
         "data",
         recipe.DataConfig,
-        "Give `text` with `bpe` or `tokenizer`; or `shards` with `tokenizer`; for a base, `text` or"
-        " `shards` alone.",
+        "Give `text` with `bpe` or `tokenizer`; or `shards` or `pairs` with `tokenizer`; for a base,"
+        " `text`, `shards` or `pairs` alone.",
     ),
     ("data.windows", WindowConfig, "How documents become prefixes and targets."),
     (
@@ -69,6 +69,8 @@ SECTIONS = [
     ),
     ("policy, kind: spans", policy.Spans, "Spans of text in random order."),
     ("policy, kind: mixture", policy.Mixture, "Policies are names or mappings."),
+    ("policy, kind: edits", policy.Edits, "For `data.pairs`. See [revise.md](revise.md)."),
+    ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: the twin that writes anew."),
 ]
 
 OUTPUT = """\

@@ -1,0 +1,69 @@
+"""An editor from pairs: trained by the same command, its model folder revises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+
+from tests.train.conftest import TINY, run
+
+import reviser
+from reviser.data.corrupt import Corruption, corrupted
+from reviser.data.pairs import write_pairs
+from reviser.errors import ConfigError
+from reviser.train.recipe import load_recipe
+
+VOCAB = {"operators": ["delete", "replace"], "max_move": 32, "marks": True, "search": True}
+
+
+@pytest.fixture(scope="module")
+def recipe(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe on pairs of corrupted sentences."""
+    folder = tmp_path_factory.mktemp("editing")
+    text = (workshop / "text.txt").read_text().split("\n\n")
+    write_pairs(folder / "pairs.jsonl", corrupted(text, Corruption(rate=10), 0))
+    data = {"pairs": ["pairs.jsonl"], "tokenizer": str(workshop / "tokenizer")}
+    tiny = TINY | {"vocab": VOCAB, "policy": {"kind": "edits"}, "data": data}
+    data["windows"] = {"held_out": 0.1}
+    tiny["trunk"] = TINY["trunk"] | {"context": 400}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(tiny))
+    return folder / "recipe.yaml"
+
+
+def test_a_run_on_pairs_goes_on_where_it_was_and_gives_a_model_that_revises(
+    recipe: Path, tmp_path: Path
+) -> None:
+    run(recipe, tmp_path / "whole")
+    run(recipe, tmp_path / "parted", "training.steps=6")
+    run(recipe, tmp_path / "rewrite", "policy={kind: rewrite}", "training.steps=2")
+    record = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert record["recipe"]["policy"] == {"kind": "edits", "address": "both"}
+    assert record["seen"]["examples"] == 12 * 8
+    assert 0 < record["metrics"]["eval_held_out_nll"] < 10
+    with reviser.load(tmp_path / "whole") as model:
+        result = model.revise("One two two three.", locked=["three"], max_actions=20)
+    assert "three" in result.text
+    assert result.rollouts[0].stop_reason in ("stop", "max_actions")
+    samples = (tmp_path / "whole" / "samples.jsonl").read_text().splitlines()
+    assert json.loads(samples[-1])["prompt"] == "One"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("policy=append", "are for data.pairs"),
+        ("evaluation.policies={late: late-1}", "are for data.pairs"),
+        ("data.text=[a.txt]", "data.pairs stand alone"),
+        ("policy={kind: edits, address: guess}", "policy.address is 'guess'"),
+    ],
+)
+def test_a_recipe_that_mixes_pairs_and_text_is_refused(
+    recipe: Path, change: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_recipe(recipe, [change])
