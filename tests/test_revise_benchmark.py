@@ -1,16 +1,38 @@
 """The benchmark of revising: sets become natural text and back, drafts have counted mistakes."""
 
+import importlib.util
 import json
 import random
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from revise import drafts, sets
+from revise import drafts, run, sets
 
 import small_tokenizers
+from random_engine import RandomEngine
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.data.pairs import Pair
 from reviser.errors import DataError
+from reviser.evals import intervals
 from reviser.evals.revision import edits_between
+from reviser.generate import Reviser
+
+ROOT = Path(__file__).parents[1]
+
+
+def page_maker() -> ModuleType:
+    """docs/revise_results.py, which is a script."""
+    path = ROOT / "docs" / "revise_results.py"
+    spec = importlib.util.spec_from_file_location("revise_results", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
 
 # -- sets -----------------------------------------------------------------------------------------
 
@@ -116,3 +138,64 @@ def test_drafts_are_written_as_json_lines(tmp_path: Path, monkeypatch: pytest.Mo
     lines = [json.loads(line) for line in (tmp_path / "d").read_text("utf-8").splitlines()]
     assert {line["size"] for line in lines} == {*drafts.SIZES}
     assert all(0.8 * line["size"] - 10 < line["tokens"] < 1.3 * line["size"] + 50 for line in lines)
+
+
+# -- the runner ------------------------------------------------------------------------------------
+
+
+def test_what_is_lost_is_told_by_place_content_and_needless_changes() -> None:
+    sources = ["a b c d", "a b c d", "a b", "a b"]
+    wanted = ["a x c d", "a x c y", "a b", "a b"]
+    made = ["a x c d", "a z c d", "a b", "a q"]
+    parts = run.parts_of_the_loss(sources, made, wanted)
+    assert parts == {
+        "wanted": 3,
+        "made": 3,
+        "place_found": 2 / 3,
+        "content_right_there": 1 / 2,
+        "made_elsewhere": 1 / 3,
+        "left_alone_if_right": 1 / 2,
+    }
+
+
+def test_systems_are_measured_alike_and_the_page_is_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intervals, "REPEATS", 20)
+    monkeypatch.setattr(run, "BIASES", (0.0, 1.0))
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=["delete", "replace"], marks=True, search=True
+    )
+    model = Reviser(RandomEngine(vocab), Codec(tokenizer))
+    systems = {
+        "left alone": run.leave,
+        "editor": run.edit(model, max_actions=20),
+        "rewriter": run.rewrite(model),
+    }
+    pairs = [Pair(before=f"The cat sat {n}.", after=f"The dog sat {n}.") for n in range(12)]
+    told = run.quality(pairs, systems)
+    alone = told["systems"]["left alone"]
+    assert alone["locality"]["value"] == 1
+    assert alone["steps"]["value"] == alone["exact_match"]["value"] == 0
+    assert told["systems"]["editor"]["median_steps"] > 0
+    draft = {"size": 25, "mistakes": 1, "tokens": 9, "draft": "The cat", "clean": "The dog"}
+    cost = run.cost([draft, draft], systems)
+    assert [row["editor"]["steps"] > 0 for row in cost["rows"]] == [True, True]
+    curve = run.precision(pairs, model)
+    assert [bias for bias, *_ in curve] == [*run.BIASES]
+    seen = {"ids": 10, "examples": 2}
+    told["models"] = {name: {"parameters": 10, "seen": seen} for name in ("editor", "rewriter")}
+    told["systems"]["editor"]["whole"] = alone["whole"]
+    maker = page_maker()
+    monkeypatch.setattr(maker, "RESULTS", tmp_path)
+    for name, content in (("stories", told), ("cost", cost), ("precision", {"curve": curve})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    page = maker.page()
+    assert "| left alone |" in page
+    assert "| 25 | 1 | 2 |" in page
+    assert "## Precision" in page
+
+
+def test_the_page_is_what_the_committed_results_make() -> None:
+    assert (ROOT / "docs" / "revise-results.md").read_text("utf-8") == page_maker().page()

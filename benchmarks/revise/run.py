@@ -125,7 +125,7 @@ def quality(pairs: list[Pair], systems: dict[str, Any]) -> dict[str, Any]:
 def parts_of_the_loss(
     sources: list[str], texts: list[str], references: list[str]
 ) -> dict[str, Any]:
-    """Of the changes wanted: stopped before, made elsewhere or otherwise; and those made in vain."""
+    """Of the changes wanted, those in the right place and those right; and those made in vain."""
     wanted = found = right = made = needless = 0
     untouched, quiet = 0, 0
     for source, text, reference in zip(sources, texts, references, strict=True):
@@ -184,6 +184,14 @@ def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, float, flo
     return curve
 
 
+def facts(folder: Path) -> dict[str, Any]:
+    """How a model was made."""
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    names = ("parameters", "seen", "flops", "metrics", "windows", "commit", "machine", "versions")
+    kept = {name: record[name] for name in names if name in record}
+    return kept | {"policy": record["recipe"]["policy"], "training": record["recipe"]["training"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["quality", "cost", "precision"])
@@ -207,6 +215,9 @@ def main() -> None:
             write_json(given.models[0] / CALIBRATION, told)
         else:
             told = quality(pairs, systems)
+            told["models"] = {
+                name: facts(folder) for (name, _), folder in zip(makers, given.models, strict=False)
+            }
             for name, scores in told["systems"].items():
                 print(name, {k: round(v["value"], 3) for k, v in scores.items() if "value" in v})
     if given.output is not None:
