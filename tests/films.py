@@ -10,8 +10,10 @@ from random_engine import RandomEngine
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
+from reviser.core.diff import Address, revision
 from reviser.core.trajectory import Trajectory
-from reviser.generate import Reviser, Rollout
+from reviser.engines.base import DecodeConfig
+from reviser.generate import Reviser, Rollout, Statistics
 from reviser.player.film import Cutter, Film, Step
 
 MULTIBYTE = "👩\u200d🚀 e\u0301 שלום, עולם! 你好 👍🏽 مرحبا"
@@ -22,13 +24,37 @@ HOSTILE = (
 )
 
 
-def cutter(*, rows: int = 3) -> tuple[Reviser, Cutter]:
+def cutter(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Cutter]:
     """A writer without a model that knows every operator, and who makes films of its rollouts."""
     tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=OPERATORS, max_move=8, marks=search, search=search
+    )
     codec = Codec(tokenizer)
     return Reviser(RandomEngine(vocab, rows=rows), codec, provenance={"model": "x"}), Cutter(
         vocab, codec
+    )
+
+
+def revised(
+    maker: Cutter, draft: str, text: str, *, instruction: str = "", address: Address = "search"
+) -> Rollout:
+    """A revision as a model that knows the way would make it."""
+    before, after, asked = (maker.codec.encode(each) for each in (draft, text, instruction))
+    trajectory = revision(maker.vocab, before, after, instruction=asked, address=address)
+    chosen = len(trajectory.restoration) - len(trajectory.unlearned)
+    return Rollout(
+        prompt=draft,
+        text=text,
+        trajectory=trajectory,
+        logprobs=(-1.0,) * chosen,
+        stop_reason="stop",
+        statistics=Statistics(
+            actions=chosen, edits=1, moves=1, tokens_before=len(before), tokens_after=len(after)
+        ),
+        locked=(),
+        config=DecodeConfig(temperature=0.0),
+        provenance={"model": "x"},
     )
 
 

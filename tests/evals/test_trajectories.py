@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
+from reviser.core.diff import revision
 from reviser.core.policy import Append, Obfuscation
 from reviser.core.trajectory import Sampler, Trajectory
 from reviser.errors import DataError, InvalidAction
@@ -169,7 +170,7 @@ def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str
     assert {k: e.value for k, e in found.move_sizes.items()} == pytest.approx(
         {k: many / moves for k, many in sizes.items()}
     )
-    assert expected.keys() | {"move_sizes"} == found.to_dict().keys()
+    assert expected.keys() | {"move_sizes", "search_fraction"} == found.to_dict().keys()
 
 
 def test_the_printed_walks_put_their_inserts_where_the_table_says() -> None:
@@ -270,6 +271,7 @@ def test_merged_moves_leave_no_detour(index: int, n: int) -> None:
     )
     assert (merged.detour, merged.trailing) == (0, 0)
     assert strict.actions - strict.detour - strict.trailing == merged.actions
+    assert strict.wasted == strict.detour + strict.trailing
 
 
 def test_left_to_right_has_no_moves_and_lies_on_the_diagonal() -> None:
@@ -364,6 +366,82 @@ def test_moves_that_reach_a_limit_are_trailing() -> None:
     left = vocab.move_id(-1)
     walk = Walk.of(Trajectory(restoration=(3, 4, left, left)), vocab)
     assert (walk.trailing, walk.detour, walk.stops, walk.revisions) == (2, 0, False, 0)
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+SEARCH = ActionVocab.build(10, operators=["delete"], max_move=4, marks=True, search=True)
+assert SEARCH.find is not None
+assert SEARCH.mark is not None
+assert SEARCH.back is not None
+
+
+def find(*tokens: int) -> tuple[int, ...]:
+    return SEARCH.spell(Action(Kind.FIND, tokens=tokens))
+
+
+def drafted(*chosen: int) -> Walk:
+    """A walk over the draft 1 2 3 4 5 6, which is given, from its start."""
+    assert SEARCH.mark is not None
+    assert SEARCH.back is not None
+    shown = (SEARCH.mark, 1, 2, 3, 4, 5, 6, SEARCH.back)
+    unlearned = tuple(range(len(shown)))
+    return Walk.of(Trajectory(restoration=(*shown, *chosen), unlearned=unlearned), SEARCH)
+
+
+def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:
+    walk = drafted(*find(2, 3), 7, *find(5), SEARCH.delete or 0, SEARCH.stop)
+    assert (walk.actions, walk.inserts, walk.tokens) == (10, 1, 0)
+    assert (walk.moves, walk.searches, walk.to_mark) == ((3, 2), (True, True), (False, False))
+    assert (walk.distance, walk.backward, walk.sizes) == (5, 0, Counter())
+    assert (walk.detour, walk.trailing, walk.wasted, walk.revisions) == (0, 0, 0, 0)
+    assert walk.written == (4,)
+    found = statistics([walk, drafted(SEARCH.move_id(1), SEARCH.move_id(2), 7, SEARCH.stop)])
+    assert found.search_fraction is not None
+    assert found.search_fraction.value == 2 / 4
+    assert found.move_fraction is not None
+    assert found.move_fraction.value == 4 / 14
+    assert {size: share.value for size, share in found.move_sizes.items()} == {1: 0.5, 2: 0.5}
+    assert statistics([drafted(7)]).search_fraction is None
+
+
+def test_a_search_belongs_to_a_chain_of_moves() -> None:
+    on, back = SEARCH.move_id(1), SEARCH.move_id(-1)
+    # A search and a move beside it are a way; what comes on top is a detour.
+    for chain, moves, detour, wasted in [
+        (find(3), 1, 0, 0),
+        ((*find(3), on), 2, 0, 0),
+        ((*find(3), on, back), 3, 1, 1),
+        ((*find(2), *find(3, 4)), 2, 1, 3),
+        ((*find(1), back), 2, 2, 4),
+    ]:
+        walk = drafted(*chain, 7, SEARCH.stop)
+        assert (len(walk.moves), walk.detour, walk.wasted) == (moves, detour, wasted), chain
+        assert (walk.trailing, walk.revisions) == (0, 0)
+        after = drafted(7, *chain, SEARCH.stop)
+        assert (after.detour, after.trailing, after.wasted) == (0, moves, len(chain))
+    left = drafted(*find(3), 7, *find(5), SEARCH.move_id(-4), 7, SEARCH.stop)
+    assert (left.moves, left.revisions, left.detour) == ((3, 2, -4), 1, 1)  # all in all -2
+
+
+def test_a_search_that_was_cut_off_is_trailing_and_went_nowhere() -> None:
+    for cut in range(1, 3):
+        walk = drafted(7, *find(3)[:cut])
+        assert (walk.moves, walk.searches, walk.inserts) == ((0,), (True,), 1)
+        assert (walk.trailing, walk.wasted, walk.detour) == (1, cut, 0)
+
+
+def test_the_walk_of_a_revision_has_its_hunks() -> None:
+    before, after = [1, 2, 3, 4, 5, 6, 1, 2, 3], [1, 2, 7, 3, 4, 5, 6, 1, 2, 8, 3]
+    by_moves, by_search = (
+        Walk.of(revision(SEARCH, before, after, instruction=[9], address=address), SEARCH)
+        for address in ("moves", "search")
+    )
+    for walk in (by_moves, by_search):
+        assert (walk.inserts, walk.tokens, walk.detour, walk.wasted) == (2, 2, 0, 0)
+        assert (walk.distance, walk.revisions, walk.given) == (2 + 6, 0, 3 + 9 + 2)
+    assert not any(by_moves.searches)
+    assert all(by_search.searches)
 
 
 def test_estimates_cluster_by_prompt() -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import films
 import small_tokenizers
 from reviser.cli import main
+from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, DataError
 from reviser.generate import Rollout
@@ -27,6 +28,9 @@ from reviser.player import film, page
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODEL, CUTTER = films.cutter()
+SEARCHER, SEARCHES = films.cutter(search=True)
+DRAFT = f"It have {films.MULTIBYTE} a end."
+MENDED = f"It has {films.MULTIBYTE} an end."
 
 pieces = st.sampled_from([films.MULTIBYTE, "The", " cat", "\n", "é", "😀", "", "ש", "e\u0301"])
 prompts = st.lists(pieces, max_size=4).map("".join)
@@ -137,6 +141,118 @@ def test_another_text_than_the_rollouts_is_refused() -> None:
 def test_actions_that_cannot_be_are_refused(ids: list[int]) -> None:
     with pytest.raises(DataError, match="cannot be replayed with this model"):
         CUTTER.film(Trajectory(restoration=tuple(ids)))
+
+
+# -- revisions and searches -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instruction", ["", "Mend it: "])
+@pytest.mark.parametrize("address", ["moves", "search"])
+def test_a_revision_begins_with_its_draft(instruction: str, address: Any) -> None:
+    made = films.revised(SEARCHES, DRAFT, MENDED, instruction=instruction, address=address)
+    shown = SEARCHES.film_of(made)
+    assert (shown.text, shown.cursor, shown.final) == (DRAFT, 0, MENDED)
+    assert (shown.opening, len(shown.steps)) == (0, made.statistics.actions)
+    assert [step.logprob for step in shown.steps] == [-1.0] * made.statistics.actions
+    texts = texts_of(Markup(page.to_html([shown])).films[0])
+    assert (texts[0], texts[-1]) == (DRAFT, MENDED)
+    assert dict(shown.facts).get("Instruction", "") == instruction
+
+
+def test_a_draft_is_the_beginning_without_a_delimiter_too() -> None:
+    codec = SEARCHES.codec
+    size = len(codec.token_bytes)
+    bare = ActionVocab(
+        tokens=size, size=size + 10, max_move=8, stop=size, first_move=size + 2, delete=size + 1
+    )
+    cutter = film.Cutter(bare, codec)
+    made = films.revised(cutter, DRAFT, MENDED, address="moves")
+    assert len(made.trajectory.prefix) == len(codec.encode(DRAFT))
+    shown = cutter.film_of(made)
+    assert (shown.text, shown.cursor, shown.opening, shown.final) == (DRAFT, 0, 0, MENDED)
+
+
+@given(prompt=prompts, instruction=prompts, seed=seeds)
+def test_what_is_made_of_any_draft_is_shown_step_by_step(
+    prompt: str, instruction: str, seed: int
+) -> None:
+    found = SEARCHER.revise(
+        prompt, instruction=instruction, seed=seed, temperature=0.9, max_actions=30
+    )
+    for made in found.rollouts:
+        shown = SEARCHES.film_of(made)
+        texts = texts_of(Markup(page.to_html([shown])).films[0])
+        assert (texts[0], texts[-1]) == (prompt, made.text)
+
+
+def test_a_search_is_told_by_what_it_looks_for_and_where_that_is() -> None:
+    vocab, codec = SEARCHES.vocab, SEARCHES.codec
+
+    def tokens(text: str) -> tuple[int, ...]:
+        return tuple(token for char in text for token in codec.encode(char))
+
+    first, accent = tokens("ac"), tokens("é")
+    searches = [vocab.spell(Action(Kind.FIND, tokens=sought)) for sought in (first, accent)]
+    assert vocab.mark is not None
+    assert vocab.back is not None
+    ids = (vocab.mark, *tokens("ab\U0001f600ac. é"), vocab.back)
+    trajectory = Trajectory(restoration=(*ids, *searches[0], 66, *searches[1], vocab.stop))
+    shown = SEARCHES.film(trajectory, start=len(ids))
+    told = [(step.action, step.found) for step in shown.steps]
+    units = shown.text.encode("utf-16-le")
+    assert told[0] == ("find", None)
+    assert told[1] == ("find", (0, 1))  # an a, the first
+    assert told[2] == ("find", (4, 6))
+    assert told[3] == ("found", (4, 6))
+    assert units[8:12].decode("utf-16-le") == "ac"
+    assert told[4] == ("insert", None)
+    assert told[-2] == ("found", (9, 10))
+    assert {word for word, _ in told[5:-2]} == {"find"}
+    assert told[-1] == ("stop", None)
+    columns = Markup(page.to_html([shown])).films[0]
+    assert columns["found"] == {
+        str(n): [*place] for n, (_, place) in enumerate(told) if place is not None
+    }
+
+
+def test_a_search_in_a_moving_picture_is_marked_and_named(tmp_path: Path) -> None:
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
+    from reviser.player import picture
+
+    shown = SEARCHES.film_of(films.revised(SEARCHES, "ab ac\nad", "ab ac\nxad"))
+    frames = picture.frames(shown, 5)
+    (last,) = [n for n, step in enumerate(shown.steps, start=1) if step.action == "found"]
+    assert frames[last].text[frames[last].found.start : frames[last].found.stop] == "\n"
+    assert [frame.says for frame in frames[last - 1 : last + 2]] == [
+        "find \u201c\u21b5\u201d", "found \u201c\u21b5\u201d", "",
+    ]  # fmt: skip
+    words = SEARCHES.film_of(films.revised(SEARCHES, "an end here", "an ends here"))
+    picture.write_gif(tmp_path / "a.gif", words, width=320)
+    blue = (0xCF, 0xE6, 0xF5)
+    with images.open(tmp_path / "a.gif") as drawn:
+        seen = []
+        for n in range(drawn.n_frames):
+            drawn.seek(n)
+            colours = drawn.convert("RGB").getcolors(1 << 20)
+            seen.append(any(colour == blue for _, colour in colours))
+    assert seen == [False, *(step.found is not None for step in words.steps)]
+    font = picture._font(picture.SMALL)
+    assert font.getlength(picture._cut("find " + 99 * "x", font, 80)) <= 80
+
+
+def test_play_shows_each_part_of_a_revision(tmp_path: Path) -> None:
+    parts = [films.revised(SEARCHES, DRAFT, MENDED).to_dict() for _ in range(2)]
+    file = lines(tmp_path / "a.jsonl", {"text": MENDED, "rollouts": parts}, *parts)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    SEARCHES.vocab.save(folder)
+    tokenizer = small_tokenizers.byte_level()
+    SEARCHES.vocab.extend(tokenizer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    found, failed = film.read([file], model=folder)
+    assert ([each.text for each in found], failed) == ([DRAFT] * 4, 0)
+    for limit in (1, 2, 3):
+        assert len(film.read([file], model=folder, limit=limit)[0]) == limit
 
 
 # -- the page -------------------------------------------------------------------------------------

@@ -184,6 +184,32 @@ def test_the_last_edit_is_marked(show: Any) -> None:
     assert kinds == {(False, False), (True, False), (False, True), (True, True)}
 
 
+def test_a_search_shows_what_it_looks_for_and_where_that_is(show: Any) -> None:
+    _, maker = films.cutter(search=True)
+    made = films.revised(maker, "It have a end.", "It has an end.", instruction="Mend it: ")
+    shown = maker.film_of(made)
+    page = show(shown)
+    assert (at(page), text(page)) == (0, "It have a end.")
+    page.click("#order")
+    for step, told in enumerate(shown.steps, start=1):
+        scrub(page, step)
+        assert at(page) == step
+        marked = page.evaluate(
+            "() => [...document.querySelectorAll('.text .found')].map(e => e.textContent).join('')"
+        )
+        expected = text(page)[slice(*told.found)] if told.found else ""
+        assert marked == expected
+        says = page.inner_text(".says").replace("\u2068", "").replace("\u2069", "")
+        row = page.locator(".row[aria-selected=true] .what").inner_text()
+        if told.found:
+            assert says.startswith(f"{told.action} \u201c{expected}\u201d;")
+            assert row == f"{told.action} \u201c{expected}\u201d"
+    assert text(page) == "It has an end."
+    assert any(step.found for step in shown.steps)
+    scrub(page, next(n for n, step in enumerate(shown.steps, start=1) if step.found))
+    assert serious(page) == []
+
+
 def test_text_to_come_completes_the_text(show: Any) -> None:
     shown = grown()
     page = show(shown)

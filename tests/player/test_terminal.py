@@ -14,6 +14,7 @@ from rich.console import Console
 
 import editors
 import small_tokenizers
+from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import TextEdit
 from reviser.player.terminal import FRESH, Screen, printable, show
@@ -123,3 +124,15 @@ def test_the_view_leaves_nothing_behind() -> None:
     written = on.file.getvalue()  # type: ignore[attr-defined]
     assert " Yes." in written
     assert written.endswith("\x1b[2K")  # the last line it used is empty again
+
+
+def test_a_search_is_one_move_when_it_is_over() -> None:
+    vocab = ActionVocab.build(len(READER.codec.token_bytes), search=True)
+    draft = READER.codec.encode("The cat sat.")
+    canvas, stream = Canvas(vocab, draft, 0), READER.codec.stream(draft)
+    screen = Screen(stream.text, 0)
+    for action_id in vocab.spell(Action(Kind.FIND, tokens=tuple(READER.codec.encode(" cat")))):
+        assert (screen.moves, screen.cursor) == (0, 0)
+        screen.take(stream.feed(canvas.apply(action_id)))
+    assert (screen.moves, screen.cursor) == (1, len("The cat"))
+    assert "moves on 7;" in ESCAPES.sub("", shown(screen, console()))

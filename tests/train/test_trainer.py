@@ -16,7 +16,7 @@ pytest.importorskip("datatrove")
 
 
 from reviser import models  # noqa: E402
-from reviser.core.actions import ActionVocab, Kind  # noqa: E402
+from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
 from reviser.core.policy import Policy  # noqa: E402
 from reviser.core.trajectory import Sampler  # noqa: E402
 from reviser.data.dataset import DIGEST_RANGE, Example, Stream, Windows  # noqa: E402
@@ -24,7 +24,7 @@ from reviser.errors import VocabError  # noqa: E402
 from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
 from reviser.train.run import train  # noqa: E402
-from reviser.train.trainer import GROUPS  # noqa: E402
+from reviser.train.trainer import GROUPS, groups_of  # noqa: E402
 
 from .conftest import assert_same_weights, weights  # noqa: E402
 
@@ -118,6 +118,29 @@ def slow_scores(model: Any, vocab: ActionVocab, examples: list[Example]) -> dict
 
 
 # -- held-out scores --------------------------------------------------------------------------
+
+
+def test_each_id_of_a_history_has_its_group() -> None:
+    vocab = ActionVocab.build(
+        10, operators=["replace", "span_delete"], max_move=2, marks=True, search=True
+    )
+    actions = [
+        (Action(Kind.INSERT, 1), "insert"),
+        (Action(Kind.INSERT, 2), "insert"),
+        (Action(Kind.MARK), "operator"),
+        (Action(Kind.MOVE, -2), "move"),
+        (Action(Kind.FIND, tokens=(1, 2)), "move"),
+        (Action(Kind.REPLACE, 3), "operator"),
+        (Action(Kind.INSERT, 4), "insert"),
+        (Action(Kind.BACK), "move"),
+        (Action(Kind.SPAN_DELETE, 2), "operator"),
+        (Action(Kind.STOP), "stop"),
+    ]
+    spelled = [(i, name) for action, name in actions for i in vocab.spell(action)]
+    ids = np.array([[i for i, _ in spelled], [1] * len(spelled)])
+    first, second = groups_of(vocab, ids)
+    assert [GROUPS[n] for n in first] == [name for _, name in spelled]
+    assert {GROUPS[n] for n in second} == {"insert"}
 
 
 @pytest.mark.parametrize("operators", [False, True], ids=["plain", "operators"])

@@ -165,6 +165,21 @@ class Canvas:
         findable: list[int] = tokens[self.vocab.kinds[tokens] == Kind.INSERT].tolist()
         return findable
 
+    @property
+    def found(self) -> tuple[int, int] | None:
+        """Where what a search has typed so far stands first; None if nothing is typed.
+
+        >>> vocab = ActionVocab.build(100, search=True)
+        >>> canvas = Canvas(vocab, [7, 8, 7, 9], cursor=0)
+        >>> [(canvas.apply(i), canvas.found)[1] for i in (vocab.find, 7, 9)]
+        [None, (0, 1), (2, 4)]
+        """
+        search = self._pending
+        if not isinstance(search, _Search) or not search.typed:
+            return None
+        start = self.cursor + int(search.found[0])
+        return start, start + search.typed
+
     def can_find(self, until: int | None = None) -> bool:
         """Whether there is a token to the right, ending by a boundary, that can be searched for."""
         count = len(self._right) if until is None else until - self.cursor

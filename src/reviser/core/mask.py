@@ -474,9 +474,17 @@ def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bool
     kinds = vocab.kinds[history_BT]
     replaced = np.zeros(kinds.shape, np.bool_)
     replaced[:, 1:] = kinds[:, :-1] == Kind.REPLACE
-    found, here = kinds == Kind.FIND, kinds == Kind.HERE
-    searched = np.cumsum(found, axis=1) - found > np.cumsum(here, axis=1) - here
+    searched = is_search(vocab, history_BT) & (kinds != Kind.FIND)
     inside: BoolArray = replaced | searched | _Numbers(kinds).inside
+    return inside
+
+
+def is_search(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> BoolArray:
+    """Which ids of legal histories spell a search, from FIND to HERE."""
+    kinds = vocab.kinds[history_BT]
+    here = kinds == Kind.HERE
+    begun = np.cumsum(kinds == Kind.FIND, axis=1)
+    inside: BoolArray = begun > np.cumsum(here, axis=1) - here
     return inside
 
 

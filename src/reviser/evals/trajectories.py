@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import is_argument, trace
+from reviser.core.mask import is_argument, is_search, trace
 from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
 from reviser.evals.intervals import Clusters, Estimate, proportion, ratio_of_means, share
@@ -47,13 +47,20 @@ class Walk:
     positions: tuple[float, ...]
     """Where inserts went, 0 to 1 behind the prefix; the first into nothing has no such place."""
     moves: tuple[int, ...]
-    """How far each move went, in order, also those back to a mark."""
+    """How far each move went, in order; a search, of several ids, is one, as is BACK to a mark."""
     to_mark: tuple[bool, ...]
     """Which of these went to a mark."""
+    searches: tuple[bool, ...]
+    """Which of these were searches; one that was cut off is among them, and went nowhere."""
     detour: int
-    """Moves beyond the fewest that reach the same place, over all chains that an edit follows."""
+    """Moves beyond the fewest that reach the same place, over all chains that an edit follows.
+
+    Where BACK or a search led there, that one move is enough; a search may have a move beside it.
+    """
     trailing: int
     """Moves after the last edit, which lead nowhere."""
+    wasted: int
+    """Ids of these two."""
     revisions: int
     """Inserts that a chain of moves, all in all to the left, led to."""
     written: tuple[int, ...]
@@ -70,13 +77,20 @@ class Walk:
         length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
-        is_move = np.isin(kinds, MOVES)
-        moves = np.flatnonzero(is_move)
+        moves = np.flatnonzero(np.isin(kinds, MOVES))
+        is_search_id = is_search(vocab, history)[0, given:]
+        is_move_id = np.isin(kinds, MOVES) | is_search_id
+        ends = _ends(moves, is_search_id & (kinds != Kind.FIND))
         places = cursor[inserts] - len(trajectory.prefix)
         room = length[inserts] - len(trajectory.prefix)
         stops = bool(len(kinds) and kinds[-1] == Kind.STOP)
-        chains = list(_chains(is_move))
+        chains = list(_chains(is_move_id))
         useful = [(start, end) for start, end in chains if end < len(kinds) - stops]
+        needed = [
+            _needed(vocab, kinds[start:end], cursor[[start, end]], int(length[end]))
+            for start, end in useful
+        ]
+        counts = [int(((moves >= start) & (moves < end)).sum()) for start, end in chains]
         return cls(
             given=given,
             actions=len(kinds),
@@ -85,15 +99,12 @@ class Walk:
             inserts=len(inserts),
             end_appends=int((places == room).sum()),
             positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
-            moves=tuple((cursor[moves + 1] - cursor[moves]).tolist()),
+            moves=tuple((cursor[ends] - cursor[moves]).tolist()),
             to_mark=tuple((kinds[moves] == Kind.BACK).tolist()),
-            detour=sum(
-                end - start - 1
-                if Kind.BACK in kinds[start:end]
-                else end - start - _fewest(vocab, cursor[start], cursor[end], length[end])
-                for start, end in useful
-            ),
-            trailing=sum(end - start for start, end in chains[len(useful) :]),
+            searches=tuple((kinds[moves] == Kind.FIND).tolist()),
+            detour=sum(counts[: len(useful)]) - sum(fewest for fewest, _ in needed),
+            trailing=sum(counts[len(useful) :]),
+            wasted=sum(end - start for start, end in chains) - sum(ids for _, ids in needed),
             revisions=sum(
                 bool(kinds[end] == Kind.INSERT and cursor[end] < cursor[start])
                 for start, end in useful
@@ -108,9 +119,9 @@ class Walk:
 
     @property
     def sizes(self) -> Counter[int]:
-        """How many moves have each size; those to a mark have none of their own."""
-        pairs = zip(self.moves, self.to_mark, strict=True)
-        return Counter(abs(delta) for delta, to_mark in pairs if not to_mark)
+        """How many moves have each size; those to a mark and searches have none of their own."""
+        told = zip(self.moves, self.to_mark, self.searches, strict=True)
+        return Counter(abs(delta) for delta, *other in told if not any(other))
 
     @property
     def distance(self) -> int:
@@ -129,11 +140,16 @@ class TrajectoryStatistics:
     """What a token costs; an autoregressive model needs 1, and its STOP."""
     insert_fraction: Estimate | None
     move_fraction: Estimate | None
-    """The paper's p_move. STOP is an action too, so this and the inserts add up to less than 1."""
+    """The paper's p_move. STOP is an action too, so this and the inserts add up to less than 1.
+
+    A search is one move among as many actions as it has ids.
+    """
     move_distance: Estimate | None
     """Mean size of a move."""
     move_sizes: dict[int, Estimate]
-    """Share of the moves, those to marks left out, that have each size; only what occurs."""
+    """Share of the moves, those to marks and searches left out, of each size; only what occurs."""
+    search_fraction: Estimate | None
+    """Share of the moves that are searches; None where none is."""
     backward_fraction: Estimate | None
     insert_position: Estimate | None
     """Where inserts go, from 0, right behind the prefix, to 1, the end."""
@@ -178,7 +194,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
-    by_tokens = [w.sizes.total() for w in walks]
+    searches, by_tokens = [sum(w.searches) for w in walks], [w.sizes.total() for w in walks]
     place = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
     return TrajectoryStatistics(
         actions_per_token=per(actions, tokens),
@@ -190,6 +206,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
             for size in sorted({size for w in walks for size in w.sizes})
             if (share_of_moves := fraction((w.sizes[size] for w in walks), by_tokens))
         },
+        search_fraction=fraction(searches, moves) if sum(searches) else None,
         backward_fraction=fraction((w.backward for w in walks), moves),
         insert_position=place and place.within(0, 1),
         end_append_fraction=fraction((w.end_appends for w in walks), inserts),
@@ -198,7 +215,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         travel_per_token=per((w.distance for w in walks), tokens),
         detour_fraction=fraction((w.detour for w in walks), moves),
         trailing_fraction=fraction((w.trailing for w in walks), moves),
-        needed_actions_per_token=per((w.actions - w.detour - w.trailing for w in walks), tokens),
+        needed_actions_per_token=per((w.actions - w.wasted for w in walks), tokens),
     )
 
 
@@ -237,10 +254,29 @@ def _born(vocab: ActionVocab, history: Sequence[int]) -> list[int]:
 
 
 def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
-    """First and one past the last of each run of moves."""
+    """First and one past the last id of each run of moves."""
     edges = np.flatnonzero(np.diff(is_move, prepend=False, append=False))
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _fewest(vocab: ActionVocab, start: np.int64, goal: np.int64, length: np.int64) -> int:
-    return len(vocab.split_move(int(goal - start), cursor=int(start), length=int(length)))
+def _ends(
+    starts: npt.NDArray[np.int64], is_argument: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """One past the last id of each move."""
+    outside = np.append(np.flatnonzero(~is_argument), len(is_argument))
+    return outside[np.searchsorted(outside, starts, side="right")]
+
+
+def _needed(
+    vocab: ActionVocab, kinds: npt.NDArray[np.integer], cursor: npt.NDArray[np.int64], length: int
+) -> tuple[int, int]:
+    """How many moves of a chain would do, and how many ids; `cursor` is before and after it."""
+    start, goal = cursor.tolist()
+    if Kind.BACK in kinds:
+        return 1, 1
+    if goal > start and Kind.FIND in kinds:
+        beside = int(Kind.MOVE in kinds)
+        longest = np.diff(np.flatnonzero(kinds != Kind.END), append=len(kinds)).max()
+        return 1 + beside, int(longest) + beside
+    fewest = len(vocab.split_move(goal - start, cursor=start, length=length))
+    return fewest, fewest

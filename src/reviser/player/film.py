@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from reviser import hub
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
-from reviser.core.codec import Codec, TextEdit
-from reviser.core.mask import is_argument
+from reviser.core.codec import Codec, TextEdit, TextStream
+from reviser.core.mask import is_argument, is_search
 from reviser.core.trajectory import Trajectory
 from reviser.data.files import read_objects
 from reviser.errors import DataError, InvalidAction, ReviserError, TrajectoryError
@@ -37,6 +37,8 @@ class Step:
     logprob: float | None = None
     given: bool = False
     """Whether it stood in the history before the model chose anything."""
+    found: tuple[int, int] | None = None
+    """In a search, where what it looks for stands in the text, as far as that is typed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Film:
 
     name: str
     text: str
-    """Before the first step: the prompt."""
+    """Before the first step: the prompt, or the draft of a revision."""
     cursor: int
     steps: tuple[Step, ...]
     final: str
@@ -80,13 +82,20 @@ class Cutter:
         name: str = "",
         logprobs: Sequence[float] = (),
         facts: Sequence[tuple[str, str]] = (),
+        start: int = 0,
+        unseen: int = 0,
     ) -> Film:
-        """Replay a trajectory; its name is the start of its text if none is given."""
+        """Replay a trajectory; its name is the start of its text if none is given.
+
+        The film begins behind the first `start` actions. The first `unseen` tokens of the canvas
+        are no part of the text, as an instruction is none.
+        """
+        ids = trajectory.restoration
         try:
-            canvas = Canvas.replay(self.vocab, trajectory.prefix)
-            stream = self.codec.stream(canvas.tokens(), unit="utf16")
-            text, cursor = stream.text, stream.feed(_nothing(canvas)).cursor
-            edits = [stream.feed(canvas.apply(i)) for i in trajectory.restoration]
+            canvas = Canvas.replay(self.vocab, [*trajectory.prefix, *ids[:start]])
+            stream = self.codec.stream(canvas.tokens()[unseen:], unit="utf16")
+            text, cursor = stream.text, _place(stream, canvas.cursor - unseen)
+            done = [_done(canvas, stream, i, unseen) for i in ids[start:]]
         except (InvalidAction, IndexError) as error:
             why = "its tokenizer lacks a token." if isinstance(error, IndexError) else str(error)
             raise DataError(
@@ -95,16 +104,16 @@ class Cutter:
             ) from error
         given = set(trajectory.unlearned)
         chosen = iter(logprobs)
+        words = list(_actions(self.vocab, trajectory))[start:]
         steps = tuple(
             Step(
                 edit=edit,
                 action=action,
                 logprob=None if n in given else next(chosen, None),
                 given=n in given,
+                found=found,
             )
-            for n, (edit, action) in enumerate(
-                zip(edits, _actions(self.vocab, trajectory), strict=True)
-            )
+            for n, ((edit, found), action) in enumerate(zip(done, words, strict=True), start=start)
         )
         name = name or _short(text or stream.text)
         return Film(
@@ -117,28 +126,67 @@ class Cutter:
         )
 
     def film_of(self, rollout: Rollout, *, name: str = "") -> Film:
-        """Replay what a model wrote, and make sure that it comes to the same text."""
-        film = self.film(
-            rollout.trajectory, name=name, logprobs=rollout.logprobs, facts=facts_of(rollout)
-        )
-        if film.final != rollout.text:
+        """Replay what a model wrote, and make sure that it comes to the same text.
+
+        A film of a revision begins with the draft; an instruction is a fact beside it.
+        """
+        trajectory = rollout.trajectory
+        given = sum(place == n for n, place in enumerate(trajectory.unlearned))
+        told = list(facts_of(rollout))
+        for unseen in dict.fromkeys((0, len(trajectory.prefix))):
+            film = self.film(trajectory, name=name, unseen=unseen)
+            if film.final == rollout.text:
+                break
+        else:
             raise DataError(
                 f"The actions of {film.name!r} write another text with this model's tokenizer. Give"
                 " the model that wrote them."
             )
-        return film
+        if unseen:
+            told.insert(0, ("Instruction", self.codec.decode(trajectory.prefix)))
+        shown = Canvas.replay(self.vocab, [*trajectory.prefix, *trajectory.restoration[:given]])
+        is_draft = self.codec.decode(shown.tokens()[unseen:]) == rollout.prompt
+        return self.film(
+            trajectory,
+            name=name,
+            logprobs=rollout.logprobs,
+            facts=told,
+            start=given if is_draft else 0,
+            unseen=unseen,
+        )
 
 
-def _nothing(canvas: Canvas) -> Edit:
-    return Edit(canvas.cursor, (), (), canvas.cursor, canvas.cursor)
+def _done(
+    canvas: Canvas, stream: TextStream, action_id: int, unseen: int
+) -> tuple[TextEdit, tuple[int, int] | None]:
+    """Apply an id; its effect on the text, and where a search that it belongs to would lead."""
+    found = canvas.found
+    edit = canvas.apply(action_id)
+    place, before, after = (
+        max(0, n - unseen) for n in (edit.position, edit.cursor_before, edit.cursor)
+    )
+    told = stream.feed(replace(edit, position=place, cursor_before=before, cursor=after))
+    found = canvas.found or (found if edit.cursor != edit.cursor_before else None)
+    if found is None:
+        return told, None
+    start, end = (_place(stream, max(0, n - unseen)) for n in found)
+    return told, (start, end)
+
+
+def _place(stream: TextStream, place: int) -> int:
+    """Where a boundary between tokens is in the text."""
+    return stream.feed(Edit(place, (), (), place, place)).cursor
 
 
 def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
     """Each id in a word; what it wrote is in its edit."""
     ids = np.array([trajectory.restoration], np.int64)
-    for i, argument in zip(ids[0].tolist(), is_argument(vocab, ids)[0], strict=True):
+    roles = is_argument(vocab, ids)[0], is_search(vocab, ids)[0]
+    for i, argument, search in zip(ids[0].tolist(), *roles, strict=True):
         kind, word = vocab.kind(i), vocab.describe(i)
-        if kind in (Kind.INSERT, Kind.BARRED):
+        if search:
+            yield "found" if kind is Kind.HERE else "find"
+        elif kind in (Kind.INSERT, Kind.BARRED):
             yield "by" if argument else "insert"
         elif argument and kind is Kind.MOVE:
             yield word.removeprefix("move ")
@@ -195,20 +243,20 @@ def read(
             if "error" in fields:
                 failed += 1
                 continue
-            if limit is not None and taken == limit:
+            told = fields if "trajectory" in fields else fields.get("rollout")
+            for each in fields.get("rollouts") or [told]:  # a revision has one for each part
+                if limit is None or taken < limit:
+                    taken += 1
+                    films.append(_film(each, place, model, cutters))
+            if taken == limit:
                 break
-            taken += 1
-            films.append(_film(fields, place, model, cutters))
     if not films:
         raise DataError(f"There are no rollouts in {', '.join(repr(str(path)) for path in paths)}.")
     return films, failed
 
 
-def _film(
-    fields: Mapping[str, Any], place: str, model: str | Path | None, cutters: dict[str, Cutter]
-) -> Film:
+def _film(found: Any, place: str, model: str | Path | None, cutters: dict[str, Cutter]) -> Film:
     try:
-        found = fields if "trajectory" in fields else fields.get("rollout")
         if found is None:
             raise DataError("it has no 'trajectory'; rollouts are what reviser generate writes,"
                             " with --output or with --json.")  # fmt: skip

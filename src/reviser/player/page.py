@@ -84,6 +84,7 @@ def _told(film: Film) -> dict[str, Any]:
         "cursors": [step.edit.cursor for step in film.steps],
         "logprob": _rounded(step.logprob for step in film.steps),
         "given": [n for n, step in enumerate(film.steps) if step.given],
+        "found": {str(n): step.found for n, step in enumerate(film.steps) if step.found},
         "facts": film.facts,
     }
 

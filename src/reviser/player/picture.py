@@ -34,8 +34,8 @@ EDGE = 16
 MOST_LINES = 24
 MOST_FRAMES = 2000
 
-_BACK, _INK, _FAINT, _FRESH, _CURSOR, _LINE = (
-    "#ffffff", "#1b1b1f", "#5b5d66", "#ffe08a", "#c44f00", "#d9dae0",
+_BACK, _INK, _FAINT, _FRESH, _FOUND, _CURSOR, _LINE = (
+    "#ffffff", "#1b1b1f", "#5b5d66", "#ffe08a", "#cfe6f5", "#c44f00", "#d9dae0",
 )  # fmt: skip
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -54,6 +54,10 @@ class Frame:
     given: bytes
     """For each character, whether nobody chose it."""
     step: int
+    found: range = range(0)
+    """What a search has found."""
+    says: str = ""
+    """What it looks for, in words."""
 
 
 def frames(film: Film, pace: float) -> list[Frame]:
@@ -74,7 +78,11 @@ def frames(film: Film, pace: float) -> list[Frame]:
             shown = [Frame(text, _character(text, edit.cursor), range(0), given, 0)]
             fresh = range(0)
         elif number % stride == 0 or number == len(film.steps) - opening:
-            shown.append(Frame(text, _character(text, edit.cursor), fresh, given, number))
+            cursor = _character(text, edit.cursor)
+            found = range(*(_character(text, place) for place in step.found or (0, 0)))
+            says = f"{step.action} \u201c{_plain(text[found.start : found.stop])}\u201d"
+            says = says.replace("\n", "\u21b5") if found else ""
+            shown.append(Frame(text, cursor, fresh, given, number, found, says))
             fresh = range(0)
     return shown
 
@@ -94,9 +102,10 @@ def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -
     lines = [_wrapped(frame.text, fonts[0], width - 2 * EDGE) for frame in shown]
     rows = min(MOST_LINES, max(map(len, lines)))
     size = width, 2 * EDGE + rows * LINE + 2 * SMALL
-    of = shown[-1].step
+    of, has_searches = shown[-1].step, any(frame.says for frame in shown)
+    bar = width // 2 if has_searches else width - EDGE  # where it ends; what is sought is beside it
     pictures = [
-        _drawn(frame, _near(cut, frame.cursor, rows), fonts, size, of)
+        _drawn(frame, _near(cut, frame.cursor, rows), fonts, size, of, bar)
         for frame, cut in zip(shown, lines, strict=True)
     ]
     delay = max(20, round(100 * stride / pace) * 10)  # GIF counts hundredths of a second
@@ -123,7 +132,7 @@ def _near(lines: Lines, cursor: int, rows: int) -> Lines:
 
 
 def _drawn(
-    frame: Frame, lines: Lines, fonts: tuple[Font, Font], size: tuple[int, int], of: int
+    frame: Frame, lines: Lines, fonts: tuple[Font, Font], size: tuple[int, int], of: int, bar: int
 ) -> Image.Image:
     picture = Image.new("RGB", size, _BACK)
     pen = ImageDraw.Draw(picture)
@@ -140,10 +149,11 @@ def _drawn(
             is_mirrored = ways == {"rtl"}
             return EDGE + (font.getlength(line.rstrip("\n")) - before if is_mirrored else before)
 
-        first, last = max(start, frame.fresh.start), min(end, frame.fresh.stop)
-        if first < last and len(ways) < 2:  # of both directions: no mark rather than a wrong one
-            left, right = sorted((x(first), x(last)))
-            pen.rectangle((left, top - 1, right, top + TEXT * 1.3), fill=_FRESH)
+        for marked, colour in ((frame.fresh, _FRESH), (frame.found, _FOUND)):
+            first, last = max(start, marked.start), min(end, marked.stop)
+            if first < last and len(ways) < 2:  # of both directions: none rather than a wrong one
+                left, right = sorted((x(first), x(last)))
+                pen.rectangle((left, top - 1, right, top + TEXT * 1.3), fill=colour)
         if "rtl" in ways:
             pen.text((EDGE, top), line.rstrip("\n"), fill=_INK, font=font)
         else:
@@ -157,12 +167,21 @@ def _drawn(
             )
     base = size[1] - EDGE - SMALL
     pen.text((EDGE, base), f"{frame.step} / {of}", fill=_FAINT, font=small)
-    left, right = EDGE + 90, size[0] - EDGE
+    left, right = EDGE + 90, bar
+    says = _cut(frame.says, small, size[0] - right - 2 * EDGE)
+    pen.text((right + EDGE, base), says, fill=_INK, font=small)
     middle = base + SMALL // 2 + 2
     pen.line((left, middle, right, middle), fill=_LINE, width=3)
     done = left + (right - left) * frame.step / max(1, of)
     pen.line((left, middle, done, middle), fill=_CURSOR, width=3)
     return picture.quantize(palette=_palette(), dither=Image.Dither.NONE)
+
+
+def _cut(line: str, font: Font, room: float) -> str:
+    """As much of a line as there is room for, from its start."""
+    while font.getlength(line) > room:
+        line = line[:-2] + "\u2026"
+    return line
 
 
 def _ways(line: str) -> set[str]:
@@ -187,6 +206,8 @@ def _palette() -> Image.Image:
         (_INK, _FRESH),
         (_FAINT, _BACK),
         (_FAINT, _FRESH),
+        (_INK, _FOUND),
+        (_FAINT, _FOUND),
         (_CURSOR, _BACK),
         (_LINE, _LINE),
     ]

@@ -21,12 +21,12 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
-from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import is_argument
+from reviser.core.actions import MOVES, ActionVocab, Kind
+from reviser.core.mask import is_argument, is_search
 from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
 
 GROUPS = ("insert", "move", "stop", "operator")
-"""What the held-out score is split into; arguments belong to their operator."""
+"""What the held-out score is split into; arguments belong to their operator, searches are moves."""
 SEEN = ("ids", "text_tokens", "examples", "digest")
 """What a run counts from its beginning, of `COUNTS`."""
 
@@ -58,7 +58,6 @@ class ReviserTrainer(transformers.Trainer):
         self._clock = 0.0
         self.windows = train_dataset.stream.windows
         self._scored: tuple[int, dict[str, float]] = (-1, {})
-        self._groups = torch.from_numpy(_group_of_kind()[vocab.kinds])
 
     def create_accelerator_and_postprocess(self) -> None:
         """Shard on CPUs too, and add up in float32.
@@ -174,8 +173,7 @@ class ReviserTrainer(transformers.Trainer):
         nll_BT = torch.nn.functional.cross_entropy(
             logits_BTA.float().flatten(0, 1), goals_BT.flatten(), reduction="none"
         ).view(goals_BT.shape)
-        groups_BT = self._groups[ids_BT]
-        groups_BT[torch.from_numpy(is_argument(self.vocab, ids_BT.numpy()))] = len(GROUPS) - 1
+        groups_BT = torch.from_numpy(groups_of(self.vocab, ids_BT.numpy()))
         one_hot_BTK = torch.nn.functional.one_hot(groups_BT[:, 1:], len(GROUPS))
         nll_BK = (nll_BT.cpu().double()[:, :, None] * one_hot_BTK).sum(1)
         is_action_BT = (goals_BT != NO_LABEL) & (goals_BT != self.vocab.stop)
@@ -187,12 +185,12 @@ def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
     return batch
 
 
-def _group_of_kind() -> np.ndarray:
-    groups = np.full(len(Kind), GROUPS.index("operator"))
-    names = {Kind.INSERT: "insert", Kind.MOVE: "move", Kind.BACK: "move", Kind.STOP: "stop"}
-    for kind, name in names.items():
-        groups[kind] = GROUPS.index(name)
-    return groups
+def groups_of(vocab: ActionVocab, history_BT: np.ndarray) -> np.ndarray:
+    """The place in `GROUPS` of each id of some histories."""
+    kinds = np.where(is_argument(vocab, history_BT), Kind.END, vocab.kinds[history_BT])
+    is_move = np.isin(kinds, MOVES) | is_search(vocab, history_BT)
+    found = [kinds == Kind.INSERT, is_move, kinds == Kind.STOP]
+    return np.select(found, range(len(found)), default=GROUPS.index("operator"))
 
 
 def _unit() -> tuple[str, int]:

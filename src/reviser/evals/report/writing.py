@@ -48,6 +48,8 @@ OURS = {
     "trailing_fraction": "Moves after the last edit",
     "needed_actions_per_token": "Actions per token without those two",
 }
+SEARCHES = {"search_fraction": "Searches among moves"}
+"""A row for systems that search; older records lack it."""
 PLAIN = ("actions_per_token", "move_distance", "insert_position", "travel_per_token")
 """Rows that are no shares."""
 
@@ -64,7 +66,9 @@ def trajectories(record: Record) -> Iterator[Block]:
             " writes them.",
         )
     rows = []
-    for name, shown in (PAPERS | OURS).items():
+    has_searches = any(system["trajectories"].get("search_fraction") for system in systems)
+    ours = (SEARCHES if has_searches else {}) | OURS
+    for name, shown in (PAPERS | ours).items():
         if name == "move_sizes":
             sizes = list(paper.TRAJECTORIES["100M"][name])
             rows += [_statistic(systems, name, f"{shown} {size}", size) for size in sizes]
@@ -76,7 +80,7 @@ def trajectories(record: Record) -> Iterator[Block]:
         rows,
         note=words(
             "Shares are of all actions, moves or inserts of all texts together. The paper does"
-            f" not print the last {len(OURS)} rows. A share of 0 has an interval as if each prompt"
+            f" not print the last {len(ours)} rows. A share of 0 has an interval as if each prompt"
             " had been tried once. "
         ),
     )
@@ -91,7 +95,7 @@ def _statistic(systems: Systems, name: str, shown: str, size: int | None = None)
     percent = name not in PLAIN and name != "needed_actions_per_token"
     cells = [words(shown)]
     for system in systems:
-        found = system["trajectories"][name]
+        found = system["trajectories"].get(name)
         cells.append(estimate(found if size is None else found.get(str(size)), percent=percent))
     for by_name in paper.TRAJECTORIES.values():
         value = by_name.get(name)

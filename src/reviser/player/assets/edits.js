@@ -47,6 +47,7 @@ export function* steps(film) {
       word: film.words[film.action[n]],
       logprob: film.logprob[n],
       isGiven: given.has(n),
+      found: film.found[n],
     };
   }
 }
@@ -76,7 +77,7 @@ export class Reel {
     return this.steps.length;
   }
 
-  /** Take one more step: {edit, word, logprob, isGiven}. */
+  /** Take one more step: {edit, word, logprob, isGiven}, and in a search where it leads, `found`. */
   append(step) {
     const n = this.length;
     const { edit } = step;
@@ -85,7 +86,7 @@ export class Reel {
     this.last = apply(this.last, edit, range(this.written.length, inserted.length));
     this.starts.push(this.written.length);
     for (let unit = 0; unit < inserted.length; unit++) this.written.push(n);
-    this.steps.push(step);
+    this.steps.push(step.found ? { ...step, sought: this.last.text.slice(...step.found) } : step);
     this.cursors.push(cursor);
     this.sizes.push(this.last.text.length);
     this.places = null;

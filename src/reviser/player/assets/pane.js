@@ -25,6 +25,7 @@ export class Pane {
     this.list = find(".actions");
     this.rows = find(".rows");
     this.shown = []; // what stands in the text now, piece by piece
+    this.found = new Set(); // identities of what a search has found
     this.made = new Map(); // rows of the list, by step
     this.facts = find(".facts");
     find("h2").textContent = visible(reel.name);
@@ -87,6 +88,7 @@ export class Pane {
   }
 
   look(id) {
+    if (this.found.has(id)) return "found";
     const step = this.reel.written[id];
     if (step >= 0 && step === this.step - 1) return "fresh";
     if (step < 0 || this.reel.steps[step].isGiven) return "there";
@@ -98,7 +100,8 @@ export class Pane {
   drawText(state, coming) {
     const extras = new Map(); // place -> pieces that are not part of the text
     const put = (at, looks, text) => extras.set(at, [...(extras.get(at) ?? []), { text, looks }]);
-    const edit = this.step > 0 ? this.reel.steps[this.step - 1].edit : null;
+    const { edit, found } = this.step > 0 ? this.reel.steps[this.step - 1] : {};
+    this.found = new Set(found ? state.ids.subarray(...found) : []);
     if (edit?.removed) put(edit.offset, "gone", edit.removed);
     put(state.cursor, "cursor", "");
     if (this.view.ghost) for (const piece of coming) put(piece.at, "ghost", piece.text);
@@ -152,10 +155,10 @@ export class Pane {
   /** What the step did, in words. */
   told() {
     if (this.step === 0) return "Before the first step";
-    const { edit: { removed, inserted }, word, isGiven } = this.reel.steps[this.step - 1];
+    const { edit: { removed, inserted }, word, isGiven, sought } = this.reel.steps[this.step - 1];
     const parts = [visible(word)];
     if (removed) parts.push(`takes away ${quoted(removed)}`);
-    if (inserted) parts.push(quoted(inserted));
+    if (inserted || sought) parts.push(quoted(inserted || sought));
     if (isGiven) parts.push("(given)");
     return parts.join(" ");
   }
@@ -192,7 +195,7 @@ export class Pane {
   }
 
   row(step) {
-    const { edit: { removed, inserted }, word, logprob, isGiven } = this.reel.steps[step];
+    const { edit: { removed, inserted }, word, logprob, isGiven, sought } = this.reel.steps[step];
     const row = element("div", "row");
     row.id = `${this.id}-${step}`;
     row.dataset.step = step;
@@ -206,7 +209,8 @@ export class Pane {
       gone.append(element("bdi", "", visible(removed)));
       what.append(" ", gone);
     }
-    if (inserted) what.append(" \u201c", element("bdi", "", visible(inserted)), "\u201d");
+    const quote = inserted || sought;
+    if (quote) what.append(" \u201c", element("bdi", "", visible(quote)), "\u201d");
     row.append(element("span", "number", String(step + 1)), what);
     if (isGiven) row.append(element("span", "chance", "given"));
     else if (logprob !== null) row.append(element("span", "chance", percent(logprob)));
