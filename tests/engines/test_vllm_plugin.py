@@ -332,15 +332,15 @@ def test_in_the_middle_of_a_search_what_can_be_found_wins() -> None:
         ([1], [2, SEARCH.here]),
         ([1, 2, 1], [SEARCH.here]),
     ):
-        for given in (None, *found):
+        for kept in (None, *found):
             logits = torch.full((SEARCH.size + PADDING,), -torch.inf)
             logits[[3, 4, SEARCH.stop, SEARCH.move_id(1), SEARCH.size]] = 9.0
-            if given is not None:  # one of them is open, and the others stay closed
-                logits[given] = -2.5
+            if kept is not None:  # one of them is open, and the others stay closed
+                logits[kept] = -2.5
             row = apply_one(SEARCH, prompt, args, [SEARCH.find, *typed], logits)
             open_ids = torch.isfinite(row).nonzero()[:, 0].tolist()
-            assert open_ids == (found if given is None else [given])
-            assert row[open_ids].unique().tolist() == [0.0 if given is None else -2.5]
+            assert open_ids == (found if kept is None else [kept])
+            assert row[open_ids].unique().tolist() == [0.0 if kept is None else -2.5]
 
 
 @pytest.mark.parametrize(
