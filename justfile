@@ -52,7 +52,7 @@ test-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
     {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
-    REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=600 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py tests/serve/test_load.py
+    REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=1800 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py tests/serve/test_load.py
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:

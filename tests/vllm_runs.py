@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -160,7 +162,9 @@ def main(work: Path) -> None:
         interpret_triton()
     answers = []
     for job in json.loads((work / "jobs.json").read_text()):
+        times = [time.monotonic()]
         engine, _ = vllm.VLLMEngine.load(job["folder"], **job["options"])
+        times.append(time.monotonic())
         core = engine._engine.engine_core.engine_core
         preempt = core.scheduler._preempt_request
         verdicts: Counter[bool] = Counter()
@@ -173,6 +177,7 @@ def main(work: Path) -> None:
                 before = preempts.call_count
                 runs.append(run_one(engine, run))
                 counts.append(preempts.call_count - before)
+                times.append(time.monotonic())
         runner = type(core.model_executor.driver_worker.worker.model_runner).__module__
         answers.append(
             {
@@ -183,6 +188,9 @@ def main(work: Path) -> None:
             }
         )
         engine.close()
+        loaded, *took = (f"{b - a:.1f}" for a, b in pairwise(times))
+        name = Path(job["folder"]).name
+        sys.stderr.write(f"{name}: {loaded} s to load, {', '.join(took)} s to run\n")
     (work / "answers.json").write_text(json.dumps(answers))
 
 

@@ -277,3 +277,44 @@ def test_a_history_with_searches_is_traced_and_its_arguments_known() -> None:
     assert cursors[0].tolist() == [1, 2, 3, 1, 1, 1, 2, 3, 3, 3, 4, 4, 4, 5]
     places = np.flatnonzero(is_argument(ALL, np.array([history]))[0])
     assert places.tolist() == [5, 6, 9, 10, 12]
+
+
+# -- many rows ------------------------------------------------------------------------------------
+
+
+def some_rows() -> Boundary:
+    rows = Boundary(PLAIN, 3)
+    for row in range(3):
+        rows.reset(row, length=3, cursor=1, gaps=[(0, 3)], canvas=Canvas(PLAIN, [1, 2, 3], 1))
+    return rows
+
+
+def test_an_id_that_one_canvas_refuses_changes_no_row() -> None:
+    rows, fresh = some_rows(), some_rows()
+    assert PLAIN.find is not None
+    assert PLAIN.here is not None
+    with pytest.raises(InvalidAction, match="not an action"):
+        rows.advance([0, PLAIN.find, PLAIN.here])
+    for ids in ([0, PLAIN.find, 1], [PLAIN.find, 3, PLAIN.find], [2, PLAIN.here, 3]):
+        for both in (rows, fresh):
+            both.advance(ids)
+        assert (rows.allowed() == fresh.allowed()).all()
+        assert rows.cursor.tolist() == fresh.cursor.tolist()
+
+
+def test_a_view_reads_as_a_fork_does_and_rows_put_into_it_are_its_own() -> None:
+    rows = some_rows()
+    rows.advance([PLAIN.find, 0, 1])
+    assert (rows.view([2, 0]).allowed() == rows.fork([2, 0]).allowed()).all()
+    before, view = rows.allowed(), rows.view([0, 1, 2])
+    view.put([0], rows.fork([1]))
+    assert (view.allowed()[0] == before[1]).all()
+    assert (rows.allowed() == before).all()
+
+
+def test_a_row_keeps_no_past() -> None:
+    rows = some_rows()
+    for _ in range(5):
+        rows.advance([0, 1, 2])
+    with pytest.raises(InvalidAction, match="0 were applied"):
+        rows._canvases[0].rollback()

@@ -25,7 +25,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed, so there ar
 from reviser.engines.vllm_state import BatchMask, SlotMask, check_config  # noqa: E402
 
 MARKS = ActionVocab.build(5, operators=["delete"], max_move=2, marks=True)
-VOCABS = [*strategies.SMALL_VOCABS, MARKS, MARKS, MARKS]
+SEARCH = ActionVocab.build(5, operators=["delete", "replace"], max_move=2, marks=True, search=True)
+VOCABS = [*strategies.SMALL_VOCABS, MARKS, MARKS, MARKS, SEARCH, SEARCH, SEARCH]
 PADDING = 3
 
 randoms = st.randoms(use_true_random=False)
@@ -72,7 +73,7 @@ class Asked:
         row = row.clone()
         row[vocab.stop] += self.args.get("reviser_stop_bias", 0.0)
         if wide[vocab.stop]:  # else an action is half spelled, and moves are digits
-            is_move = torch.from_numpy(np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK]))
+            is_move = torch.from_numpy(np.isin(vocab.kinds, [Kind.MOVE, Kind.MARK, Kind.FIND]))
             row[: vocab.size][is_move] += self.args.get("reviser_move_bias", 0.0)
         return torch.where(wide, row, -torch.inf)
 
@@ -322,6 +323,26 @@ def test_in_the_middle_of_an_action_what_completes_it_wins() -> None:
     assert torch.isfinite(row).nonzero()[:, 0].tolist() == [VOCAB.move_id(1)]
 
 
+def test_in_the_middle_of_a_search_what_can_be_found_wins() -> None:
+    assert SEARCH.find is not None
+    prompt = [*SEARCH.prefix_actions([1, 2, 1, 3]), *[SEARCH.move_id(-2)] * 2]
+    args = {"reviser_gaps": [0, 3]}  # so that what is found ends before the last token
+    for typed, found in (
+        ([], [1, 2]),
+        ([1], [2, SEARCH.here]),
+        ([1, 2, 1], [SEARCH.here]),
+    ):
+        for kept in (None, *found):
+            logits = torch.full((SEARCH.size + PADDING,), -torch.inf)
+            logits[[3, 4, SEARCH.stop, SEARCH.move_id(1), SEARCH.size]] = 9.0
+            if kept is not None:  # one of them is open, and the others stay closed
+                logits[kept] = -2.5
+            row = apply_one(SEARCH, prompt, args, [SEARCH.find, *typed], logits)
+            open_ids = torch.isfinite(row).nonzero()[:, 0].tolist()
+            assert open_ids == (found if kept is None else [kept])
+            assert row[open_ids].unique().tolist() == [0.0 if kept is None else -2.5]
+
+
 @pytest.mark.parametrize(
     ("prompt", "args"),
     [
@@ -355,6 +376,27 @@ def test_an_output_outside_the_vocabulary_ends_its_request_alone() -> None:
     assert torch.isfinite(logits[0]).sum() > 5
     assert only_stop(VOCAB, logits[1])
     assert only_stop(VOCAB, logits[2])
+
+
+@pytest.mark.parametrize("wrong", [[SEARCH.here], [SEARCH.find, 4], [SEARCH.move_id(-1)] * 2])
+def test_what_a_search_had_closed_ends_its_request_alone(wrong: list[int]) -> None:
+    prompt = [*SEARCH.prefix_actions([1, 2, 3]), SEARCH.move_id(-2)]
+    outputs: list[list[int]] = [[], [], []]
+    batch, alone = BatchMask(SEARCH), BatchMask(SEARCH)
+    for n, output in enumerate(outputs):
+        batch.add(n, {"reviser_gaps": [0, 3]}, prompt, output)
+    alone.add(0, {"reviser_gaps": [0, 3]}, prompt, outputs[0])
+    others = [*[SEARCH.find, 2, SEARCH.here], 4, SEARCH.move_id(1)]
+    for n, action in enumerate(others):
+        for output in outputs[::2]:
+            output.append(action)
+        outputs[1].append(wrong[n] if n < len(wrong) else 1)
+        logits, truth = torch.zeros(3, SEARCH.size), torch.zeros(1, SEARCH.size)
+        batch.apply(logits)
+        alone.apply(truth)
+        assert torch.equal(logits[0], truth[0])
+        assert torch.equal(logits[2], truth[0])
+        assert only_stop(SEARCH, logits[1]) == (n + 1 >= len(wrong))
 
 
 def test_a_placeholder_in_place_of_an_action_is_an_error() -> None:

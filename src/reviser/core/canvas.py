@@ -229,6 +229,10 @@ class Canvas:
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
         return undone
 
+    def forget(self) -> None:
+        """Let go of the past, which grows with every id; it can no longer be rolled back."""
+        self._log.clear()
+
     def fork(self, *, past: bool = True) -> Canvas:
         """An independent copy; with the past, which it could roll back, unless told otherwise."""
         twin = Canvas(self.vocab)

@@ -159,13 +159,16 @@ class Boundary:
 
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """An independent copy of all rows, or of some in the order given."""
+        twin = self.view(range(len(self)) if rows is None else rows)
+        twin._canvases = [canvas.fork(past=False) for canvas in twin._canvases]
+        return twin
+
+    def view(self, rows: Sequence[int]) -> Boundary:
+        """A fork to read masks of, not to advance: what a search looks through is not copied."""
         twin = copy(self)
-        twin._state = self._state.copy() if rows is None else self._state[np.asarray(rows, int)]
-        if self._marks:
-            twin._marks = [self._marks[n] for n in (range(len(self)) if rows is None else rows)]
-        if self._canvases:
-            chosen = range(len(self)) if rows is None else rows
-            twin._canvases = [self._canvases[n].fork(past=False) for n in chosen]
+        twin._state = self._state[np.asarray(rows, int)]
+        twin._marks = [self._marks[n] for n in rows] if self._marks else []
+        twin._canvases = [self._canvases[n] for n in rows] if self._canvases else []
         return twin
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -299,7 +302,8 @@ class Boundary:
     ) -> None:
         """Take one id per row, or per row named; each must be one the mask allowed.
 
-        Begin and delimiter pass without effect, so a history can be fed as it is.
+        Begin and delimiter pass without effect, so a history can be fed as it is. With searches
+        in the vocabulary, what a canvas refuses raises, and no row has changed.
         """
         ids = np.asarray(action_ids, np.int64)
         if ids.shape != (len(self) if rows is None else len(rows),):
@@ -347,10 +351,19 @@ class Boundary:
             self._state[chosen] = state
 
     def _follow_canvases(self, rows: Sequence[int], ids: list[int]) -> None:
-        for row, action_id in zip(rows, ids, strict=True):
-            canvas = self._canvases[row]
-            if not canvas.is_finished:  # STOP may follow it, as padding
-                canvas.apply(action_id)
+        followed: list[Canvas] = []
+        try:
+            for row, action_id in zip(rows, ids, strict=True):
+                canvas = self._canvases[row]
+                if not canvas.is_finished:  # STOP may follow it, as padding
+                    canvas.apply(action_id)
+                    followed.append(canvas)
+        except InvalidAction:
+            for canvas in followed:
+                canvas.rollback()
+            raise
+        for canvas in followed:
+            canvas.forget()
 
     def _follow_marks(
         self, rows: Sequence[int], kind: npt.NDArray[Any], state: Rows, place: Rows, grows: Rows

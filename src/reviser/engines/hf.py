@@ -151,7 +151,7 @@ class HFEngine:
         slots = [row.slot for row in self._rows]
         configs = [row.request.config for row in self._rows]
         logits_BA = raw_BA.clone()
-        boundary = self._boundary.fork(slots)
+        boundary = self._boundary.view(slots)
         self._mask.add_biases(logits_BA, boundary, configs)
         self._mask.apply(logits_BA, boundary)
         draws = [row.draws.random() for row in self._rows]

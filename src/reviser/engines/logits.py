@@ -6,6 +6,7 @@ Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ import torch
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import BoolArray, Boundary
 from reviser.engines.base import DecodeConfig
+
+Searched: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+"""Rows and tokens, pair by pair."""
 
 
 class LogitsMask:
@@ -24,6 +28,7 @@ class LogitsMask:
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
         self._stop = torch.tensor([vocab.stop], device=device)
         about_places = np.isin(vocab.kinds, [Kind.MOVE, Kind.FIND, Kind.MARK])
+        self._nothing = torch.empty(0, dtype=torch.long, device=device)
         self._moves = torch.from_numpy(np.flatnonzero(about_places)).to(device)
 
     def add_biases(
@@ -39,28 +44,32 @@ class LogitsMask:
                 biases_B1 = np.where(is_free, biases, 0.0).astype(np.float32)[:, None]
                 logits_BA[:, ids] += torch.from_numpy(biases_B1).to(logits_BA)
 
-    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> BoolArray:
+    def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> tuple[BoolArray, Searched]:
         """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states.
 
-        Gives the mask that it filled.
+        Gives the mask that it filled, and the tokens that searches may go on with.
         """
         allowed_BC = rows.fill_mask()
         closed = -torch.inf
         without_inserts = np.flatnonzero(~allowed_BC[:, 0])
         controls_BC = logits_BA[:, self.controls]
         controls_BC.masked_fill_(torch.from_numpy(~allowed_BC[:, 1:]).to(logits_BA.device), closed)
+        searched = self._searched(rows, np.flatnonzero(~allowed_BC[:, 1]).tolist())
         if without_inserts.size:
             at = torch.from_numpy(without_inserts).to(logits_BA.device)
-            searching = [(n, self.findable(rows, n)) for n in without_inserts.tolist()]
-            kept = [(n, ids, logits_BA[n, ids]) for n, ids in searching if len(ids)]
+            kept_N = logits_BA[searched]
             logits_BA[at, : self.vocab.tokens] = closed
-            for n, ids, logits in kept:
-                logits_BA[n, ids] = logits
+            logits_BA[searched] = kept_N
         logits_BA[:, self.controls] = controls_BC
         logits_BA[:, self._forbidden] = closed
         logits_BA[:, self.vocab.size :] = closed
-        return allowed_BC
+        return allowed_BC, searched
 
-    def findable(self, rows: Boundary, row: int) -> torch.Tensor:
-        """The ids of the tokens that a row's search may go on with."""
-        return torch.tensor(rows.findable(row), dtype=torch.long, device=self.controls.device)
+    def _searched(self, rows: Boundary, waiting: Sequence[int]) -> Searched:
+        found = [rows.findable(n) for n in waiting] if self.vocab.find is not None else []
+        if not any(found):
+            return self._nothing, self._nothing
+        row_N = np.repeat(waiting, [len(ids) for ids in found])
+        index = np.stack([row_N, [token for ids in found for token in ids]])
+        row, token = torch.from_numpy(index).to(self.controls.device)
+        return row, token

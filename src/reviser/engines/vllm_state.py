@@ -21,7 +21,7 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig
-from reviser.engines.logits import LogitsMask
+from reviser.engines.logits import LogitsMask, Searched
 from reviser.errors import ConfigError, ReviserError
 
 
@@ -91,7 +91,7 @@ class _Follower:
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
         """Advance requests by the ids that are new; mostly one for each, taken all at once."""
-        single: list[tuple[int, int]] = []
+        single: list[tuple[_Live, int]] = []
         for live, ids in news:
             if not ids:
                 continue
@@ -99,16 +99,24 @@ class _Follower:
             live.is_lost |= min(ids) < 0 or max(ids) >= self.vocab.size
             if live.is_lost:
                 continue
-            if len(ids) == 1 and self.vocab.find is None:
-                single.append((live.row, ids[0]))
-                continue
-            try:
-                self._boundary.replay(live.row, ids)
-            except ReviserError:  # an id that the mask had closed, so somebody else's choice
-                live.is_lost = True
-        if single:
-            rows, actions = zip(*single, strict=True)
-            self._boundary.advance(actions, rows)
+            if len(ids) == 1:
+                single.append((live, ids[0]))
+            else:
+                self._take_alone(live, ids)
+        if not single:
+            return
+        lives, actions = zip(*single, strict=True)
+        try:
+            self._boundary.advance(actions, [live.row for live in lives])
+        except ReviserError:  # of one, so none was taken
+            for live, action in single:
+                self._take_alone(live, [action])
+
+    def _take_alone(self, live: _Live, ids: Sequence[int]) -> None:
+        try:
+            self._boundary.replay(live.row, ids)
+        except ReviserError:  # an id that the mask had closed, so somebody else's choice
+            live.is_lost = True
 
     def _close(
         self,
@@ -122,10 +130,10 @@ class _Follower:
         rows.put(at, self._stopped.fork([0] * len(at)))
         configs = [_USUAL if live is None else live.config for live in lives]
         self._mask.add_biases(logits_BA, rows, configs)
-        self._reopen(logits_BA, rows, self._mask.apply(logits_BA, rows))
+        self._reopen(logits_BA, *self._mask.apply(logits_BA, rows))
 
     def _reopen(
-        self, logits_BA: torch.Tensor, rows: Boundary, allowed_BC: npt.NDArray[np.bool_]
+        self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_], searched: Searched
     ) -> None:
         """Where other settings closed all that was allowed, STOP wins.
 
@@ -146,10 +154,7 @@ class _Follower:
             tokens = logits_BA[at, : self.vocab.tokens]
             tokens.masked_fill_(dead_B1[at] & self._inserts, 0.0)
             logits_BA[at, : self.vocab.tokens] = tokens
-        if self.vocab.find is not None:
-            for row in np.flatnonzero(~may_stop).tolist():
-                if dead_B1[row]:
-                    logits_BA[row, self._mask.findable(rows, row)] = 0.0
+        logits_BA[searched] = logits_BA[searched].masked_fill(dead_B1[searched[0], 0], 0.0)
 
     def _are_allowed(self, rows: Boundary, actions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         known = (actions >= 0) & (actions < self.vocab.size)
@@ -223,7 +228,7 @@ class BatchMask(_Follower):
                     " its path, with logits_processors, not as a plugin."
                 )
         self._take((live, list(live.output_ids[live.taken :])) for live in known)
-        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
+        rows = self._boundary.view([0 if live is None else live.row for live in lives])
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         self._close(logits_BA, lives, rows, lost)
 
@@ -263,11 +268,13 @@ class SlotMask(_Follower):
         # what it gives is thrown away.
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         lost |= pos_B + 1 - local_B != total_B
-        rows = self._boundary.fork([0 if live is None else live.row for live in lives])
-        for depth in range(1, int(local_B.max(initial=0)) + 1):
+        chosen = [0 if live is None else live.row for live in lives]
+        drafted = int(local_B.max(initial=0))
+        rows = self._boundary.fork(chosen) if drafted else self._boundary.view(chosen)
+        for depth in range(1, drafted + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
-            allowed = self._are_allowed(rows.fork(at.tolist()), drafts)
+            allowed = self._are_allowed(rows.view(at.tolist()), drafts)
             lost[at[~allowed]] = True  # the draft will be rejected, and all behind it
             rows.advance(drafts[allowed], at[allowed].tolist())
         self._close(logits_BA, lives, rows, lost)
