@@ -473,11 +473,15 @@ class Reviser:
 
     def write(self, plan: Plan, *, unit: Unit = "char") -> Writing:
         """Begin to write: the engine gets the request when the first step is asked for."""
+        self.check(plan)
+        return self._writing(plan, unit)
+
+    def check(self, plan: Plan) -> None:
+        """Refuse what the engine cannot run, or what is too long from the start."""
         length, most = plan.request.length, plan.request.config.max_length
         if most is not None and length > most:
             raise ConfigError(f"max_length is {most}, and the text has {length} tokens already.")
         self.engine.check(plan.request)
-        return self._writing(plan, unit)
 
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""
