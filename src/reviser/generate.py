@@ -30,7 +30,7 @@ from reviser.core.diff import present
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
-from reviser.errors import ConfigError, EngineError, MissingExtra, TrajectoryError
+from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, TrajectoryError
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
@@ -144,6 +144,17 @@ class Revision:
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Revision:
+        """Read what `to_json` wrote."""
+        changes = Changes.from_json(text)
+        try:
+            parts = json.loads(text)["rollouts"]
+            rollouts = [Rollout.from_json(json.dumps(part)) for part in parts]
+        except (KeyError, TypeError) as error:
+            raise DataError(f"This is no revision ({error!r}): {str(text)[:80]!r}.") from error
+        return cls(changes=changes, rollouts=tuple(rollouts))
 
 
 @dataclass(frozen=True, kw_only=True)
