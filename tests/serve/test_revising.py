@@ -138,6 +138,9 @@ def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
     parts = len(list(MODEL.plan_revise(SLOW["draft"], window=20)))
     assert parts > 3
     with serving(seconds=0.02, limits={"running": 2, "waiting": parts}) as server:
+        never = server.post("/v1/revise", SLOW | {"window": 4})
+        assert never.status_code == 400
+        assert f"{parts + 3} parts or more; this server takes {parts + 2}" in never.text
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(server.post, "/v1/revise", SLOW)
             eventually(lambda: server.metrics()["reviser_waiting"] == parts - 2)

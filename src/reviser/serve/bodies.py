@@ -202,7 +202,8 @@ class CompletionBody(Settings):
         if not isinstance(given, dict):
             return given
         for name, nothing in _NOT_HERE.items():
-            if given.get(name) not in (None, nothing):
+            value = given.get(name)
+            if value not in (None, nothing) or isinstance(value, bool):  # true equals 1
                 raise _told(f"{name!r} is not supported here: leave it out.")
         if isinstance(given.get("prompt"), list) and len(given["prompt"]) != 1:
             raise _told("Send one prompt a request.")
