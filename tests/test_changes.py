@@ -495,3 +495,13 @@ def test_damaged_json_is_refused(text: str, message: str) -> None:
 def test_changes_that_overlap_or_touch_are_refused(second: tuple[int, int, str]) -> None:
     with pytest.raises(DataError, match="it must lie behind 3"):
         changed("abcdef", (1, 3, "x"), second)
+
+
+def test_changes_of_a_part_are_changes_of_the_whole() -> None:
+    change = Change(start=4, end=7, before="cat", after="dog", logprob=-1.5, actions=3)
+    part = Changes(draft="The cat", changes=(change,), stop_logprob=-0.5)
+    whole = part.within("# The cat\n", 2)
+    assert (whole.text, whole.stop_logprob) == ("# The dog\n", -0.5)
+    assert part.within(part.draft) == part
+    with pytest.raises(DataError, match="does not hold the draft at 1"):
+        part.within("# The cat\n", 1)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reviser.changes import Change, Changes
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from reviser.core.trajectory import Sampler, Trajectory
     from reviser.engines.base import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
-    from reviser.generate import Reviser, Rollout, load
+    from reviser.generate import Reviser, Revision, Rollout, load
 
 __all__ = [
     "PRESETS",
@@ -24,6 +25,8 @@ __all__ = [
     "Append",
     "Boundary",
     "Canvas",
+    "Change",
+    "Changes",
     "Codec",
     "DecodeConfig",
     "Edit",
@@ -35,6 +38,7 @@ __all__ = [
     "Policy",
     "Reviser",
     "ReviserError",
+    "Revision",
     "Rollout",
     "Sampler",
     "Spans",
@@ -45,6 +49,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "reviser.changes": ("Change", "Changes"),
     "reviser.core.actions": ("Action", "ActionVocab", "Kind"),
     "reviser.core.canvas": ("Canvas", "Edit"),
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
@@ -61,7 +66,7 @@ _ROOMS = {
     "reviser.core.trajectory": ("Sampler", "Trajectory"),
     "reviser.engines.base": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
-    "reviser.generate": ("Reviser", "Rollout", "load"),
+    "reviser.generate": ("Reviser", "Revision", "Rollout", "load"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

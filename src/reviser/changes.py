@@ -120,6 +120,13 @@ class Changes:
         """With the changes that `where` says yes to, such as `lambda it: it.logprob > -9`."""
         return self._with(filter(where, self.changes))
 
+    def within(self, text: str, start: int = 0) -> Changes:
+        """The same changes in a longer text that holds the draft, which begins there at `start`."""
+        if not text.startswith(self.draft, start):
+            raise DataError(f"The text does not hold the draft at {start}.")
+        moved = (replace(c, start=c.start + start, end=c.end + start) for c in self.changes)
+        return replace(self, draft=text, changes=tuple(moved))
+
     @property
     def untouched(self) -> tuple[Untouched, ...]:
         """The stretches of the draft that no change touches, each with its proof."""

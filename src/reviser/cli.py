@@ -8,23 +8,29 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from reviser.data.files import write_json
+from reviser.data.files import write_json, write_whole
 from reviser.data.readers import Reader, Split
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, ReviserError
 from reviser.evals.texts import Protocol
+from reviser.generate import CONTEXT, WINDOW
 
 if TYPE_CHECKING:
+    from reviser.changes import Changes
     from reviser.core.order_tax import Interval
     from reviser.data.pairs import Pair
     from reviser.data.readers import Tally
+    from reviser.generate import Revision
+
+_MARK_OF_UTF8 = "\ufeff"
+"""With which some files begin."""
 
 
 class _Group(click.Group):
@@ -190,7 +196,6 @@ def tokenizer(sources: tuple[str, ...], output: Path, size: int, split: Any, tex
 
     SOURCES are those of `reviser tokenize`.
     """
-    from reviser.data.files import write_whole
     from reviser.data.tokenizer import train_bpe
 
     trained = train_bpe(sources, size, split=split, text_key=text_key)
@@ -343,12 +348,12 @@ def info(model: str, as_json: bool) -> None:
         click.echo(printable(f"{name:<10} {line}"))
 
 
-def _writing_options(command: Any) -> Any:
-    """The options of every command that writes with a model."""
+def _decoding_options(command: Any, **defaults: Any) -> Any:
+    """The options of every command that writes or revises with a model."""
     number, count = click.FLOAT, click.IntRange(0)
 
     def setting(name: str, kind: Any, meaning: str) -> Any:
-        default = getattr(DecodeConfig, name)
+        default = defaults.get(name, getattr(DecodeConfig, name))
         flag = f"--{name.replace('_', '-')}"
         return click.option(flag, default=default, show_default=True, type=kind, help=meaning)
 
@@ -371,13 +376,19 @@ def _writing_options(command: Any) -> Any:
         setting("max_moves", count, "Most moves in a row; 0 for none at all."),
         setting("stop_bias", number, "Below 0 the model writes on, above it ends sooner."),
         setting("move_bias", number, "Below 0 the cursor moves less, above it moves more."),
-        click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
-                     help="Most actions shown a second in a terminal; 0 for no limit."),
-        click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _writing_options(command: Any) -> Any:
+    """The options of every command that writes with a model."""
+    pace = click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
+                        help="Most actions shown a second in a terminal; 0 for no"
+                             " limit.")  # fmt: skip
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON.")
+    return _decoding_options(pace(as_json(command)))
 
 
 @main.command()
@@ -419,6 +430,124 @@ def infill(text: str | None, **options: Any) -> None:
     if text is None and sys.stdin.isatty():
         raise click.UsageError("Give a TEXT, with {} for its gaps.")
     _write("stream_infill", _standard_input() if text is None else text, **options)
+
+
+@main.command()
+@click.argument("file", required=False, metavar="[FILE]",
+                type=click.Path(dir_okay=False, path_type=Path))  # fmt: skip
+@click.option("--instruction", default="", metavar="TEXT", help="What is to be done.")
+@click.option("--lock", "locked", multiple=True, metavar="TEXT",
+              help="Leave this as it is, wherever it occurs; may be repeated.")  # fmt: skip
+@click.option("--format", "form", default="text", show_default=True,
+              type=click.Choice(["text", "diff", "critic", "lsp", "json"]),
+              help="The revised text, a unified diff for patch -p0, CriticMarkup, a language"
+                   " server's edits, or all there is to know.")  # fmt: skip
+@click.option("--in-place", is_flag=True, help="Write the FILE back if anything changed.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if anything would change.")
+@click.option("--precision", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Share of changes that are to be right, by the model's own"
+                   " calibration.")  # fmt: skip
+@click.option("--window", default=WINDOW, show_default=True, type=click.IntRange(1),
+              help="Tokens that are revised at a time; limits of actions and edits are for"
+                   " each.")  # fmt: skip
+@click.option("--context", default=CONTEXT, show_default=True, type=click.IntRange(0),
+              help="Tokens shown on either side of these.")  # fmt: skip
+@partial(_decoding_options, temperature=0.0)
+def revise(
+    file: Path | None, form: str, in_place: bool, check: bool, model: str, engine: str,
+    url: str | None, engine_options: tuple[str, ...], **options: Any,
+) -> None:  # fmt: skip
+    """Revise a draft: edit it where it needs it, and leave the rest as it is, to the byte.
+
+    Without FILE it is read from standard input. With --in-place or --check the text is not
+    printed, but the number of changes is; other formats are.
+    """
+    if file is None and (in_place or sys.stdin.isatty()):
+        raise click.UsageError("Give a FILE.")
+    if in_place and check:
+        raise click.UsageError("--check writes nothing: leave out --in-place.")
+    given = _bytes_of(file)
+    name = "Standard input" if file is None else repr(str(file))
+    try:
+        whole = given.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not UTF-8: {error}.") from error
+    # What begins or ends a file is no part of what is written there.
+    draft = whole.removeprefix(_MARK_OF_UTF8).rstrip("\r\n")
+    place = len(whole) - len(whole.removeprefix(_MARK_OF_UTF8))
+    revision = _revise(draft, model, engine, _options(url, engine_options), options)
+    changes = revision.changes.within(whole, place)
+    if in_place and file is not None and changes.changes:
+        if _bytes_of(file) != given:
+            raise DataError(f"{name} was changed meanwhile, and is left as it is: revise it again.")
+        write_whole(file.resolve(), changes.text)
+    if form == "lsp":  # editors do not count what begins a file
+        _print(json.dumps(revision.changes.lsp(), ensure_ascii=False) + "\n")
+    elif form == "diff":
+        _print(changes.unified("draft" if file is None else file.as_posix()))
+    elif form == "critic":
+        _print(changes.critic())
+    elif form == "json":
+        _print(replace(revision, changes=changes).to_json() + "\n")
+    elif in_place or check:
+        count = len(changes.changes)
+        click.echo(f"{file or 'draft'}: {count:,} change{'s' if count != 1 else ''}")
+    else:
+        _print(changes.text, changes)
+    if check and changes.changes:
+        raise SystemExit(1)
+
+
+def _revise(
+    draft: str, model: str, engine: str, engine_options: dict[str, Any], options: dict[str, Any]
+) -> Revision:
+    """Revise one draft, with a bar if it has several parts."""
+    from reviser.generate import load
+
+    _quiet(model)
+    settings = {f.name: options[f.name] for f in fields(DecodeConfig)}
+    DecodeConfig(**settings)  # refuses what cannot be before the model is opened
+    try:
+        with load(model, engine=engine, **engine_options) as reviser, _bars() as (_, tell):
+            plans, rollouts = list(reviser.plan_revise(draft, **options)), []
+            for plan in plans:
+                reviser.check(plan)
+            for rollout in reviser.write_many(plans):
+                rollouts.append(rollout)
+                if len(plans) > 1:
+                    tell("revising", len(rollouts), len(plans))
+            revision = reviser.revision(draft, plans, rollouts)
+    except KeyboardInterrupt:
+        click.echo("interrupted; nothing was written", err=True)
+        raise SystemExit(130) from None
+    cut = [rollout.stop_reason for rollout in rollouts if rollout.stop_reason != "stop"]
+    if cut:
+        parts = f"{len(cut):,} of {len(rollouts):,} parts " if len(rollouts) > 1 else ""
+        click.echo(f"{parts}ended by {', '.join(sorted({*cut}))}", err=True)
+    return revision
+
+
+def _print(text: str, changes: Changes | None = None) -> None:
+    """To a pipe as it is; to a terminal nothing that would command it, and changes in colour."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from reviser.player.terminal import printable
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        sys.stdout.buffer.write(text.encode())
+        return
+    shown = Text(printable(text.removesuffix("\n")))
+    if changes is not None and not console.is_dumb_terminal and not console.no_color:
+        shown, place = Text(), 0
+        for each in changes.changes:
+            shown.append(printable(changes.draft[place : each.start]))
+            shown.append(printable(each.before), "red strike")
+            shown.append(printable(each.after), "green")
+            place = each.end
+        shown.append(printable(changes.draft[place:].removesuffix("\n")))
+    console.print(shown, soft_wrap=True)
 
 
 def _limit_options(command: Any) -> Any:
@@ -591,7 +720,6 @@ def play(
     ROLLOUTS are files that `reviser generate` wrote, with --output or with --json. The page is one
     file that needs no network. Lines that hold an error are left out and counted.
     """
-    from reviser.data.files import write_whole
     from reviser.player import film, page
 
     if output is None and gif is None:
@@ -807,6 +935,16 @@ def _bars() -> Iterator[tuple[Any, Any]]:
         yield partial(console.print, markup=False), tell
     finally:
         bars.stop()
+
+
+def _bytes_of(file: Path | None) -> bytes:
+    """Of a file, or of standard input."""
+    if file is None:
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(f"Cannot read {str(file)!r}: {error.strerror}.") from error
 
 
 def _standard_input() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from reviser.core.codec import TextEdit
 from reviser.errors import ConfigError, EngineError, MissingExtra, RequestRefused, ReviserError
-from reviser.generate import Rollout
+from reviser.generate import Revision, Rollout
 
 try:
     import httpx2
@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 Spans = Sequence[tuple[int, int]]
+Locked = Sequence[str | tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +284,10 @@ class Client:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
         return self._rollout("/v1/infill", _asked(settings, **_gaps(text, spans)))
 
+    def revise(self, draft: str, *, locked: Locked = (), **options: Any) -> Revision:
+        """Edit a text; options are those of `Reviser.revise`."""
+        return Revision.from_json(self._ask("POST", "/v1/revise", _draft(draft, locked, options)))
+
     def stream(self, prompt: str = "", **settings: Any) -> Stream:
         """Write on behind a prompt, edit by edit."""
         return Stream(self, "/v1/generate", _asked(settings, prompt=prompt))
@@ -290,6 +295,10 @@ class Client:
     def stream_infill(self, text: str, spans: Spans | None = None, **settings: Any) -> Stream:
         """Fill gaps, edit by edit."""
         return Stream(self, "/v1/infill", _asked(settings, **_gaps(text, spans)))
+
+    def stream_revise(self, draft: str, *, locked: Locked = (), **options: Any) -> Stream:
+        """Edit a text of one part, edit by edit."""
+        return Stream(self, "/v1/revise", _draft(draft, locked, options))
 
     def models(self) -> list[str]:
         """What the server has."""
@@ -341,6 +350,11 @@ class AsyncClient:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
         return await self._rollout("/v1/infill", _asked(settings, **_gaps(text, spans)))
 
+    async def revise(self, draft: str, *, locked: Locked = (), **options: Any) -> Revision:
+        """Edit a text; options are those of `Reviser.revise`."""
+        asked = _draft(draft, locked, options)
+        return Revision.from_json(await self._ask("POST", "/v1/revise", asked))
+
     def stream(self, prompt: str = "", **settings: Any) -> AsyncStream:
         """Write on behind a prompt, edit by edit."""
         return AsyncStream(self, "/v1/generate", _asked(settings, prompt=prompt))
@@ -348,6 +362,10 @@ class AsyncClient:
     def stream_infill(self, text: str, spans: Spans | None = None, **settings: Any) -> AsyncStream:
         """Fill gaps, edit by edit."""
         return AsyncStream(self, "/v1/infill", _asked(settings, **_gaps(text, spans)))
+
+    def stream_revise(self, draft: str, *, locked: Locked = (), **options: Any) -> AsyncStream:
+        """Edit a text of one part, edit by edit."""
+        return AsyncStream(self, "/v1/revise", _draft(draft, locked, options))
 
     async def models(self) -> list[str]:
         """What the server has."""
@@ -391,12 +409,19 @@ def _asked(settings: dict[str, Any], **what: Any) -> dict[str, Any]:
     for name in ("stream", "unit"):
         if name in settings:
             raise ConfigError(f"{name!r} is not for callers: offsets are of characters here, and"
-                              " stream and stream_infill are methods.")  # fmt: skip
+                              " stream, stream_infill and stream_revise are"
+                              " methods.")  # fmt: skip
     return what | settings
 
 
 def _gaps(text: str, spans: Spans | None) -> dict[str, Any]:
     return {"text": text} | ({} if spans is None else {"spans": [list(span) for span in spans]})
+
+
+def _draft(draft: str, locked: Locked, options: dict[str, Any]) -> dict[str, Any]:
+    parts = [locked] if isinstance(locked, str) else locked
+    asked = [part if isinstance(part, str) else list(part) for part in parts]
+    return _asked(options, draft=draft, locked=asked)
 
 
 def _stream_request(

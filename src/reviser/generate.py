@@ -30,7 +30,7 @@ from reviser.core.diff import present
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
-from reviser.errors import ConfigError, EngineError, MissingExtra, TrajectoryError
+from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, TrajectoryError
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
@@ -144,6 +144,17 @@ class Revision:
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Revision:
+        """Read what `to_json` wrote."""
+        changes = Changes.from_json(text)
+        try:
+            parts = json.loads(text)["rollouts"]
+            rollouts = [Rollout.from_json(json.dumps(part)) for part in parts]
+        except (KeyError, TypeError) as error:
+            raise DataError(f"This is no revision ({error!r}): {str(text)[:80]!r}.") from error
+        return cls(changes=changes, rollouts=tuple(rollouts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,11 +484,15 @@ class Reviser:
 
     def write(self, plan: Plan, *, unit: Unit = "char") -> Writing:
         """Begin to write: the engine gets the request when the first step is asked for."""
+        self.check(plan)
+        return self._writing(plan, unit)
+
+    def check(self, plan: Plan) -> None:
+        """Refuse what the engine cannot run, or what is too long from the start."""
         length, most = plan.request.length, plan.request.config.max_length
         if most is not None and length > most:
             raise ConfigError(f"max_length is {most}, and the text has {length} tokens already.")
         self.engine.check(plan.request)
-        return self._writing(plan, unit)
 
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""

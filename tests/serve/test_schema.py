@@ -24,6 +24,7 @@ def server() -> Iterator[Served]:
 OPERATIONS = [
     ("/v1/generate", "POST"),
     ("/v1/infill", "POST"),
+    ("/v1/revise", "POST"),
     ("/v1/completions", "POST"),
     ("/v1/models", "GET"),
     ("/v1/streams/{stream}", "GET"),
@@ -35,7 +36,7 @@ OPERATIONS = [
 
 
 CASES = [(*operation, "positive") for operation in OPERATIONS]
-CASES += [(*operation, "negative") for operation in OPERATIONS[:3]]  # those with a body
+CASES += [(*operation, "negative") for operation in OPERATIONS[:4]]  # those with a body
 
 
 @pytest.mark.parametrize(("path", "method", "mode"), CASES)
@@ -64,7 +65,7 @@ def test_all_operations_are_tried(server: Served) -> None:
 def test_the_schema_has_examples_and_ranges(server: Served) -> None:
     told = server.get("/openapi.json").json()
     parts = told["components"]["schemas"]
-    for name in ("GenerateBody", "InfillBody", "CompletionBody"):
+    for name in ("GenerateBody", "InfillBody", "ReviseBody", "CompletionBody"):
         assert parts[name]["examples"]
         assert parts[name]["additionalProperties"] is False
     temperature = parts["GenerateBody"]["properties"]["temperature"]
@@ -74,5 +75,7 @@ def test_the_schema_has_examples_and_ranges(server: Served) -> None:
         0.9,
     )
     assert "422" not in str(told)
-    for example in parts["InfillBody"]["examples"]:
-        assert server.post("/v1/infill", example | {"max_actions": 5}).status_code == 200
+    assert parts["ReviseBody"]["properties"]["temperature"]["default"] == 0
+    for name, path in [("InfillBody", "/v1/infill"), ("ReviseBody", "/v1/revise")]:
+        for example in parts[name]["examples"]:
+            assert server.post(path, example | {"max_actions": 5}).status_code == 200

@@ -365,7 +365,8 @@ def test_without_a_key_nothing_is_written(server: Served) -> None:
         {"Authorization": "Basic first-key"}, {"Authorization": "first-key"},
         {"X-Api-Key": "first-key"}, {"Authorization": b"Bearer \xff"},
     ):  # fmt: skip
-        for path in ("/v1/generate", "/v1/infill", "/v1/completions", "/v1/streams/x/cancel"):
+        routes = ("generate", "infill", "revise", "completions", "streams/x/cancel")
+        for path in (f"/v1/{route}" for route in routes):
             answer = server.post(path, {"prompt": "The"}, headers=headers)
             assert (answer.status_code, "valid key" in sentence(answer)) == (401, True)
             assert answer.headers["www-authenticate"] == "Bearer"
@@ -431,8 +432,23 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/infill", {"text": "no", "spans": [[0, 9]]}, 400, "within the text's 2"),
         ("/v1/infill", {"text": "no", "spans": [[0]]}, 400, "'spans.0'"),
         ("/v1/infill", {"text": "no", "spans": []}, 400, "give one or more"),
+        ("/v1/revise", {}, 400, "'draft': Field required"),
+        ("/v1/revise", {"draft": "no", "locked": ["yes"]}, 400, "does not hold 'yes'"),
+        ("/v1/revise", {"draft": "no", "locked": [""]}, 400, "does not hold ''"),
+        ("/v1/revise", {"draft": "no", "locked": [[0, 9]]}, 400, "not within the draft's 2"),
+        ("/v1/revise", {"draft": "no", "locked": [[0]]}, 400, "'locked.0"),
+        ("/v1/revise", {"draft": "no", "locked": ["n"] * 1001}, 400, "'locked': List should"),
+        ("/v1/revise", {"draft": "no", "window": 0}, 400, "'window': Input should be greater"),
+        ("/v1/revise", {"draft": "no", "precision": 0.9}, 400, "no calibration.json"),
+        ("/v1/revise", {"draft": "\ud800"}, 400, "half a surrogate"),
+        ("/v1/revise", {"draft": "a", "locked": ["\ud800"]}, 400, "does not hold"),
+        ("/v1/revise", {"draft": "a" * 1500, "instruction": "a" * 501}, 400, "2001 characters"),
+        ("/v1/revise", {"draft": "ʒ" * 1000}, 400, "tokens or more, with what is shown around"),
+        ("/v1/revise", {"draft": "a b " * 9, "window": 8, "stream": True}, 400, "leave out stream"),
+        ("/v1/revise", {"draft": "The cat", "max_length": 1}, 400, "max_length is 1, and the"),
         ("/v1/completions", {"model": "gpt"}, 404, "no such model"),
         ("/v1/completions", {"n": 2}, 400, "'n' is not supported here"),
+        ("/v1/completions", {"best_of": True}, 400, "'best_of' is not supported here"),
         ("/v1/completions", {"stop": ["."]}, 400, "'stop' is not supported here"),
         ("/v1/completions", {"stop": "."}, 400, "'stop' is not supported here"),
         ("/v1/completions", {"prompt": ["a", "b"]}, 400, "one prompt a request"),
@@ -490,6 +506,8 @@ def test_the_log_tells_facts_and_no_text(server: Served) -> None:
         ("/v1/generate", {"prompt": marker, "stream": True}),
         ("/v1/infill", {"text": marker + "{}"}),
         ("/v1/infill", {"text": marker}),
+        ("/v1/revise", {"draft": marker, "instruction": marker, "locked": ["zebra"]}),
+        ("/v1/revise", {"draft": "The cat", "locked": [marker]}),
         ("/v1/completions", {"prompt": marker, "user": marker}),
         ("/v1/completions", {"prompt": marker, "suffix": marker, "stream": True}),
         ("/v1/completions", {"model": marker}),
@@ -608,6 +626,7 @@ def test_no_body_makes_the_server_fail(server: Served) -> None:
     ]  # fmt: skip
     names = [
         *Settings.model_fields, "prompt", "text", "spans", "unit", "stream", "max_tokens",
+        "draft", "locked", "window", "context", "precision", "instruction",
         "suffix", "echo", "model", "n", "stop", "logit_bias", "stream_options", "x",
     ]  # fmt: skip
     broken = [b"", b"{", b"[" * 5000, b"\xff\xfe", b"null", b"1" * 5000, b'{"prompt": "\\ud800"}',
@@ -616,10 +635,11 @@ def test_no_body_makes_the_server_fail(server: Served) -> None:
     statuses = set()
     with httpx2.Client(base_url=server.url, headers=headers, timeout=20) as http:
         for n in range(300):
-            path = rng.choice(["/v1/generate", "/v1/infill", "/v1/completions"])
+            path = rng.choice(["/v1/generate", "/v1/infill", "/v1/revise", "/v1/completions"])
             body = {rng.choice(names): rng.choice(words) for _ in range(rng.randint(0, 4))}
             if rng.random() < 0.5:
-                body |= {"max_actions": 3} | ({"text": "The{}"} if path == "/v1/infill" else {})
+                text = {"/v1/infill": {"text": "The{}"}, "/v1/revise": {"draft": "The"}}
+                body |= {"max_actions": 3} | text.get(path, {})
             data = broken[n] if n < len(broken) else json.dumps(body).encode()
             answer = http.post(path, content=data)
             statuses.add(answer.status_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        if path.exists():
+            shutil.copymode(path, partial)
         partial.replace(path)
     except OSError as error:
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -15,12 +15,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
-from reviser.generate import Reviser
+from reviser.generate import Plan, Reviser
 from reviser.serve.answers import Json
 from reviser.serve.bodies import (
     Failure,
     GenerateBody,
     InfillBody,
+    ReviseBody,
+    RevisionBody,
     RolloutBody,
     Status,
     sentence,
@@ -30,12 +32,27 @@ from reviser.serve.desk import status_of, told
 from reviser.serve.gate import Gate, Keys, headers_of
 from reviser.serve.limits import Limits
 from reviser.serve.pages import add_pages
-from reviser.serve.service import EVENTS, FAILURES, Responses, Service, in_characters
+from reviser.serve.service import (
+    EVENTS,
+    FAILURES,
+    GONE,
+    Responses,
+    Service,
+    counted,
+    in_characters,
+)
 
 WRITTEN: Responses = FAILURES | {
     200: {
         "model": RolloutBody,
         "description": "The rollout; with stream, the events start, edit ... and done or failure.",
+        "content": EVENTS,
+    }
+}
+REVISED: Responses = FAILURES | {
+    200: {
+        "model": RevisionBody,
+        "description": "The revision; with stream, events as of the other routes.",
         "content": EVENTS,
     }
 }
@@ -122,6 +139,23 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         return await service.answer(
             request, body, lambda: service.reviser.plan_infill(body.text, spans, **settings)
         )
+
+    @app.post("/v1/revise", responses=REVISED, dependencies=guarded, tags=["writing"])
+    async def revise(body: ReviseBody, request: Request) -> Response:
+        """Edit a draft where it needs it."""
+        options = service.settings(body) | body.options()
+        service.check_prompt(body.instruction + body.draft)
+        texts = [part for part in body.locked if isinstance(part, str)]
+        spans = [part for part in body.locked if not isinstance(part, str)]
+        locked: list[str | tuple[int, int]] = [*texts, *in_characters(body.draft, spans, body.unit)]
+
+        def plans() -> Iterator[Plan]:
+            return service.reviser.plan_revise(body.draft, locked=locked, **options)
+
+        if body.stream:
+            return await service.answer(request, body, lambda: service.only_part(plans()))
+        revision = await service.revise(request, body.draft, plans)
+        return Json(counted(revision, body.unit)) if revision else Response(status_code=GONE)
 
     @app.get("/v1/streams/{stream}", responses=STREAMED, dependencies=guarded, tags=["writing"])
     async def resume(

@@ -16,18 +16,23 @@ from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import Unit
 from reviser.engines.base import RANGES, DecodeConfig, StopReason
+from reviser.generate import CONTEXT, WINDOW
 
 SENTENCE = "sentence"
 """Type of the validation errors whose message is ready to be read."""
 
 
-def setting(name: str, meaning: str) -> Any:
-    """A field for a setting of decoding."""
+Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+def setting(name: str, meaning: str, **default: Any) -> Any:
+    """A field for a setting of decoding, with a `default` of its own if it has one."""
     kind, low, high = RANGES[name]
     bounds: dict[str, Any] = {"gt" if name == "top_p" else "ge": _number(kind, low)}
     if high != inf:
         bounds["le"] = _number(kind, high)
-    return Field(getattr(DecodeConfig, name), description=meaning, **bounds)
+    default = {"default": getattr(DecodeConfig, name)} | default
+    return Field(description=meaning, **default, **bounds)
 
 
 def _number(kind: type, value: float) -> float:
@@ -85,7 +90,7 @@ class Settings(Body):
 
 
 class Streamed(Settings):
-    """What both native routes share."""
+    """What the native routes share."""
 
     stream: bool = Field(False, description="Answer with server-sent events, one for each edit.")
     unit: Unit = Field(
@@ -107,7 +112,7 @@ class InfillBody(Streamed):
     """Fill the gaps of a text; the rest stays as it is."""
 
     text: str = Field(description="With {} for each gap, unless spans are given.")
-    spans: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(
+    spans: list[Pair] | None = Field(
         None, description="Stretches to write anew, each from a place to a place, in order."
     )
 
@@ -119,6 +124,39 @@ class InfillBody(Streamed):
             ]
         }
     )
+
+
+class ReviseBody(Streamed):
+    """Edit a draft where it needs it; limits of actions and edits are for each of its parts."""
+
+    draft: str = Field(description="Plain text, in as many parts as it needs.")
+    instruction: str = Field("", description="What is to be done, if the model reads it.")
+    locked: list[str | Pair] = Field(
+        [],
+        max_length=1000,
+        description="What stays as it is: texts, wherever they occur, or stretches from a place"
+        " to a place.",
+    )
+    precision: float | None = Field(
+        None, ge=0, le=1, description="Share of changes that are to be right, as the model knows."
+    )
+    window: int = Field(WINDOW, ge=1, description="Tokens of a part.")
+    context: int = Field(CONTEXT, ge=0, description="Tokens shown on either side of a part.")
+    temperature: float = setting("temperature", "0 takes the likeliest action.", default=0.0)
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"draft": "It have a end. Ben said so.", "locked": ["Ben"]},
+                {"draft": "It have a end.", "locked": [[0, 2]], "max_edits": 4},
+            ]
+        }
+    )
+
+    def options(self) -> dict[str, Any]:
+        """What `plan_revise` takes besides the draft, settings and what is locked."""
+        names = ("instruction", "precision", "window", "context")
+        return {name: getattr(self, name) for name in names}
 
 
 _NOT_HERE: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
@@ -164,7 +202,8 @@ class CompletionBody(Settings):
         if not isinstance(given, dict):
             return given
         for name, nothing in _NOT_HERE.items():
-            if given.get(name) not in (None, nothing):
+            value = given.get(name)
+            if value not in (None, nothing) or isinstance(value, bool):  # true equals 1
                 raise _told(f"{name!r} is not supported here: leave it out.")
         if isinstance(given.get("prompt"), list) and len(given["prompt"]) != 1:
             raise _told("Send one prompt a request.")
@@ -231,6 +270,27 @@ class RolloutBody(BaseModel):
     locked: list[LockedBody]
     config: dict[str, float | int | None]
     provenance: dict[str, Any]
+
+
+class ChangeBody(BaseModel):
+    """A stretch of the draft that gave way to another text."""
+
+    start: int
+    end: int
+    before: str
+    after: str
+    logprob: float
+    actions: int
+
+
+class RevisionBody(BaseModel):
+    """What was made of a draft; each part's rollout has the proof of what was locked in it."""
+
+    text: str
+    draft: str
+    changes: list[ChangeBody]
+    stop_logprob: float
+    rollouts: list[RolloutBody]
 
 
 class Choice(BaseModel):

@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -212,33 +212,50 @@ class Desk:
         share = (1 + self._entering + len(self._waiting)) / self.limits.running
         return RequestRefused(message, status, max(1, min(60, math.ceil(self._seconds * share))))
 
-    def check_room(self) -> None:
+    def check_room(self, count: int = 1) -> None:
         """Refuse what cannot be taken now."""
         if self.draining:
             raise self._refusal("draining", ENDING, 503)
         if not self.is_ready:
             raise self._refusal("engine", "The engine does not answer now; ask again later.", 503)
-        if self._load() >= self.limits.running + self.limits.waiting:
+        if self._load() + count > self.limits.running + self.limits.waiting:
             raise self._refusal("full", "Too many requests wait already; ask again later.", 429)
 
     async def accept(
         self, plan: Callable[[], Plan], *, owner: str, is_stream: bool = False, unit: Unit = "char"
     ) -> Job:
         """Take a text to write, if there is room; `plan` runs in a thread, since it may be long."""
+        (job,) = await self.accept_all(
+            lambda: [plan()], owner=owner, is_stream=is_stream, unit=unit
+        )
+        return job
+
+    async def accept_all(
+        self, plans: Callable[[], Sequence[Plan]], *, owner: str, is_stream: bool = False,
+        unit: Unit = "char",
+    ) -> list[Job]:  # fmt: skip
+        """Take the parts of a text, all or none; each counts as a request."""
         self.check_room()
         self._entering += 1
         try:
-            writing = await asyncio.to_thread(lambda: self.reviser.write(plan(), unit=unit))
-            job = Job(writing, owner=owner, is_stream=is_stream, unit=unit, limits=self.limits)
+            writings = await asyncio.to_thread(
+                lambda: [self.reviser.write(plan, unit=unit) for plan in plans()]
+            )
         finally:
             self._entering -= 1
         if self._is_over:  # meanwhile
             raise self._refusal("draining", ENDING, 503)
+        if len(writings) > 1:
+            self.check_room(len(writings))
+        jobs = [
+            Job(writing, owner=owner, is_stream=is_stream, unit=unit, limits=self.limits)
+            for writing in writings
+        ]
         if is_stream:
-            self._streams[job.id] = job
-        self._waiting.append(job)
+            self._streams.update((job.id, job) for job in jobs)
+        self._waiting.extend(jobs)
         self._feed()
-        return job
+        return jobs
 
     def cancel(self, job: Job, *, by: str, reason: StopReason = "cancelled") -> None:
         """Leave a text where it is."""

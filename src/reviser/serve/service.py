@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
 from fastapi import Request
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from reviser.core.codec import Unit
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError
-from reviser.generate import Plan, Reviser, Rollout
+from reviser.generate import Plan, Reviser, Revision, Rollout
 from reviser.serve.answers import EventStream, Json, unless_gone
 from reviser.serve.bodies import Failure, Settings, Streamed
 from reviser.serve.desk import Desk, Job
@@ -89,6 +90,24 @@ class Service:
             )
         return plan
 
+    def parts(self, plans: Iterable[Plan]) -> list[Plan]:
+        """Plans for the parts of a draft that are together not too long, nor too many."""
+        limits, kept, tokens = self.limits, [], 0
+        for plan in plans:  # and no further than it takes to know
+            kept.append(plan)
+            tokens += len(plan.request.history)
+            if tokens > limits.prompt_tokens:
+                raise ConfigError(
+                    f"The draft has {tokens} tokens or more, with what is shown around its parts;"
+                    f" this server takes {limits.prompt_tokens} or less."
+                )
+            if len(kept) > limits.running + limits.waiting:
+                raise ConfigError(
+                    f"The draft has {len(kept)} parts or more; this server takes"
+                    f" {limits.running + limits.waiting} or less: use a larger window."
+                )
+        return kept
+
     async def accept(
         self, request: Request, make: Callable[[], Plan], *, is_stream: bool = False,
         unit: Unit = "char",
@@ -101,17 +120,23 @@ class Service:
 
     async def written(self, request: Request, job: Job) -> Rollout | None:
         """What was written; None if the client has left, and the text with it."""
-        work = asyncio.ensure_future(job.result())
+        rollouts = await self.all_written(request, [job])
+        return rollouts[0] if rollouts else None
+
+    async def all_written(self, request: Request, jobs: list[Job]) -> list[Rollout]:
+        """The same for the parts of a text; the first error is that of all."""
+        work = asyncio.gather(*(job.result() for job in jobs))
         try:
             if await unless_gone(request, work):
-                rollout = await work
-                note(request, rollout)
-                return rollout
+                rollouts = list(await work)
+                note(request, *rollouts)
+                return rollouts
         finally:
             if not work.done():
                 work.cancel()
-            self.desk.cancel(job, by="client")
-        return None
+            for job in jobs:
+                self.desk.cancel(job, by="client")
+        return []
 
     async def answer(self, request: Request, body: Streamed, make: Callable[[], Plan]) -> Response:
         """JSON or a stream, as the body says."""
@@ -121,25 +146,51 @@ class Service:
         rollout = await self.written(request, job)
         return Json(rollout.to_json()) if rollout else Response(status_code=GONE)
 
+    async def revise(
+        self, request: Request, draft: str, make: Callable[[], Iterable[Plan]]
+    ) -> Revision | None:
+        """Revise a draft in all its parts; None if the client has left."""
+        plans: list[Plan] = []
+
+        def planned() -> list[Plan]:
+            plans.extend(self.parts(make()))
+            return plans
+
+        jobs = await self.desk.accept_all(planned, owner=request.state.owner)
+        rollouts = await self.all_written(request, jobs)
+        if not rollouts:
+            return None
+        return await asyncio.to_thread(self.reviser.revision, draft, plans, rollouts)
+
+    def only_part(self, plans: Iterable[Plan]) -> Plan:
+        """The plan for a draft whose edits are to be streamed."""
+        first, *more = self.parts(plans)
+        if more:
+            raise ConfigError(
+                f"The draft has {1 + len(more)} parts, which have no edits in common to stream:"
+                " leave out stream, use a larger window, or send less at a time."
+            )
+        return first
+
     def stream(self, job: Job, place: int = 0) -> EventStream:
         """The events of a stream, from one on."""
         headers = {"x-stream-id": job.id}
         return EventStream(self.desk.read(job, place), headers)
 
 
-def note(request: Request, rollout: Rollout) -> None:
-    """Facts for the log."""
-    told = rollout.statistics
-    request.state.facts.update(actions=told.actions, stop_reason=rollout.stop_reason)
+def note(request: Request, *rollouts: Rollout) -> None:
+    """Facts for the log; of several parts the first that did not stop by itself is told."""
+    actions = sum(rollout.statistics.actions for rollout in rollouts)
+    reasons = [rollout.stop_reason for rollout in rollouts]
+    reason = next((reason for reason in reasons if reason != "stop"), "stop")
+    request.state.facts.update(actions=actions, stop_reason=reason)
 
 
 def in_characters(text: str, spans: list[list[int]], unit: Unit) -> list[tuple[int, int]]:
     """Spans as Python counts them."""
     if unit == "char":
         return [(start, end) for start, end in spans]
-    places = [0]
-    for char in text:
-        places.append(places[-1] + (2 if ord(char) > 0xFFFF else 1))
+    places = _in_utf16(text)
     place_of = {place: n for n, place in enumerate(places)}
     try:
         return [(place_of[start], place_of[end]) for start, end in spans]
@@ -148,3 +199,18 @@ def in_characters(text: str, spans: list[list[int]], unit: Unit) -> list[tuple[i
             f"A span has the bound {error.args[0]}, which is outside the text's {places[-1]}"
             " UTF-16 units or within a character."
         ) from error
+
+
+def counted(revision: Revision, unit: Unit) -> dict[str, Any]:
+    """A revision as JSON holds it, with places as the client counts them."""
+    told = revision.to_dict()
+    if unit != "char":
+        places = _in_utf16(revision.changes.draft)
+        for change in told["changes"]:
+            change |= {"start": places[change["start"]], "end": places[change["end"]]}
+    return told
+
+
+def _in_utf16(text: str) -> list[int]:
+    """Where each character begins, and the last one ends, in UTF-16 units."""
+    return list(accumulate((1 + (ord(char) > 0xFFFF) for char in text), initial=0))

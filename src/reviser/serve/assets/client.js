@@ -165,6 +165,11 @@ export class Client {
     return this.write("/v1/infill", { text, ...settings });
   }
 
+  /** Edit a draft; its text and changes. `locked` are texts or spans of UTF-16 units. */
+  revise(draft, settings = {}) {
+    return this.write("/v1/revise", { draft, ...settings });
+  }
+
   /** Write on behind a prompt, edit by edit. */
   stream(prompt = "", settings = {}) {
     return this.begin("/v1/generate", { prompt, ...settings });
@@ -173,6 +178,11 @@ export class Client {
   /** Fill gaps, edit by edit. */
   streamInfill(text, settings = {}) {
     return this.begin("/v1/infill", { text, ...settings });
+  }
+
+  /** Edit a draft of one part, edit by edit. */
+  streamRevise(draft, settings = {}) {
+    return this.begin("/v1/revise", { draft, ...settings });
   }
 
   async write(path, body) {

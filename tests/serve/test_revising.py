@@ -1,0 +1,194 @@
+"""Drafts revised over the wire: what comes is what the model would have made here, in its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+
+import httpx2
+
+from browsers import node
+from reviser.client import AsyncClient, Client
+from reviser.errors import ConfigError, DataError, EngineError
+from reviser.generate import Revision
+from reviser.serve.bodies import ChangeBody, RevisionBody
+from serving import Served, eventually, reviser, serving
+
+MODEL = reviser()
+CLIENT_JS = Path(__file__).parents[2] / "src/reviser/serve/assets/client.js"
+PIECES = ["The cat", " sat", ".", "\r\n", "é", "e\u0301", "你好", "😀", "👍🏽", "שלום", "\ufeff",
+          "<|stop|>", "data: x\n\n", "\0", "{", "\u2028"]  # fmt: skip
+SLOW = {"draft": "The cat sat. " * 12, "window": 20, "max_actions": 100, "stop_bias": -1}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+def here(draft: str, **options: Any) -> Revision:
+    """The same without a server."""
+    return MODEL.revise(draft, max_length=16_384, **options)
+
+
+def same(one: Revision, other: Revision) -> bool:
+    """But for who says so."""
+    bare = [
+        replace(each, rollouts=tuple(replace(part, provenance={}) for part in each.rollouts))
+        for each in (one, other)
+    ]
+    return bare[0] == bare[1]
+
+
+def random_asked(rng: Random) -> tuple[str, dict[str, Any]]:
+    draft = "".join(rng.choices(PIECES, k=rng.randint(0, 9)))
+    spans = [
+        tuple(sorted(rng.choices(range(len(draft) + 1), k=2))) for _ in range(rng.randint(0, 2))
+    ]
+    options = {"seed": rng.randrange(2**32), "max_actions": rng.randint(1, 20), "locked": spans}
+    options |= {"instruction": rng.choice(["", "Mend it"]), "window": rng.choice([6, 20, 256])}
+    return draft, options | {"context": rng.randint(0, 5)}
+
+
+def test_a_revision_is_what_it_would_be_without_a_server(server: Served) -> None:
+    asked = [random_asked(Random(seed)) for seed in range(40)]
+    assert sum(len(list(MODEL.plan_revise(draft, **options))) > 1 for draft, options in asked) > 9
+    with Client(server.url) as client, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda each: client.revise(each[0], **each[1]), asked))
+
+    async def again() -> list[Revision]:
+        async with AsyncClient(server.url) as client:
+            return await asyncio.gather(*(client.revise(d, **options) for d, options in asked))
+
+    for (draft, options), one, other in zip(asked, found, asyncio.run(again()), strict=True):
+        assert same(one, here(draft, **options))
+        assert one == other
+        for rollout in one.rollouts:
+            assert rollout.provenance["model"] == "random"
+            assert all(part.before == part.after for part in rollout.locked)
+        assert Revision.from_json(one.to_json()) == one
+
+
+def test_a_draft_of_one_part_can_be_followed(server: Served) -> None:
+    options: dict[str, Any] = {"locked": ["cat"], "seed": 3, "max_actions": 30}
+    draft = "The cat sat. 😀"
+    with Client(server.url) as client:
+        stream = client.stream_revise(draft, **options)
+        text = draft
+        for edit in stream:
+            text = edit.apply(text)
+            assert (text, edit.cursor) == (stream.text, stream.cursor)
+        revision = client.revise(draft, **options)
+        assert stream.rollout() == revision.rollouts[0]
+        assert text == revision.text
+        with pytest.raises(ConfigError, match=r"has 3 parts.*: leave out stream, use a larger"):
+            client.stream_revise("The cat sat. " * 3, window=9)
+        for name in ("unit", "stream"):
+            with pytest.raises(ConfigError, match=f"'{name}' is not for callers"):
+                client.revise("The", **{name: "utf16"})
+        assert client.revise("The", locked="The").text == "The"  # one text is no list of letters
+
+    async def follow() -> None:
+        async with AsyncClient(server.url) as client:
+            assert (await client.stream_revise(draft, **options).rollout()).text == text
+
+    asyncio.run(follow())
+
+
+def test_places_count_what_the_client_counts(server: Served) -> None:
+    body = {"draft": "😀😀 sat", "locked": [[1, 2]], "seed": 4, "max_actions": 30}
+    whole = server.post("/v1/revise", body).json()
+    other = server.post("/v1/revise", body | {"locked": [[2, 4]], "unit": "utf16"}).json()
+    assert other["text"] == whole["text"]
+    assert len(whole["changes"]) == len(other["changes"]) > 0
+    units = body["draft"].encode("utf-16-le")
+    for change in other["changes"]:
+        assert (
+            units[2 * change["start"] : 2 * change["end"]].decode("utf-16-le") == change["before"]
+        )
+    within = server.post("/v1/revise", body | {"unit": "utf16"})
+    assert (within.status_code, "within a character" in within.text) == (400, True)
+
+
+def test_the_schema_has_every_field_of_a_revision() -> None:
+    told = here("The cat sat.", seed=1, max_actions=20).to_dict()
+    assert set(told) == set(RevisionBody.model_fields)
+    assert set(told["changes"][0]) == set(ChangeBody.model_fields)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"draft": "", "changes": [], "stop_logprob": 0}', "[]"])
+def test_what_is_no_revision_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match=r"These are no changes|This is no revision"):
+        Revision.from_json(text)
+
+
+def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
+    parts = len(list(MODEL.plan_revise(SLOW["draft"], window=20)))
+    assert parts > 3
+    with serving(seconds=0.02, limits={"running": 2, "waiting": parts}) as server:
+        never = server.post("/v1/revise", SLOW | {"window": 4})
+        assert never.status_code == 400
+        assert f"{parts + 3} parts or more; this server takes {parts + 2}" in never.text
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(server.post, "/v1/revise", SLOW)
+            eventually(lambda: server.metrics()["reviser_waiting"] == parts - 2)
+            refused = server.post("/v1/revise", SLOW)
+            assert (refused.status_code, "wait already" in refused.text) == (429, True)
+            assert int(refused.headers["retry-after"]) >= 1
+            assert server.metrics()["reviser_waiting"] == parts - 2
+            assert server.post("/v1/generate", {"max_actions": 3}).status_code == 200
+            assert first.result().status_code == 200
+        assert len(first.result().json()["rollouts"]) == parts
+        line = [
+            json.loads(line) for line in server.log.read_text().splitlines() if "revise" in line
+        ]
+        assert line[-1]["actions"] == parts * 100
+        assert line[-1]["stop_reason"] == "max_actions"
+
+
+def test_whoever_leaves_takes_all_parts_along_and_one_failure_is_that_of_all() -> None:
+    with serving(seconds=0.02, limits={"running": 2}) as server:
+        with pytest.raises(httpx2.ReadTimeout):
+            httpx2.post(server.url + "/v1/revise", json=SLOW, timeout=0.5)
+        eventually(lambda: server.engine()["running"] == 0)
+        eventually(lambda: server.metrics()["reviser_waiting"] == 0)
+        with Client(server.url) as client, ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(client.revise, **SLOW)
+            eventually(lambda: server.engine()["running"] == 2)
+            server.fault.write_text("step error")
+            with pytest.raises(EngineError):
+                asked.result()
+        eventually(lambda: server.engine()["running"] == 0)
+        assert server.metrics()["reviser_waiting"] == 0
+        assert server.post("/v1/revise", {"draft": "The", "max_actions": 3}).status_code == 200
+
+
+def test_browsers_revise_too(server: Served) -> None:
+    draft, options = "😀 The cat sat.", {"locked": [[0, 2], "cat"], "seed": 2, "max_actions": 20}
+    code = (
+        f"import {{ Client }} from {json.dumps(str(CLIENT_JS))};"
+        f"const [draft, options] = {json.dumps([draft, options])};"
+        f"const client = new Client({{ url: {json.dumps(server.url)} }});"
+        "const stream = await client.streamRevise(draft, options);"
+        "const { text } = await stream.result();"
+        "console.log(JSON.stringify([await client.revise(draft, options), text]));"
+    )
+    run = subprocess.run(
+        [node(), "--input-type=module", "-e", code], capture_output=True, text=True, check=True
+    )
+    revision, text = json.loads(run.stdout)
+    wanted = here(draft, **options | {"locked": [(0, 1), "cat"]})
+    assert (revision["text"], text) == (wanted.text, wanted.text)
+    assert revision["changes"][0]["start"] == wanted.changes.changes[0].start + 1
