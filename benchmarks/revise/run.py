@@ -7,6 +7,7 @@ learned on go in the same windows. Leaving the text alone is the third. Words ar
     python benchmarks/revise/run.py quality PAIRS EDITOR REWRITER -o results/revise/stories.json
     python benchmarks/revise/run.py cost DRAFTS EDITOR REWRITER -o results/revise/cost.json
     python benchmarks/revise/run.py precision PAIRS EDITOR   # writes EDITOR/calibration.json
+    python benchmarks/revise/run.py watch PAIRS EDITOR -o results/revise/edits.jsonl
 
 `docs/revise_results.py` makes the page of what these leave.
 """
@@ -26,13 +27,14 @@ import numpy as np
 import sets
 
 import reviser
-from reviser.data.files import write_json
+from reviser.data.files import write_json, write_whole
 from reviser.data.pairs import Pair, read_pairs
 from reviser.evals import intervals, revision
 from reviser.generate import CALIBRATION, Reviser, _windows
 
 WINDOW, CONTEXT = 62, 12
 """Tokens: the longest texts that the models learned on."""
+SEED, WATCHED = 7, 10
 BIASES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
@@ -184,6 +186,15 @@ def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, float, flo
     return curve
 
 
+def watch(pairs: list[Pair], model: Reviser) -> list[str]:
+    """Ten revisions to look at, drawn by a seed from the pairs that need one."""
+    wanted = [pair.before for pair in pairs if not pair.is_unchanged]
+    drawn = np.random.default_rng(SEED).choice(len(wanted), WATCHED, replace=False)
+    drafts = [wanted[n] for n in sorted(drawn.tolist())]
+    made = model.revise_many(drafts, window=WINDOW, context=CONTEXT)
+    return [rollout.to_json() for each in made for rollout in each.rollouts]
+
+
 def facts(folder: Path) -> dict[str, Any]:
     """How a model was made."""
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -194,7 +205,7 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["quality", "cost", "precision"])
+    parser.add_argument("what", choices=["quality", "cost", "precision", "watch"])
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", type=Path, help="the editor, then the rewriter")
     parser.add_argument("-o", "--output", type=Path)
@@ -207,6 +218,11 @@ def main() -> None:
     if given.what == "cost":
         lines = given.data.read_text(encoding="utf-8").splitlines()
         told = cost([json.loads(line) for line in lines[: given.first]], systems)
+    elif given.what == "watch":
+        lines = watch(list(read_pairs(given.data)), opened[0])
+        write_whole(given.output, "".join(f"{line}\n" for line in lines))
+        opened[0].engine.vocab.save(given.output.parent)
+        return
     else:
         pairs = list(islice(read_pairs(given.data), given.first))
         if given.what == "precision":
