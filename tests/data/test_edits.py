@@ -124,12 +124,27 @@ def test_batches_are_padded_and_counted() -> None:
     assert batch["counts"]["examples"] == 4
 
 
+def test_a_share_of_the_pairs_is_rewritten_another_each_time() -> None:
+    given = [("", f"The cat sat {n}", f"The cat sat on {n}") for n in range(200)]
+    stream = stream_of(given, Edits(rewritten=0.25))
+    examples = stream.examples(np.arange(600))
+    rewritten = [bool(example.learned.sum() == example.text_tokens + 1) for example in examples]
+    assert 100 < sum(rewritten) < 200
+    passes = [{*np.flatnonzero(rewritten[n : n + 200])} for n in (0, 200, 400)]
+    assert len({frozenset(each) for each in passes}) == 3
+
+
 def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
     side = PairSide(tokens_of([("", "a", "b")]), 0.0, CONTEXT)
     cases = [
         (Edits(), {}, "delete or span_delete"),
         (Edits(), {"operators": ["delete"]}, "set vocab.search"),
         (Rewrite(), {"delimiter": False}, "needs a delimiter"),
+        (
+            Edits(address="moves", rewritten=0.1),
+            {"operators": ["delete"], "delimiter": False},
+            "a del",
+        ),
     ]
     for policy, options, told in cases:
         vocab = ActionVocab.build(300, **options)

@@ -174,6 +174,13 @@ class Edits:
     address: Literal["moves", "search", "both"] = "both"
     """How a place is reached: by moves, by searching for the tokens before it, by what is shorter.
     A search needs `vocab.search`."""
+    rewritten: float = 0.0
+    """Share of the pairs that are written anew instead, in which every token is a lesson and not
+    only those that change. It needs a delimiter, as `rewrite` does."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rewritten <= 1:
+            raise ConfigError(f"rewritten is {self.rewritten}; it is a share, from 0 to 1.")
 
 
 @dataclass(frozen=True, kw_only=True)

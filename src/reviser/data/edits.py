@@ -21,7 +21,7 @@ from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import revision
 from reviser.core.policy import Edits, PairPolicy
 from reviser.core.trajectory import Trajectory
-from reviser.data.dataset import HELD_OUT, Example, IntArray, Passes, hashed
+from reviser.data.dataset import HELD_OUT, PREFIX, Example, IntArray, Passes, hashed
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
 
@@ -105,7 +105,7 @@ class PairSide:
 
 
 class PairStream(Passes):
-    """Pairs, each as the trajectory that its policy gives, which is the same in every pass."""
+    """Pairs, each as the trajectory that its policy gives."""
 
     windows: PairSide
 
@@ -127,12 +127,12 @@ class PairStream(Passes):
                 raise VocabError("To revise a text needs the operator delete or span_delete.")
             if policy.address != "moves" and vocab.find is None:
                 raise VocabError("This policy searches: set vocab.search, or address: moves.")
-        elif vocab.delimiter is None:
+        if vocab.delimiter is None and (not isinstance(policy, Edits) or policy.rewritten):
             raise VocabError("To rewrite a text needs a delimiter between the two.")
 
-    def trajectory(self, pair: TokenPair) -> Trajectory:
-        """What is shown of a pair, and what is learned from it."""
-        if not isinstance(self.policy, Edits):
+    def trajectory(self, pair: TokenPair, draw: float = 1.0) -> Trajectory:
+        """What is shown of a pair, and what is learned from it; `draw`, in 0..1, if it varies."""
+        if not isinstance(self.policy, Edits) or draw < self.policy.rewritten:
             shown = (*pair.instruction.tolist(), *pair.before.tolist())
             return Trajectory(prefix=shown, restoration=(*pair.after.tolist(), self.vocab.stop))
         before, after = (self._words(text) for text in (pair.before, pair.after))
@@ -151,9 +151,11 @@ class PairStream(Passes):
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         examples = []
-        for index, digest in zip(indices.tolist(), self._digests(indices, epoch), strict=True):
+        draws = hashed(self.seed, PREFIX, indices, epoch) / 2.0**64
+        digests = self._digests(indices, epoch)
+        for index, draw, digest in zip(indices.tolist(), draws.tolist(), digests, strict=True):
             pair = self.windows.read(index)
-            trajectory = self.trajectory(pair)
+            trajectory = self.trajectory(pair, draw)
             ids = np.array(trajectory.history(self.vocab), np.int32)[: self.context]
             learned = np.array(trajectory.loss_mask(self.vocab))[: self.context]
             is_cut = ids[-1] != self.vocab.stop
