@@ -235,7 +235,11 @@ def main() -> None:
                 name: facts(folder) for (name, _), folder in zip(makers, given.models, strict=False)
             }
             for name, scores in told["systems"].items():
-                print(name, {k: round(v["value"], 3) for k, v in scores.items() if "value" in v})
+                told_here = {
+                    k: v for k, v in scores.items() if isinstance(v, dict) and "value" in v
+                }
+                print(name, {key: round(each["value"], 3) for key, each in told_here.items()})
+                print("  ", scores["parts"])
     if given.output is not None:
         given.output.parent.mkdir(parents=True, exist_ok=True)
         write_json(given.output, told)
