@@ -221,7 +221,12 @@ def fuzz(
 
 
 def folder_of_a_fresh_model(
-    folder: Path, *, context: int = CONTEXT, operators: bool = True, tokenizer: Any = None
+    folder: Path,
+    *,
+    context: int = CONTEXT,
+    operators: bool = True,
+    searches: bool = True,
+    tokenizer: Any = None,
 ) -> Path:
     """A tiny trunk with random weights, as likely to move as to write: its tokens are few."""
     import torch
@@ -231,7 +236,12 @@ def folder_of_a_fresh_model(
     tokenizer = tokenizer or small_tokenizers.few_tokens()
     chosen = OPERATORS if operators else ()
     vocab = ActionVocab.from_tokenizer(
-        tokenizer, operators=chosen, max_move=16, marks=operators, search=operators, reserved=5
+        tokenizer,
+        operators=chosen,
+        max_move=16,
+        marks=operators,
+        search=operators and searches,
+        reserved=5,
     )
     config = models.TrunkConfig(
         architecture="llama", layers=2, width=64, heads=2, mlp_width=96, context=context
@@ -245,7 +255,10 @@ def folder_of_a_fresh_model(
 
 
 def break_mask(how: str) -> None:
-    """Leave the mask out, or give each row its neighbour's."""
+    """Leave the mask out, or give each row its neighbour's.
+
+    For a model without searches: with them the mask keeps canvases, which refuse before the judge.
+    """
     from reviser.engines.logits import LogitsMask
 
     right = LogitsMask.apply
@@ -254,7 +267,7 @@ def break_mask(how: str) -> None:
         if how == "mask":
             logits_BA[:, self.vocab.size :] = float("-inf")
         else:
-            right(self, logits_BA, rows.fork([*range(1, len(rows)), 0]))
+            right(self, logits_BA, rows.view([*range(1, len(rows)), 0]))
 
     LogitsMask.apply = wrong  # type: ignore[method-assign]
 
@@ -271,7 +284,9 @@ def main() -> None:
     if given.broken:
         break_mask(given.broken)
     with tempfile.TemporaryDirectory() as name:
-        folder = folder_of_a_fresh_model(Path(name), operators=not given.plain)
+        folder = folder_of_a_fresh_model(
+            Path(name), operators=not given.plain, searches=not given.broken
+        )
         engine: Any
         if given.engine == "hf":
             from reviser.engines.hf import HFEngine
