@@ -289,7 +289,7 @@ def test_text_is_parted_into_documents_as_asked(tmp_path: Path, split: str, docu
     read = load_recipe(tmp_path / "recipe.yaml")
     make_missing(read, tmp_path / "model")
     opened = open_parts(read, tmp_path / "model")
-    assert len(opened.shards) == documents
+    assert len(opened.data) == documents
     # The tokenizer learned from the same documents: only a whole file has blank lines in it.
     assert (b"\n\n" in opened.codec.token_bytes) == (split == "file")
 
