@@ -35,7 +35,7 @@ from reviser.generate import CALIBRATION, Reviser, _windows
 WINDOW, CONTEXT = 62, 12
 """Tokens: the longest texts that the models learned on."""
 SEED, WATCHED = 7, 10
-BIASES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+BIASES = (-2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
