@@ -21,8 +21,8 @@ TOKENS = HERE / "models" / "stories-append"
 TITLE = "Ten drafts, revised"
 NOTE = (
     "What the story editor of the results page made of ten held-out pieces with mistakes in them,"
-    " drawn by seed 7 from those that need a change, not by hand. It searches for a place, mends it"
-    " and goes on; what it does not touch costs nothing."
+    " drawn by seed 7 from those that need a change, not by hand. It searches for a place, changes it"
+    " and goes on, or stops. It has learnt little yet: most mistakes it does not find."
 )
 
 
