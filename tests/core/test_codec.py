@@ -617,3 +617,22 @@ def test_in_a_trained_tokenizer_words_are_what_spaces_part(reader: Reader) -> No
     joined = [b"".join(words[a:b]).decode().strip() for a, b in pairwise(bounds)]
     assert [word for word in joined if word] == text.split()
     assert np.count_nonzero(starts & UNITS["sentence"]) == 4
+
+
+@pytest.mark.parametrize("reader", [BYTES, LLAMA, GEMMA], ids=["byte level", "llama", "gemma"])
+@given(text=some_texts)
+def test_places_count_the_characters_before_each_boundary_of_tokens(
+    reader: Reader, text: str
+) -> None:
+    codec = reader.codec
+    (tokens,) = codec.encode_parts([text])
+    data = [codec.token_bytes[token] for token in tokens]
+    hidden = codec.hides_first_space and b"".join(data).startswith(b" ")
+    for boundary, place in enumerate(codec.places(tokens).tolist()):
+        try:
+            shown = b"".join(data[:boundary]).decode()
+        except UnicodeDecodeError:
+            assert place == -1
+        else:
+            assert place == max(0, len(shown) - hidden)
+    assert codec.places(tokens)[-1] == len(text)

@@ -18,6 +18,7 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.policy import (
     PRESETS,
     Append,
+    Edits,
     Mixture,
     Noise,
     Obfuscation,
@@ -404,3 +405,10 @@ def test_the_tally_notices_what_is_off() -> None:
     fair.check([0, 1])
     with pytest.raises(AssertionError):
         loaded.check([0, 1])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_of_pairs_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ConfigError, match="it is a share, from 0 to 1"):
+        Edits(rewritten=share)
+    assert Edits(rewritten=1.0).address == "both"
