@@ -35,13 +35,13 @@ Where edits are lost: of the changes wanted, how many are made in the right plac
 COST = """\
 ## What it costs
 
-Drafts of stories with a known number of mistakes, one at a time, systems taking turns on each draft; both go in windows of {window} tokens, the editor with {context} more on either side. Ratios are the editor's to the rewriter's, the median over drafts and, in brackets, the least and the most. Seconds are those of the Transformers engine.
+Drafts of stories with a known number of mistakes, one at a time, systems taking turns on each draft; both go in windows of {window} tokens, the editor with {context} more on either side. Ratios are the editor's to the rewriter's, the median over drafts and, in brackets, the least and the most. Seconds are those of the Transformers engine. "Mended" counts the drafts that became the clean text exactly, which hardly any do: what is compared is the cost of trying.
 """
 
 PRECISION = """\
 ## Precision
 
-A bias against going on to the next place, and what the editor's changes are then worth. `revise(precision=...)` takes the least bias that reached it on these pieces, from the model folder's `calibration.json`.
+A bias against going on to the next place, and what the editor's changes are then worth, on {pairs} other held-out pieces. `revise(precision=...)` takes the least bias that reached it there with thirty changes or more, from the model folder's `calibration.json`.
 """
 
 
@@ -102,9 +102,11 @@ def cost(told: dict[str, Any]) -> Iterator[str]:
             f"{median(ratios[key]):.2f} ({min(ratios[key]):.2f} to {max(ratios[key]):.2f})"
             for key in ("steps", "seconds")
         ]
+        exact = [str(sum(row[name]["exact"] for row in some)) for name in NAMES]
         steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in NAMES]
-        rows.append([f"{size:,}", str(mistakes), str(len(some)), *steps, *shown])
-    head = ["tokens", "mistakes", "drafts", "steps, editor", "steps, rewriter"]
+        rows.append([f"{size:,}", str(mistakes), str(len(some)), *exact, *steps, *shown])
+    head = ["tokens", "mistakes", "drafts", "mended, editor", "mended, rewriter"]
+    head += ["steps, editor", "steps, rewriter"]
     yield table([*head, "steps, ratio", "seconds, ratio"], rows)
 
 
@@ -113,9 +115,12 @@ NAMES = ("editor", "rewriter")
 
 def precision(told: dict[str, Any]) -> Iterator[str]:
     """The curve."""
-    yield PRECISION
-    rows = [[f"{bias:g}", *(f"{value:.3f}" for value in rest)] for bias, *rest in told["curve"]]
-    yield table(["bias", "precision", "recall", "F0.5"], rows)
+    yield PRECISION.format(pairs=told["pairs"])
+    rows = [
+        [f"{bias:g}", *(f"{value:.3f}" for value in scores), f"{made:.0f}"]
+        for bias, *scores, made in told["curve"]
+    ]
+    yield table(["bias", "precision", "recall", "F0.5", "changes made"], rows)
 
 
 def page() -> str:

@@ -189,11 +189,15 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     told["systems"]["editor"]["whole"] = alone["whole"]
     maker = page_maker()
     monkeypatch.setattr(maker, "RESULTS", tmp_path)
-    for name, content in (("stories", told), ("cost", cost), ("precision", {"curve": curve})):
+    for name, content in (
+        ("stories", told),
+        ("cost", cost),
+        ("precision", {"curve": curve, "pairs": 12}),
+    ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     page = maker.page()
     assert "| left alone |" in page
-    assert "| 25 | 1 | 2 |" in page
+    assert "| 25 | 1 | 2 | 0 | 0 |" in page
     assert "## Precision" in page
 
 

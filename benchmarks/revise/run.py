@@ -34,6 +34,8 @@ from reviser.generate import CALIBRATION, Reviser, _windows
 
 WINDOW, CONTEXT = 62, 12
 """Tokens: the longest texts that the models learned on."""
+ENOUGH = 30
+"""Fewest changes that say how many are right."""
 SEED, WATCHED = 7, 10
 BIASES = (-2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
@@ -171,8 +173,8 @@ def cost(drafts: list[dict[str, Any]], systems: dict[str, Any]) -> dict[str, Any
     return {"rows": rows, "window": WINDOW, "context": CONTEXT}
 
 
-def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, float, float, float]]:
-    """Bias against going on, and the precision, recall and F0.5 of the changes it gives."""
+def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
+    """Bias against going on; precision, recall, F0.5 and number of the changes that it gives."""
     sources = [sets.tokenize(pair.before) for pair in pairs]
     references = [[sets.tokenize(pair.after)] for pair in pairs]
     curve = []
@@ -181,7 +183,7 @@ def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, float, flo
         texts = [sets.tokenize(attempt.text) for attempt in made]
         counts = revision.edit_rows(sources, texts, references)
         scores = [f(counts) for f in (revision.edit_precision, revision.edit_recall)]
-        curve.append((bias, scores[0], scores[1], revision.edit_f(counts)))
+        curve.append((bias, *scores, revision.edit_f(counts), float(counts[:, 1].sum())))
         print(*(f"{value:.3f}" for value in curve[-1]), flush=True)
     return curve
 
@@ -227,7 +229,9 @@ def main() -> None:
         pairs = list(islice(read_pairs(given.data), given.first))
         if given.what == "precision":
             curve = precision(pairs, opened[0])
-            told = {"precision": [(bias, reached) for bias, reached, *_ in curve], "curve": curve}
+            enough = [(bias, reached) for bias, reached, *_, made in curve if made >= ENOUGH]
+            told = {"precision": enough, "curve": curve, "pairs": len(pairs)}
+            told |= {"window": WINDOW, "context": CONTEXT}
             write_json(given.models[0] / CALIBRATION, told)
         else:
             told = quality(pairs, systems)

@@ -34,7 +34,7 @@ from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, Tr
 
 GAP = "{}"
 """What marks a gap in a text to fill in."""
-WINDOW, CONTEXT = 256, 64
+WINDOW, CONTEXT = 192, 48
 """Tokens of a draft that are revised at a time, and those shown on either side of them."""
 CALIBRATION = "calibration.json"
 """In a model folder: how right its changes were, by bias against going on to the next."""
@@ -411,6 +411,8 @@ class Reviser:
     def revise(self, draft: str, **options: Any) -> Revision:
         """Edit a text: what `plan_revise` takes, and settings; the likeliest edits by default."""
         plans = list(self.plan_revise(draft, **options))
+        for plan in plans:
+            self.check(plan)
         return self.revision(draft, plans, list(self.write_many(plans)))
 
     async def arevise(self, draft: str, **options: Any) -> Revision:
@@ -607,10 +609,12 @@ class Reviser:
         config = decode_config({"temperature": 0.0} | settings)
         spans = _locked_spans(draft, locked)
         begin = self.codec.encode(instruction) if instruction else []
-        for low, start, end, high in _windows(self.codec, draft, window, context):
+        parts = _windows(self.codec, draft, window, context)
+        for n, (low, start, end, high) in enumerate(parts):
             shut = [(low, start), *spans, (end, high)]
             clipped = [(max(a, low) - low, min(b, high) - low) for a, b in shut if a < high]
-            plan = self._plan_part(draft[low:high], begin, _joined(clipped), config)
+            own = replace(config, seed=(config.seed + n) % (1 << 64))
+            plan = self._plan_part(draft[low:high], begin, _joined(clipped), own)
             yield replace(plan, place=low)
 
     def _plan_part(

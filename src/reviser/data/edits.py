@@ -74,17 +74,24 @@ class PairSide:
     """The pairs that are trained on, or those held out.
 
     Pairs that become the same text are on the same side. Those that do not fit the context, even
-    without an action, are left out.
+    without an action, are left out; to be rewritten, both texts must fit.
     """
 
     def __init__(
-        self, pairs: TokenPairs, held_out: float, context: int, *, is_held_out: bool = False
+        self,
+        pairs: TokenPairs,
+        held_out: float,
+        context: int,
+        *,
+        is_held_out: bool = False,
+        is_rewritten: bool = False,
     ) -> None:
         self.pairs = pairs
         texts = (zlib.crc32(pairs[n].after.tobytes()) for n in range(len(pairs)))
         share = hashed(0, HELD_OUT, np.fromiter(texts, np.uint64)) >> np.uint64(11)
         chosen = (share < held_out * (1 << 53)) == is_held_out
-        fits = pairs.lengths()[:, :2].sum(axis=1) < context - _SPARE
+        shown = 3 if is_rewritten else 2
+        fits = pairs.lengths()[:, :shown].sum(axis=1) < context - _SPARE
         self.left_out = int(np.count_nonzero(chosen & ~fits))
         """Pairs of this side that are too long."""
         self._numbers = np.flatnonzero(chosen & fits)

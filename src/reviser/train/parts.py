@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from reviser import hub, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
-from reviser.core.policy import PairPolicy, Policy
+from reviser.core.policy import Edits, PairPolicy, Policy
 from reviser.core.trajectory import Sampler
 from reviser.data.dataset import MicroBatches, Passes, Stream, Windows
 from reviser.data.edits import PairSide, PairStream, TokenPairs
@@ -118,7 +118,10 @@ def _stream(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy, *, held_o
     if isinstance(policy, PairPolicy):
         assert isinstance(parts.data, TokenPairs)  # the recipe has seen to it
         share = recipe.data.windows.held_out
-        side = PairSide(parts.data, share, parts.context, is_held_out=held_out)
+        is_rewritten = not isinstance(policy, Edits) or policy.rewritten > 0
+        side = PairSide(
+            parts.data, share, parts.context, is_held_out=held_out, is_rewritten=is_rewritten
+        )
         options: dict[str, Any] = {"context": parts.context, "seed": recipe.seed}
         return PairStream(side, parts.vocab, policy, parts.codec, **options)
     assert isinstance(parts.data, TokenShards)
