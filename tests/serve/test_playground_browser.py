@@ -988,7 +988,7 @@ def test_ten_thousand_steps_are_taken_one_by_one_in_no_time(visit: Any, server: 
         }"""
     )
     assert is_right
-    assert seconds < 5, seconds  # a tenth of it on an idle machine
+    assert seconds < 15, seconds  # a tenth of it or less on an idle machine
 
 
 def test_a_saved_rollout_is_the_servers_own_line(visit: Any, server: Served) -> None:
