@@ -31,7 +31,7 @@ imports:
 
 # every test, two files at a time; what is skipped is named with its reason
 test *args:
-    python -m pytest --timeout=600 -rs --numprocesses=2 --dist=loadfile --no-loadscope-reorder {{ args }}
+    python -m pytest --timeout=1200 -rs --numprocesses=2 --dist=loadfile --no-loadscope-reorder {{ args }}
 
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core:
@@ -39,7 +39,7 @@ test-core:
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
     {{ core_venv }}/bin/python -m pip install -qq . --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
-    {{ core_venv }}/bin/python -m pytest --timeout=600 tests/core
+    {{ core_venv }}/bin/python -m pytest --timeout=1200 tests/core
 
 # the vLLM engine in an environment of its own, with vLLM's CPU build; about 4 minutes more to install
 # (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
@@ -56,7 +56,7 @@ test-vllm:
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
-    NUMBA_DISABLE_JIT=1 python -m pytest --timeout=600 tests/core src/reviser/core --cov
+    NUMBA_DISABLE_JIT=1 python -m pytest --timeout=1200 tests/core src/reviser/core --cov
 
 # the property tests at length
 full *args:
