@@ -179,9 +179,9 @@ def _drawn(
 
 def _cut(line: str, font: Font, room: float) -> str:
     """As much of a line as there is room for, from its start."""
-    while font.getlength(line) > room:
+    while len(line) > 1 and font.getlength(line) > room:
         line = line[:-2] + "\u2026"
-    return line
+    return line if font.getlength(line) <= room else ""
 
 
 def _ways(line: str) -> set[str]:
