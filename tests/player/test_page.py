@@ -349,7 +349,7 @@ def gallery() -> str:
     return page_of("gallery")
 
 
-@pytest.mark.parametrize("name", ["gallery", "rollouts"])
+@pytest.mark.parametrize("name", ["gallery", "rollouts", "edits"])
 def test_a_page_of_the_docs_is_what_its_script_writes(name: str, gallery: str) -> None:
     made = gallery if name == "gallery" else page_of(name)
     written = (DOCS / f"{name}.html").read_text(encoding="utf-8")
