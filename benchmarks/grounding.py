@@ -192,11 +192,11 @@ class LookingRows(Boundary):
         self.views[row] = View(self.vocab, self.entering.popleft(), self.shown)
         self.forced[row] = deque()
 
-    def fork(self, rows: Sequence[int] | None = None) -> Boundary:
-        """A copy of some rows that knows which they are."""
-        twin = super().fork(rows)
+    def view(self, rows: Sequence[int]) -> Boundary:
+        """Some rows, to read masks of, that know which they are."""
+        twin = super().view(rows)
         assert isinstance(twin, LookingRows)
-        twin._slots = self._slots if rows is None else list(rows)
+        twin._slots = list(rows)
         return twin
 
     def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
