@@ -153,6 +153,25 @@ def revision(
     )
 
 
+def notes(
+    vocab: ActionVocab, before: Sequence[int], hunks: Sequence[Hunk]
+) -> npt.NDArray[np.int32]:
+    """What is to be done right before each token of a draft, in an id: STOP if nothing is.
+
+    Else it is the first token that comes in there, or an operator that takes tokens out.
+
+    >>> vocab = ActionVocab.build(100, operators=["delete"])
+    >>> found = notes(vocab, [1, 2, 3, 4], [Hunk(1, 2, (7,)), Hunk(2, 3, ())])
+    >>> [vocab.describe(i) for i in found]
+    ['stop', 'stop', 'insert 7', 'delete']
+    """
+    found = np.full(len(before) + 1, vocab.stop, np.int32)  # the last: what the end needs
+    for hunk in hunks:
+        taken = vocab.delete if vocab.delete is not None else vocab.span_delete
+        found[hunk.end] = hunk.tokens[0] if hunk.tokens else taken
+    return found[:-1]
+
+
 def next_action(
     vocab: ActionVocab,
     canvas: Canvas,

@@ -177,6 +177,10 @@ class Edits:
     rewritten: float = 0.0
     """Share of the pairs that are written anew instead, in which every token is a lesson and not
     only those that change. It needs a delimiter, as `rewrite` does."""
+    noted: bool = False
+    """Whether the model also learns to note, as it reads a draft, what is to change: behind each
+    token, what the text before it needs. Nothing is written there; it is a lesson for every token,
+    and tells where to edit before anything is written."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rewritten <= 1:
