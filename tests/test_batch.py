@@ -159,7 +159,7 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     assert outputs[0] == outputs[1]
     long, pair, *failed = outputs[0]
     assert (long["id"], long["draft"]) == ("long", lines[0]["draft"])
-    assert len(long["rollouts"]) > 2
+    assert len(long["rollouts"]) > 1
     assert (pair["draft"], "cat" in pair["text"]) == ("The cat", True)
     expected = "not hold 'cat'|its 'draft' or its 'before'|got int|window is 0|window is 'x'|"
     expected += "no setting|locked must be|precision is 'x'"
