@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -187,5 +188,12 @@ def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
         vocab = ActionVocab.build(300, **options)
         with pytest.raises(VocabError, match=told):
             PairStream(side, vocab, policy, CODEC, context=CONTEXT)
+    bare = replace(ActionVocab.build(300, operators=["delete"], delimiter=False), begin=None)
+    refused = [(("Mend", "a", "b"), "an instruction"), (("", "", "b"), "an empty draft")]
+    for pair, told in refused:
+        mixed = PairSide(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
+        with pytest.raises(VocabError, match=f"1 of 2 pairs have {told}"):
+            PairStream(mixed, bare, Edits(address="moves"), CODEC, context=CONTEXT)
+    PairStream(side, bare, Edits(address="moves"), CODEC, context=CONTEXT)
     moves = ActionVocab.build(300, operators=["delete"])
     PairStream(side, moves, Edits(address="moves"), CODEC, context=CONTEXT)

@@ -199,7 +199,7 @@ class Stream(Passes):
         )
         self._most = context - len(self._begin) - len(self._delimiter)
         least_prefix, most_prefix = windows.config.prefix
-        if vocab.begin is None and vocab.delimiter is None and least_prefix == 0:
+        if vocab.needs_prefix and least_prefix == 0:
             raise ConfigError(
                 "An empty prefix gives the model no input without a begin token or delimiter: the"
                 " fewest tokens of a prefix must be 1 or more."

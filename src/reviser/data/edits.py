@@ -106,6 +106,10 @@ class PairSide:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def lengths(self) -> IntArray:
+        """Of instruction, before and after of each."""
+        return self.pairs.lengths()[self._numbers]
+
     def read(self, index: int) -> TokenPair:
         """One pair."""
         return self.pairs[int(self._numbers[index])]
@@ -136,6 +140,17 @@ class PairStream(Passes):
                 raise VocabError("This policy searches: set vocab.search, or address: moves.")
         if vocab.delimiter is None and (not isinstance(policy, Edits) or policy.rewritten):
             raise VocabError("To rewrite a text needs a delimiter between the two.")
+        instructions, drafts, _ = np.count_nonzero(side.lengths(), axis=0).tolist()
+        if vocab.delimiter is None and instructions:
+            raise VocabError(
+                f"{instructions:,} of {len(side):,} pairs have an instruction, and this vocabulary"
+                " no delimiter to end one with: set vocab.delimiter, or take them out."
+            )
+        if vocab.needs_prefix and drafts < len(side):
+            raise VocabError(
+                f"{len(side) - drafts:,} of {len(side):,} pairs have an empty draft, which gives"
+                " the model no input without a begin token or delimiter: leave them out."
+            )
 
     def trajectory(self, pair: TokenPair, draw: float = 1.0) -> Trajectory:
         """What is shown of a pair, and what is learned from it; `draw`, in 0..1, if it varies."""
