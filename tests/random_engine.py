@@ -64,5 +64,14 @@ class RandomEngine:
                 ended = "max_actions"
             if ended:
                 del self.running[number]
-            steps.append(Step(number, action, -1.0, ended))
+            notes = None
+            if walk.request.is_noted and walk.actions == 1:
+                notes = self.notes(walk.request.history)
+            steps.append(Step(number, action, -1.0, ended, notes=notes))
         return steps
+
+    @staticmethod
+    def notes(history: tuple[int, ...]) -> tuple[float, ...]:
+        """What it makes of what it reads: the same of the same, and mostly nothing to change."""
+        rng = Random(repr(history))
+        return tuple(rng.choice([0.1, 0.9, 1.0, 1.0]) for _ in history[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import small_tokenizers
 from random_engine import RandomEngine
-from reviser.core.actions import ActionVocab
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.diff import revision as oracle
 from reviser.engines.base import ScriptedEngine, Step
@@ -61,6 +62,8 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     options: dict[str, Any] = {"seed": seed, "window": window, "context": context}
     if model.engine.vocab.delimiter is not None and rng.random() < 0.5:
         options["instruction"] = "The cat"
+    if rng.random() < 0.5:
+        options["notes"] = 0.5
     plans = list(model.plan_revise(draft, locked=locked, max_actions=30, **options))
     rollouts = list(model.write_many(plans))
     result = model.revision(draft, plans, rollouts)
@@ -81,6 +84,42 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     if seed % 4 == 0:
         assert asyncio.run(model.arevise(draft, locked=locked, max_actions=30, **options)) == again
     assert json.loads(again.to_json())["text"] == again.text
+
+
+@each_model
+@given(draft=texts, seed=seeds, window=st.sampled_from([5, 256]), data=st.data())
+def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
+    model: Reviser, draft: str, seed: int, window: int, data: st.DataObject
+) -> None:
+    locked = random_spans(Random(seed), len(draft)) if seed % 2 else []
+    options: dict[str, Any] = {"window": window, "context": 2, "seed": seed, "max_actions": 25}
+    least = data.draw(st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+    plain = list(model.plan_revise(draft, locked=locked, **options))
+    made = model.revise(draft, locked=locked, notes=least, **options)
+    free: list[tuple[int, int]] = []
+    for plan in plain:
+        vocab, history = model.engine.vocab, plan.request.history
+        stays = RandomEngine.notes(history)
+        shown = [n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.BARRED)]
+        tokens = [history[n] for n in shown]
+        places = model.codec.places(tokens) + plan.place
+        free.append((int(places[plan.request.cursor]),) * 2)
+        for at, n in enumerate(shown):
+            if 1 - stays[n] >= least:
+                end = next(int(place) for place in places[at:] if place >= plan.place)
+                before = draft[: int(max(places[: max(1, at)]))] if at else draft[: plan.place]
+                start = max([plan.place, *(m.start() for m in re.finditer(r"\s", before))])
+                free.append((start, end))
+    for change in made.changes.changes:
+        covered = {p for start, end in free for p in range(start, end)}
+        assert {*range(change.start, change.end)} <= covered
+        assert any(start <= change.start and change.end <= end for start, end in free) or covered
+        for start, end in locked:
+            assert start == end or change.end <= start or end <= change.start
+    assert (len(made.rollouts) >= 1) and len(made.rollouts) <= len(plain)
+    if least == 1.0:  # this engine is never so sure
+        assert made.text == draft
+        assert made.actions == 1
 
 
 @each_model
@@ -284,9 +323,9 @@ def test_what_makes_no_sense_is_told(options: dict[str, Any], told: str) -> None
 
 def test_precision_takes_the_least_bias_that_reached_it(tmp_path: Path) -> None:
     file = tmp_path / CALIBRATION
-    assert _calibration(tmp_path) == []
+    assert _calibration(tmp_path) == {}
     file.write_text(json.dumps({"precision": [[0, 0.5], [1, 0.7], [2, 0.8]]}))
-    model = Reviser(BYTES.engine, BYTES.codec, calibration=_calibration(tmp_path))
+    model = Reviser(BYTES.engine, BYTES.codec, **_calibration(tmp_path))
     (plan,) = model.plan_revise("one", precision=0.6)
     assert plan.request.config.move_bias == -1
     (plan,) = model.plan_revise("one", precision=0.8, move_bias=0.5)

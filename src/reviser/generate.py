@@ -321,11 +321,10 @@ class Writing:
         """The bytes around the gaps; a space that is hidden at the very start is none of them."""
         tokens, table = self._canvas.tokens(), self._codec.token_bytes
         edges = [0, *(bound for gap in self._gaps for bound in gap), len(tokens)]
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            data = b"".join(table[token] for token in tokens[start:end])
-            if start == 0:
-                data = b"".join(table[token] for token in tokens[self.plan.unseen : end])
-            hidden = start == 0 and self._codec.hides_first_space and data.startswith(b" ")
+        for n, (start, end) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
+            first = start if n else self.plan.unseen
+            data = b"".join(table[token] for token in tokens[first:end])
+            hidden = n == 0 and self._codec.hides_first_space and data.startswith(b" ")
             yield data[hidden:]
 
 

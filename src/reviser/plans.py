@@ -235,11 +235,14 @@ class Revising:
                         first, last = min(first, gaps[-1][0]), max(last, gaps.pop()[1])
                     gaps.append((first, last))
         edges = [0, *(bound - unseen for gap in gaps for bound in gap), len(tokens)]
-        spans = zip(places[edges[::2]].tolist(), places[edges[1::2]].tolist(), strict=True)
+        spans = list(zip(edges[::2], edges[1::2], strict=True))
+        locked = [plan.prompt[places[start] : places[end]] for start, end in spans]
+        if self.codec.hides_first_space and gaps[0][1] == unseen:  # no longer the first, it shows
+            locked[1] = " " * self.codec.token_bytes[tokens[0]].startswith(b" ") + locked[1]
         config = request.config if is_free else replace(request.config, max_edits=0)
         return replace(
             plan,
-            locked=tuple(plan.prompt[start:end] for start, end in spans),
+            locked=tuple(locked),
             request=replace(request, gaps=tuple(gaps), config=config),
         )
 
