@@ -32,6 +32,8 @@ from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, TrajectoryError
 
+__all__ = ["Locked", "Plan", "Reviser", "Revision", "Rollout", "Statistics", "Writing", "load"]
+
 GAP = "{}"
 """What marks a gap in a text to fill in."""
 WINDOW, CONTEXT = 192, 48
