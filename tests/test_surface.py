@@ -93,7 +93,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 @pytest.mark.parametrize(
     "page",
-    [DOCS.parent / "README.md", DOCS / "generate.md", DOCS / "revise.md", DOCS / "evaluate.md"],
+    [
+        DOCS.parent / "README.md",
+        *(DOCS / "guides" / name for name in ("decode.md", "revise.md", "evaluate.md")),
+    ],
     ids=lambda p: p.name,
 )
 def test_the_code_in_the_docs_runs(
