@@ -13,6 +13,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import textwrap
 import threading
 import tomllib
 from collections import Counter
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 import click
@@ -43,27 +44,46 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("models/*/README.md"), *DOCS.rglob("*.md")])
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
-RUNS = "<!-- runs -->"
-"""On the line before a block of commands that the tests run, from its page's first to its last."""
-SHELL = ("sh", "bash", "console", "shell")
+MARK = re.compile(r"<!-- (runs|prints) -->\n+\Z")
+"""On the line before a block of commands that the tests run; `prints`: with just this output."""
+SHELL = ("sh", "bash", "console")
+
+
+class Block(NamedTuple):
+    line: int
+    """Of its page, before the first of its own."""
+    text: str
+    mark: str
 
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def blocks(page: Path, *languages: str) -> list[tuple[int, str, bool]]:
-    """The line before each block in one of these languages, what it holds, whether it is to run."""
-    text = page.read_text(encoding="utf-8")
-    return [
-        (
-            text.count("\n", 0, found.start(3)),
-            inspect.cleandoc(found[3]) + "\n" if found[1] else found[3],
-            text[: found.start()].rstrip("\n").endswith(RUNS),
-        )
-        for found in FENCE.finditer(text)
-        if found[2] in languages
+def blocks(page: Path, *languages: str) -> list[Block]:
+    """The blocks of a page in one of these languages."""
+    text, found = page.read_text(encoding="utf-8"), []
+    for fence in FENCE.finditer(text):
+        if fence[2] in languages:
+            marked = MARK.search(text[: fence.start()])
+            inside = textwrap.dedent(fence[3])
+            line = text.count("\n", 0, fence.start(3))
+            found.append(Block(line, inside, marked[1] if marked else ""))
+    return found
+
+
+def session(text: str) -> tuple[str, str]:
+    """The commands of a block of shell, and what they print, if there are prompts to tell."""
+    if not text.startswith("$ "):
+        return text, ""
+    lines = text.splitlines(keepends=True)
+    is_command = [
+        line.startswith("$ ") or (n > 0 and lines[n - 1].endswith("\\\n"))
+        for n, line in enumerate(lines)
     ]
+    given = [line.removeprefix("$ ") for line, yes in zip(lines, is_command, strict=True) if yes]
+    shown = [line for line, yes in zip(lines, is_command, strict=True) if not yes]
+    return "".join(given), "".join(shown)
 
 
 def prose(page: Path) -> str:
@@ -102,6 +122,7 @@ def test_the_code_runs(
         if code.startswith(">>>"):
             test = doctest.DocTestParser().get_doctest(code, namespace, page.name, None, line)
             assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+            namespace |= test.globs
         else:  # with lines, so that a traceback names those of the page
             exec(compile("\n" * line + code, page.name, "exec"), namespace)
 
@@ -111,8 +132,7 @@ def test_the_code_runs(
 
 def commands_in(script: str) -> Iterator[list[str]]:
     """The simple commands of some lines of shell, without redirections and variables."""
-    script = re.sub(r"^\$ ", "", script.replace("\\\n", " "), flags=re.MULTILINE)
-    for line in script.splitlines():
+    for line in script.replace("\\\n", " ").splitlines():
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         command: list[str] = []
@@ -149,17 +169,14 @@ def parse(command: click.Command, words: list[str], parent: click.Context | None
 
 
 SCRIPTS = [
-    pytest.param(page, line, script, id=f"{name_of(page)}:{line}")
+    pytest.param(session(block.text)[0], id=f"{name_of(page)}:{block.line}")
     for page in PAGES
-    for line, script, _ in blocks(page, *SHELL)
+    for block in blocks(page, *SHELL)
 ]
 
 
-@pytest.mark.parametrize(("page", "line", "script"), SCRIPTS)
-def test_every_command_shown_could_be_given(
-    page: Path, line: int, script: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del page, line
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_command_shown_could_be_given(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.Path, "convert", lambda _, value, *__: Path(value))
     for command in commands_in(script):
         arguments = arguments_of(command)
@@ -209,21 +226,28 @@ def test_every_option_named_in_a_sentence_exists(page: str, span: str) -> None:
     }
 
 
-TO_RUN = [page for page in PAGES if any(runs for *_, runs in blocks(page, *SHELL))]
-
-
-@pytest.mark.parametrize("page", TO_RUN, ids=name_of)
-def test_commands_that_say_so_run(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any(block.mark for block in blocks(page, *SHELL))],
+    ids=name_of,
+)
+def test_commands_that_are_marked_run(page: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
     for name in ("models", "recipes", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
-    script = "".join(code for _, code, runs in blocks(page, *SHELL) if runs)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    for block in blocks(page, *SHELL):
+        if block.mark:
+            script, shown = session(block.text)
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", script],
+                cwd=tmp_path,
+                env=os.environ | {"PATH": path},
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            assert block.mark == "runs" or done.stdout == shown
 
 
 # -- the reference --------------------------------------------------------------------------------
