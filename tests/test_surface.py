@@ -1,6 +1,7 @@
 """What a user meets first: the public names, the cost of importing, the README's promises."""
 
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,3 +116,9 @@ def test_the_code_in_the_docs_runs(
     for block in blocks:
         line = text.count("\n", 0, block.start(1))  # so that a traceback names the page's lines
         exec(compile("\n" * line + block[1], page.name, "exec"), namespace)
+
+
+def test_the_drawings_are_what_their_script_draws() -> None:
+    for draw in runpy.run_path(str(DOCS / "drawings.py"))["PICTURES"]:
+        written = (DOCS / "img" / f"{draw.__name__}.svg").read_text(encoding="utf-8")
+        assert written == draw(), "python docs/drawings.py"
