@@ -147,7 +147,7 @@ def mask() -> str:
             f'<path d="M{start:.1f} 96 Q{middle:.1f} {peak + 12} {end:.1f} 94" stroke="{FAINT}"'
             ' stroke-width="1.6" fill="none" marker-end="url(#tip)"/>'
         )
-        parts.append(text(middle, (96 + peak) / 2 + 2, str(delta), size=13, anchor="middle"))
+        parts.append(text(end - 10, 94, str(delta), size=13, anchor="end"))
     x, y = 24.0, 170
     for name, is_allowed in verdicts.items():
         shape, end = box(x, y, name, fill=YES if is_allowed else NO)
@@ -330,10 +330,13 @@ def cache() -> str:
     return picture(500, 204, parts, "History grows at its end, text in its middle")
 
 
+PICTURES = (canvas, loop, mask, gaps, trajectory, marks, cache)
+
+
 def main() -> None:
     """Write all of them."""
     folder = Path(__file__).parent / "img"
-    for draw in (canvas, loop, mask, gaps, trajectory, marks, cache):
+    for draw in PICTURES:
         (folder / f"{draw.__name__}.svg").write_text(draw(), encoding="utf-8")
 
 

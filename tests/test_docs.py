@@ -307,6 +307,12 @@ def definition(name: str) -> str:
     return definition(f"{origin}.{attribute}") if origin else name
 
 
+def test_the_drawings_are_what_their_script_draws() -> None:
+    for draw in runpy.run_path(str(DOCS / "drawings.py"))["PICTURES"]:
+        written = (DOCS / "img" / f"{draw.__name__}.svg").read_text(encoding="utf-8")
+        assert written == draw(), "python docs/drawings.py"
+
+
 def rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the first table under a heading, without its head."""
     text = (DOCS / page).read_text(encoding="utf-8")
