@@ -30,7 +30,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.core.mask import BoolArray, Boundary
 from reviser.core.trajectory import Trajectory
-from reviser.data.dataset import Example, IntArray, Stream
+from reviser.data.dataset import Example, IntArray, Stream, labelled
 from reviser.engines.base import Request
 from reviser.engines.hf import HFEngine
 from reviser.evals.texts import read_prompts
@@ -158,7 +158,8 @@ def ground(
         view.apply(actions[place])
         place += 1
     whole: Any = np.array(ids[:context], np.int32)
-    return example._replace(ids=whole, learned=np.array(learned[:context], bool))
+    labels = labelled(whole, np.array(learned[:context], bool))
+    return example._replace(ids=whole, labels=labels)
 
 
 def _goal(canvas: Canvas, moves: list[int]) -> int:

@@ -28,7 +28,8 @@ from reviser.data.files import write_json
 from reviser.engines.hf import HFEngine
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
-from reviser.generate import Plan, Reviser
+from reviser.generate import Reviser
+from reviser.plans import Plan
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, with the space before it."""

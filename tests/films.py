@@ -10,7 +10,8 @@ from random_engine import RandomEngine
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
-from reviser.core.diff import Address, revision
+from reviser.core.diff import revision
+from reviser.core.policy import Address
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig
 from reviser.generate import Reviser, Rollout, Statistics

@@ -27,7 +27,8 @@ from reviser.core.codec import Codec
 from reviser.core.mask import Boundary
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import EngineError
-from reviser.generate import Plan, Reviser
+from reviser.generate import Reviser
+from reviser.plans import Plan
 
 NAME = "random"
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import reviser
 import small_tokenizers
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
@@ -125,6 +127,50 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     expected += "no setting|no setting|in its 'settings'"
     for sentence, part in zip(sentences, expected.split("|"), strict=True):
         assert part in sentence
+
+
+def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> None:
+    lines = [
+        {"draft": "The cat sat. " * 4, "id": "long"},
+        {"before": "The cat", "after": "The cats", "instruction": None, "locked": ["cat"]},
+        {"draft": "The", "locked": ["cat"]},
+        {"prompt": "The"},
+        {"draft": "The cat", "instruction": 0},
+        {"draft": "The", "settings": {"window": 0}},
+        {"draft": "The", "settings": {"window": "x"}},
+        {"draft": "The", "settings": {"draft": "x", "self": "y"}},
+        {"draft": "The", "locked": 5},
+        {"draft": "The", "settings": {"precision": "x"}},
+    ]
+    source = write(tmp_path / "drafts.jsonl", lines)
+    settings = SETTINGS | {"window": 20, "context": 4}
+    outputs = []
+    for workers in (1, 2):
+        output = tmp_path / f"{workers}.jsonl"
+        options = {"is_revision": True, "settings": settings, "workers": workers}
+        asked = Job(input=source, output=output, model=str(model), **options)
+        assert batch.run(asked) == (10, 8)
+        outputs.append(records(output))
+    for record in chain(*outputs):
+        for rollout in record.get("rollouts", []):
+            del rollout["logprobs"]
+        for name in ("changes", "stop_logprob"):  # their last digits too
+            record.pop(name, None)
+    assert outputs[0] == outputs[1]
+    long, pair, *failed = outputs[0]
+    assert (long["id"], long["draft"]) == ("long", lines[0]["draft"])
+    assert len(long["rollouts"]) > 1
+    assert (pair["draft"], "cat" in pair["text"]) == ("The cat", True)
+    expected = "not hold 'cat'|its 'draft' or its 'before'|got int|window is 0|window is 'x'|"
+    expected += "no setting|locked must be|precision is 'x'"
+    for record, sentence in zip(failed, expected.split("|"), strict=True):
+        assert sentence in record["error"]
+    with reviser.load(model) as opened:
+        alone = opened.revise(lines[0]["draft"], **settings)
+    assert (alone.text, alone.actions) == (
+        long["text"],
+        sum(each["statistics"]["actions"] for each in long["rollouts"]),
+    )
 
 
 def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:

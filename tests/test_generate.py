@@ -23,7 +23,8 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError, TrajectoryError, VocabError
-from reviser.generate import Plan, Reviser, Rollout, load
+from reviser.generate import Reviser, Rollout, load
+from reviser.plans import Plan
 
 
 def reviser(make: Callable[[], Any], *, rows: int = 3) -> Reviser:

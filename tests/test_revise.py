@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,9 +20,10 @@ from random_engine import RandomEngine
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.core.diff import revision as oracle
-from reviser.engines.base import ScriptedEngine
-from reviser.errors import ConfigError
-from reviser.generate import CALIBRATION, Reviser, Revision, _calibration, _windows
+from reviser.engines.base import ScriptedEngine, Step
+from reviser.errors import ConfigError, EngineError
+from reviser.generate import CALIBRATION, Reviser, Revision, _calibration
+from reviser.plans import windows
 
 OPERATORS = ("delete", "replace", "span_delete", "swap")
 
@@ -105,6 +108,103 @@ def test_many_drafts_are_each_what_one_alone_would_be(drafts: list[str], seed: i
     assert many == alone
 
 
+def test_a_draft_that_cannot_be_revised_is_an_error_in_its_place() -> None:
+    drafts: list[Any] = ["The", "cat and", 5, "The cat " * 400, "cat", "The"]
+    options: dict[str, Any] = {"locked": ["cat"], "max_actions": 9, "window": 9999}
+    told = list(BYTES.attempt_revise_many(drafts, seed=3, **options))
+    expected = ["not hold 'cat'", None, "got int", "too long", None, "not hold 'cat'"]
+    for n, (found, sentence) in enumerate(zip(told, expected, strict=True)):
+        if sentence is None:
+            assert found == BYTES.revise(drafts[n], seed=3 + n, **options)
+        else:
+            assert isinstance(found, ConfigError)
+            assert sentence in str(found)
+    many = BYTES.revise_many(drafts[1:3], seed=4, **options)
+    assert next(many) == told[1]
+    with pytest.raises(ConfigError, match="got int"):
+        next(many)
+
+
+class Failing(RandomEngine):
+    """Fails for what has an odd seed."""
+
+    def step(self) -> list[Step]:
+        seeds = {number: walk.request.config.seed for number, walk in self.running.items()}
+        error = EngineError("no room")
+        steps = super().step()
+        return [replace(each, error=error) if seeds[each.request] % 2 else each for each in steps]
+
+
+def test_one_part_that_fails_is_a_failure_of_its_draft_alone() -> None:
+    draft, options = "The cat sat. " * 3, {"window": 9, "context": 2, "stop_bias": -9.0}
+    model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec)
+    told = list(model.attempt_revise_many(["cat", draft, "The"], seed=0, max_actions=9, **options))
+    assert [type(found) for found in told] == [Revision, EngineError, Revision]
+    assert len(told[2].rollouts) == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"window": 0}, "window is 0"), ({"heat": 1}, "no setting"), ({"precision": 1}, "has no cal")],
+)
+def test_what_makes_no_sense_for_any_draft_is_told_before_the_first(
+    options: dict[str, Any], told: str
+) -> None:
+    for ask in (BYTES.revise_many, BYTES.attempt_revise_many):
+        with pytest.raises(ConfigError, match=told):
+            ask(iter(["The"]), **options)
+        with pytest.raises(ConfigError, match="got one"):
+            ask("The")
+
+
+@each_model
+@given(draft=texts, seed=seeds, window=st.sampled_from([4, 9, 256]), context=st.integers(0, 5))
+def test_lengths_are_those_of_the_draft_and_of_nothing_shown_beside_it(
+    model: Reviser, draft: str, seed: int, window: int, context: int
+) -> None:
+    rng, codec = Random(seed), model.codec
+    options: dict[str, Any] = {
+        "window": window,
+        "context": context,
+        "max_actions": 15,
+        "seed": seed,
+    }
+    options["locked"] = random_spans(rng, len(draft))
+    has_delimiter = model.engine.vocab.delimiter is not None
+    options["instruction"] = "The cat" if has_delimiter else ""
+    plans = list(model.plan_revise(draft, **options))
+    most = max(plan.length for plan in plans) + rng.randint(0, 3)
+    parts = list(windows(codec, draft, window, context))
+    for plan, (low, start, end, high) in zip(plans, parts, strict=True):
+        around = sum(map(len, codec.encode_parts(["", draft[low:start], draft[end:high]])[1:]))
+        unseen = len(codec.encode("The cat")) if has_delimiter else 0
+        assert plan.request.length - plan.length == unseen + around
+    for rollout in model.revise(draft, max_length=most, **options).rollouts:
+        assert rollout.config.max_length == most
+        assert rollout.statistics.tokens_after <= most
+    short = min(plan.length for plan in plans) - 1
+    if short >= 0:
+        with pytest.raises(ConfigError, match=f"max_length is {short}, and the text has"):
+            model.revise(draft, max_length=short, **options)
+
+
+@given(
+    curve=st.lists(st.tuples(st.floats(-3, 5), st.floats(0, 1)), min_size=1, max_size=8),
+    asked=st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted),
+)
+def test_who_asks_for_more_precision_never_gets_more_changes(
+    curve: list[tuple[float, float]], asked: list[float]
+) -> None:
+    model = Reviser(BYTES.engine, BYTES.codec, calibration=curve)
+    biases = []
+    for precision in asked:
+        try:
+            biases.append(model.revising(precision=precision).config.move_bias)
+        except ConfigError:
+            biases.append(-inf)  # none at all
+    assert biases[1] <= biases[0]
+
+
 @given(
     text=st.lists(words, max_size=60).map("".join),
     window=st.integers(4, 20),
@@ -114,7 +214,7 @@ def test_windows_part_a_text_and_are_as_small_as_they_should(
     text: str, window: int, context: int
 ) -> None:
     codec = BYTES.codec
-    parts = list(_windows(codec, text, window, context))
+    parts = list(windows(codec, text, window, context))
     assert "".join(text[start:end] for _, start, end, _ in parts) == text
     if len(parts) > 1:
         for low, start, end, high in parts:

@@ -17,7 +17,7 @@ import small_tokenizers
 from reviser import PRESETS, ActionVocab, Canvas, Codec, Sampler, info, models
 from reviser.core.actions import Kind
 from reviser.core.codec import read_tokenizer
-from reviser.data.dataset import Example
+from reviser.data.dataset import Example, labelled
 from reviser.evals import flops
 from reviser.evals.texts import Prompt, write_prompts
 from reviser.generate import Rollout
@@ -80,7 +80,8 @@ def example(policy: str, index: int) -> Example:
         target, prefix=prefix, index=index, units=units
     )
     ids = np.array(trajectory.history(VOCAB), np.int32)
-    return Example(ids, np.array(trajectory.loss_mask(VOCAB)), len(target), False, 0)
+    labels = labelled(ids, np.array(trajectory.loss_mask(VOCAB)))
+    return Example(ids, labels, len(target), False, 0)
 
 
 @pytest.mark.parametrize("policy", ["append", "paper", "spans-8", "late-2"])
@@ -307,8 +308,8 @@ def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Pat
         rollout = Rollout.from_json(line)
         shown += rollout.provenance["shown"]
         history = np.array(rollout.trajectory.history(vocab), np.int32)
-        learned = np.array(rollout.trajectory.loss_mask(vocab))
-        whole = grounding.ground(Example(history, learned, 0, False, 0), vocab, look, context=999)
+        labels = labelled(history, np.array(rollout.trajectory.loss_mask(vocab)))
+        whole = grounding.ground(Example(history, labels, 0, False, 0), vocab, look, context=999)
         with torch.no_grad():
             logits = loaded(input_ids=torch.tensor(whole.ids[None].astype(np.int64))).logits[0]
         chosen = torch.log_softmax(logits, -1)[:-1].gather(

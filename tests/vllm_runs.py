@@ -102,7 +102,7 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Run requests, some of which are cancelled on the way."""
     rng = Random(5)
     records: list[dict[str, Any]] = [
-        {"actions": [], "logprobs": [], "ended": None} for _ in run["requests"]
+        {"actions": [], "logprobs": [], "notes": [], "ended": None} for _ in run["requests"]
     ]
     numbers = {engine.add(from_json(request)): n for n, request in enumerate(run["requests"])}
     live = set(numbers)
@@ -112,6 +112,7 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
             assert record["ended"] is None
             record["actions"].append(step.action)
             record["logprobs"].append(step.logprob)
+            record["notes"] += step.notes or ()
             record["ended"] = step.ended
             if step.ended is not None:
                 live.discard(step.request)

@@ -30,7 +30,8 @@ import reviser
 from reviser.data.files import write_json, write_whole
 from reviser.data.pairs import Pair, read_pairs
 from reviser.evals import intervals, revision
-from reviser.generate import CALIBRATION, Reviser, _windows
+from reviser.generate import CALIBRATION, Reviser
+from reviser.plans import windows
 
 WINDOW, CONTEXT = 62, 12
 """Tokens: the longest texts that the models learned on."""
@@ -73,7 +74,7 @@ def rewrite(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
     """By a twin that writes each window anew behind it."""
 
     def plans(draft: str) -> Iterator[Any]:
-        for _, start, end, _ in _windows(model.codec, draft, WINDOW, 0):
+        for _, start, end, _ in windows(model.codec, draft, WINDOW, 0):
             part = draft[start:end]
             most = 2 * len(model.codec.encode(part)) + 16
             yield model.plan(part, temperature=0.0, max_actions=most)

@@ -1,8 +1,8 @@
-"""Files of prompts in, files of rollouts out: of any length, in several processes, restartable.
+"""Files of prompts or drafts in, files of rollouts or revisions out: of any length, restartable.
 
-Each worker takes every n-th line and appends to a part of its own, in order and line by line, so
-the number of lines in a part says where to go on. Once all are there the parts become the output,
-line for line that of the input.
+Each worker, a process of its own, takes every n-th line and appends to a part of its own, in order
+and line by line, so the number of lines in a part says where to go on. Once all are there the parts
+become the output, line for line that of the input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 from reviser.data.files import lock, write_json
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
-from reviser.generate import Plan, Reviser, load, nth
+from reviser.generate import Reviser, load, nth
+from reviser.plans import Plan
 
 MERGED = "merged"
 
@@ -34,15 +35,19 @@ class Job:
     """What to write, from where, to where and with what."""
 
     input: Path
-    """JSON lines: a `prompt` or a text to `infill`; an `id` and own `settings` if wanted."""
+    """JSON lines: a `prompt` or a text to `infill`; an `id` and own `settings` if wanted. To be
+    revised, a `draft` or the `before` of a pair; an `instruction` and what is `locked` if wanted.
+    """
     output: Path
-    """JSON lines: the rollout of each, or the error it met."""
+    """JSON lines: the rollout or revision of each, or the error it met."""
     model: str
     engine: str = "hf"
     options: dict[str, Any] = field(default_factory=dict)
     """Of the engine."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Of decoding; line n adds n to the seed, so the number of workers changes nothing."""
+    is_revision: bool = False
+    """Whether the lines are drafts; then settings hold the options of `revise` too."""
     workers: int = 1
 
     @property
@@ -121,39 +126,44 @@ def _records(
     model: Reviser, job: Job, lines: Iterator[tuple[int, bytes]]
 ) -> Iterator[dict[str, Any]]:
     """What becomes of each line, in order."""
-    asked: deque[dict[str, Any]] = deque()
+    asked: deque[tuple[dict[str, Any], str, list[Plan]]] = deque()
 
-    def plans() -> Iterator[Plan]:
+    def groups() -> Iterator[list[Plan] | ReviserError]:
         for n, line in lines:
             record: dict[str, Any] = {"line": n + 1}
-            asked.append(record)
             try:
-                yield _plan(model, job, n, line, record)
+                text, plans = _plans(model, job, n, line, record)
             except ReviserError as error:
-                record["error"] = str(error)
+                asked.append((record, "", []))
+                yield error
+            else:
+                asked.append((record, text, plans))
+                yield plans
 
-    def met_by_errors() -> Iterator[dict[str, Any]]:
-        while asked and "error" in asked[0]:
-            yield asked.popleft()
-
-    for written in model.attempt_many(plans()):
-        yield from met_by_errors()
-        if isinstance(written, EngineError):
-            yield asked.popleft() | {"error": str(written)}
+    for written in model.attempt_groups(groups()):
+        record, text, plans = asked.popleft()
+        if isinstance(written, ReviserError):
+            yield record | {"error": str(written)}
+        elif job.is_revision:
+            yield record | model.revision(text, plans, written).to_dict()
         else:
-            yield asked.popleft() | written.to_dict()
-    yield from met_by_errors()
+            yield record | written[0].to_dict()
 
 
-def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
+def _plans(
+    model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]
+) -> tuple[str, list[Plan]]:
+    """The text of a line, and what it asks for: one plan, or one for each part of a draft."""
     try:
         fields = json.loads(line)
         json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise DataError(f"This line is not JSON: {error}.") from error
-    texts = [name for name in ("prompt", "infill") if isinstance(fields, dict) and name in fields]
+    names = ("draft", "before") if job.is_revision else ("prompt", "infill")
+    texts = [name for name in names if isinstance(fields, dict) and name in fields]
     if len(texts) != 1 or not isinstance(fields[texts[0]], str):
-        raise DataError("A line must be an object with a text as its 'prompt' or its 'infill'.")
+        one, other = names
+        raise DataError(f"A line must be an object with a text as its {one!r} or its {other!r}.")
     if "id" in fields:
         record["id"] = fields["id"]
     own = fields.get("settings", {})
@@ -161,11 +171,13 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
         raise DataError("'settings' of a line must be an object.")
     if outside := sorted(fields.keys() & DecodeConfig.__dataclass_fields__.keys()):
         raise DataError(f"{', '.join(outside)} of a line must stand in its 'settings'.")
-    settings = nth(job.settings, n) | own
+    text, settings = fields[texts[0]], nth(job.settings, n) | own
+    if job.is_revision:
+        given = {name: fields.get(name) for name in ("instruction", "locked")}
+        settings |= {name: value for name, value in given.items() if value is not None}
+        return text, model.checked(model.plan_revise(text, **settings))
     make = model.plan if texts == ["prompt"] else model.plan_infill
-    plan = make(fields[texts[0]], **settings)
-    model.engine.check(plan.request)
-    return plan
+    return text, model.checked([make(text, **settings)])
 
 
 def _work_together(job: Job, progress: Callable[[int], None]) -> None:

@@ -20,7 +20,7 @@ from reviser.data.readers import Reader, Split
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, ReviserError
 from reviser.evals.texts import Protocol
-from reviser.generate import CONTEXT, WINDOW
+from reviser.plans import CONTEXT, WINDOW
 
 if TYPE_CHECKING:
     from reviser.changes import Changes
@@ -391,15 +391,26 @@ def _writing_options(command: Any) -> Any:
     return _decoding_options(pace(as_json(command)))
 
 
+def _file_options(command: Any, given: str, instead: str, made: str) -> Any:
+    """The options of every command that works through a file of texts."""
+    path = click.Path(path_type=Path)
+    options = [
+        click.option("--input", "source", metavar="FILE.jsonl", type=path,
+                     help=f"{given}, one JSON object a line, instead of {instead}."),
+        click.option("--output", metavar="FILE.jsonl", type=path,
+                     help=f"Where the {made} of --input go."),
+        click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
+                     help="Processes for --input, each with the model."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @main.command()
 @click.argument("prompt", required=False)
 @_writing_options
-@click.option("--input", "source", metavar="FILE.jsonl", type=click.Path(path_type=Path),
-              help="Prompts, one JSON object a line, instead of PROMPT.")  # fmt: skip
-@click.option("--output", metavar="FILE.jsonl", type=click.Path(path_type=Path),
-              help="Where the rollouts of --input go.")  # fmt: skip
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
-              help="Processes for --input, each with the model.")  # fmt: skip
+@partial(_file_options, given="Prompts", instead="PROMPT", made="rollouts")
 def generate(
     prompt: str | None, source: Path | None, output: Path | None, workers: int, **options: Any
 ) -> None:
@@ -412,6 +423,7 @@ def generate(
     if (source is None) != (output is None) or (source is not None and prompt is not None):
         raise click.UsageError("Give a PROMPT, or --input and --output together.")
     if source is not None and output is not None:
+        del options["pace"], options["as_json"]  # there is nothing to watch, and the file is JSON
         _write_file(source, output, workers, **options)
         return
     if prompt is None:
@@ -452,16 +464,25 @@ def infill(text: str | None, **options: Any) -> None:
                    " each.")  # fmt: skip
 @click.option("--context", default=CONTEXT, show_default=True, type=click.IntRange(0),
               help="Tokens shown on either side of these.")  # fmt: skip
+@partial(_file_options, given="Drafts", instead="FILE", made="revisions")
 @partial(_decoding_options, temperature=0.0)
 def revise(
-    file: Path | None, form: str, in_place: bool, check: bool, model: str, engine: str,
-    url: str | None, engine_options: tuple[str, ...], **options: Any,
+    file: Path | None, form: str, in_place: bool, check: bool, source: Path | None,
+    output: Path | None, workers: int, **options: Any,
 ) -> None:  # fmt: skip
     """Revise a draft: edit it where it needs it, and leave the rest as it is, to the byte.
 
     Without FILE it is read from standard input. With --in-place or --check the text is not
-    printed, but the number of changes is; other formats are.
+    printed, but the number of changes is; other formats are. With --input and --output a file of
+    any length is worked through; its lines are objects with a "draft", or the "before" of a pair,
+    and an "instruction" if there is one. The same command again goes on where a kill stopped it.
     """
+    for_one = file is not None or in_place or check or form != "text"
+    if (source is None) != (output is None) or (source is not None and for_one):
+        raise click.UsageError("Give a FILE, or --input and --output together.")
+    if source is not None and output is not None:
+        _write_file(source, output, workers, is_revision=True, **options)
+        return
     if file is None and (in_place or sys.stdin.isatty()):
         raise click.UsageError("Give a FILE.")
     if in_place and check:
@@ -475,7 +496,7 @@ def revise(
     # What begins or ends a file is no part of what is written there.
     draft = whole.removeprefix(_MARK_OF_UTF8).rstrip("\r\n")
     place = len(whole) - len(whole.removeprefix(_MARK_OF_UTF8))
-    revision = _revise(draft, model, engine, _options(url, engine_options), options)
+    revision = _revise(draft, **options)
     changes = revision.changes.within(whole, place)
     if in_place and file is not None and changes.changes:
         if _bytes_of(file) != given:
@@ -499,8 +520,9 @@ def revise(
 
 
 def _revise(
-    draft: str, model: str, engine: str, engine_options: dict[str, Any], options: dict[str, Any]
-) -> Revision:
+    draft: str, model: str, engine: str, url: str | None, engine_options: tuple[str, ...],
+    **options: Any,
+) -> Revision:  # fmt: skip
     """Revise one draft, with a bar if it has several parts."""
     from reviser.generate import load
 
@@ -508,10 +530,9 @@ def _revise(
     settings = {f.name: options[f.name] for f in fields(DecodeConfig)}
     DecodeConfig(**settings)  # refuses what cannot be before the model is opened
     try:
-        with load(model, engine=engine, **engine_options) as reviser, _bars() as (_, tell):
-            plans, rollouts = list(reviser.plan_revise(draft, **options)), []
-            for plan in plans:
-                reviser.check(plan)
+        opened = load(model, engine=engine, **_options(url, engine_options))
+        with opened as reviser, _bars() as (_, tell):
+            plans, rollouts = reviser.checked(reviser.plan_revise(draft, **options)), []
             for rollout in reviser.write_many(plans):
                 rollouts.append(rollout)
                 if len(plans) > 1:
@@ -637,7 +658,8 @@ def _write(
     """Write one text, live in a terminal."""
     from rich.console import Console
 
-    from reviser.generate import GAP, load
+    from reviser.generate import load
+    from reviser.plans import GAP
     from reviser.player.terminal import printable, show
 
     console = Console(highlight=False)
@@ -666,19 +688,18 @@ def _write(
 
 def _write_file(
     source: Path, output: Path, workers: int, model: str, engine: str, url: str | None,
-    engine_options: tuple[str, ...], pace: float, as_json: bool, **settings: Any,
+    engine_options: tuple[str, ...], is_revision: bool = False, **settings: Any,
 ) -> None:  # fmt: skip
-    """Write a file of rollouts, with a bar."""
+    """Write a file of rollouts or revisions, with a bar."""
     from rich.console import Console
     from rich.progress import Progress
 
     from reviser import batch
 
-    del pace, as_json  # there is nothing to watch, and the file is JSON
     _quiet(model)
     options = _options(url, engine_options)
     job = batch.Job(input=source, output=output, model=model, engine=engine, options=options,
-                    settings=settings, workers=workers)  # fmt: skip
+                    settings=settings, is_revision=is_revision, workers=workers)  # fmt: skip
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("writing", total=None)
@@ -687,7 +708,8 @@ def _write_file(
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             raise SystemExit(130) from None
-    click.echo(f"{output}: {written - failed:,} rollouts")
+    made = "revisions" if is_revision else "rollouts"
+    click.echo(f"{output}: {written - failed:,} {made}")
     if failed:
         raise EngineError(
             f"{failed:,} of {written:,} lines could not be written: see their 'error'."

@@ -10,34 +10,34 @@ import asyncio
 import difflib
 import hashlib
 import json
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import accumulate, pairwise
 from math import isfinite
-from operator import index
+from numbers import Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 from weakref import finalize
-
-import numpy as np
 
 from reviser.changes import Change, Changes, changes_of
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit, Unit
-from reviser.core.diff import present
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, Engine, Request, Step, StopReason
 from reviser.engines.driver import Driver
-from reviser.errors import ConfigError, DataError, EngineError, MissingExtra, TrajectoryError
+from reviser.errors import (
+    ConfigError,
+    DataError,
+    EngineError,
+    MissingExtra,
+    ReviserError,
+    TrajectoryError,
+)
+from reviser.plans import CONTEXT, WINDOW, Plan, Revising, continuation, infilling
 
-__all__ = ["Locked", "Plan", "Reviser", "Revision", "Rollout", "Statistics", "Writing", "load"]
+__all__ = ["Locked", "Reviser", "Revision", "Rollout", "Statistics", "Writing", "load"]
 
-GAP = "{}"
-"""What marks a gap in a text to fill in."""
-WINDOW, CONTEXT = 192, 48
-"""Tokens of a draft that are revised at a time, and those shown on either side of them."""
+_Written = TypeVar("_Written")
 CALIBRATION = "calibration.json"
 """In a model folder: how right its changes were, by bias against going on to the next."""
 
@@ -64,6 +64,7 @@ class Statistics:
     moves: int
     """Of these, the ones that moved the cursor."""
     tokens_before: int
+    """Of the text; of a draft's part without what is shown around it."""
     tokens_after: int
 
 
@@ -157,23 +158,6 @@ class Revision:
         except (KeyError, TypeError) as error:
             raise DataError(f"This is no revision ({error!r}): {str(text)[:80]!r}.") from error
         return cls(changes=changes, rollouts=tuple(rollouts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A request, with what it was made from."""
-
-    prompt: str
-    prefix: tuple[int, ...]
-    given: tuple[int, ...]
-    """Actions that stand in the history behind the prefix: text after a gap, and the way back."""
-    locked: tuple[str, ...]
-    """The texts around the gaps, one more than these."""
-    request: Request
-    unseen: int = 0
-    """Tokens at the beginning of the canvas that are no part of the text, as an instruction."""
-    place: int = 0
-    """Where in a draft its text begins, if it is a part of one."""
 
 
 class Writing:
@@ -317,11 +301,11 @@ class Writing:
                 actions=len(self._actions),
                 edits=self._edits,
                 moves=self._moves,
-                tokens_before=plan.request.length,
-                tokens_after=len(self._canvas),
+                tokens_before=plan.length,
+                tokens_after=len(self._canvas) - plan.beside,
             ),
             locked=self._locked(),
-            config=plan.request.config,
+            config=plan.config,
             provenance=self._provenance,
         )
 
@@ -412,9 +396,7 @@ class Reviser:
 
     def revise(self, draft: str, **options: Any) -> Revision:
         """Edit a text: what `plan_revise` takes, and settings; the likeliest edits by default."""
-        plans = list(self.plan_revise(draft, **options))
-        for plan in plans:
-            self.check(plan)
+        plans = self.checked(self.plan_revise(draft, **options))
         return self.revision(draft, plans, list(self.write_many(plans)))
 
     async def arevise(self, draft: str, **options: Any) -> Revision:
@@ -435,19 +417,36 @@ class Reviser:
 
     def revise_many(self, drafts: Iterable[str], **options: Any) -> Iterator[Revision]:
         """Many drafts side by side, in the order given; each is all there before it is told."""
-        asked: deque[tuple[str, list[Plan]]] = deque()
+        return _raised(self.attempt_revise_many(drafts, **options))
 
-        def plans() -> Iterator[Plan]:
-            for n, draft in enumerate(_several(drafts)):
-                asked.append((draft, list(self.plan_revise(draft, **nth(options, n)))))
-                yield from asked[-1][1]
+    def attempt_revise_many(
+        self, drafts: Iterable[str], **options: Any
+    ) -> Iterator[Revision | ReviserError]:
+        """The same, with the error in the place of a draft that cannot be revised, or failed."""
+        self.revising(**options)  # here, not when the first is asked for
+        numbered = enumerate(_several(drafts))
+        asked: deque[tuple[str, Sequence[Plan]]] = deque()
 
-        done: list[Rollout] = []
-        for rollout in self.write_many(plans()):
-            done.append(rollout)
-            if len(done) == len(asked[0][1]):
-                yield self.revision(*asked.popleft(), done)
-                done = []
+        def groups() -> Iterator[Sequence[Plan] | ReviserError]:
+            for n, draft in numbered:
+                try:
+                    plans = self.checked(self.plan_revise(draft, **nth(options, n)))
+                except ReviserError as error:
+                    asked.append((draft, ()))
+                    yield error
+                else:
+                    asked.append((draft, plans))
+                    yield plans
+
+        def attempts() -> Iterator[Revision | ReviserError]:
+            for written in self.attempt_groups(groups()):
+                draft, plans = asked.popleft()
+                if isinstance(written, ReviserError):
+                    yield written
+                else:
+                    yield self.revision(draft, plans, written)
+
+        return attempts()
 
     def revision(self, draft: str, plans: Sequence[Plan], rollouts: Sequence[Rollout]) -> Revision:
         """The changes to a draft, out of what was written for the plans of its parts."""
@@ -493,17 +492,57 @@ class Reviser:
 
     def check(self, plan: Plan) -> None:
         """Refuse what the engine cannot run, or what is too long from the start."""
-        length, most = plan.request.length, plan.request.config.max_length
+        length, most = plan.length, plan.config.max_length
         if most is not None and length > most:
             raise ConfigError(f"max_length is {most}, and the text has {length} tokens already.")
         self.engine.check(plan.request)
 
+    def checked(self, plans: Iterable[Plan]) -> list[Plan]:
+        """The plans for a draft, none of which is refused."""
+        kept = list(plans)
+        for plan in kept:
+            self.check(plan)
+        return kept
+
     def write_many(self, plans: Iterable[Plan]) -> Iterator[Rollout]:
         """Write many side by side, in the order given; plans are asked for as there is room."""
-        for written in self.attempt_many(plans):
+        return _raised(self.attempt_many(plans))
+
+    def attempt_groups(
+        self, groups: Iterable[Sequence[Plan] | ReviserError]
+    ) -> Iterator[list[Rollout] | ReviserError]:
+        """All rollouts of each group, as of a draft's parts, or the first error of any.
+
+        What is an error already is told in its place.
+        """
+        asked: deque[int | ReviserError] = deque()  # how many plans each group has
+
+        def plans() -> Iterator[Plan]:
+            for group in groups:
+                if isinstance(group, ReviserError):
+                    asked.append(group)
+                else:
+                    asked.append(len(group))
+                    yield from group
+
+        def errors() -> Iterator[ReviserError]:
+            while asked and isinstance(error := asked[0], ReviserError):
+                yield error
+                asked.popleft()
+
+        done: list[Rollout] = []
+        failed: list[EngineError] = []
+        for written in self.attempt_many(plans()):
+            yield from errors()
             if isinstance(written, EngineError):
-                raise written
-            yield written
+                failed.append(written)
+            else:
+                done.append(written)
+            if len(done) + len(failed) == asked[0]:
+                asked.popleft()
+                yield failed[0] if failed else done
+                done, failed = [], []
+        yield from errors()
 
     def attempt_many(self, plans: Iterable[Plan]) -> Iterator[Rollout | EngineError]:
         """The same, with the error in the place of a rollout that failed."""
@@ -536,54 +575,21 @@ class Reviser:
 
     def plan(self, prompt: str = "", /, **settings: Any) -> Plan:
         """What `generate` asks of the engine."""
-        config = decode_config(settings)
-        _check_text(prompt)
-        prefix = self.codec.encode(prompt)
-        return Plan(
-            prompt=prompt,
-            prefix=tuple(prefix),
-            given=(),
-            locked=(prompt, ""),
-            request=Request.continuation(self.engine.vocab, prefix, config),
-        )
+        return continuation(self.engine.vocab, self.codec, prompt, decode_config(settings))
 
     def plan_infill(
         self, text: str, spans: Sequence[tuple[int, int]] | None = None, /, **settings: Any
     ) -> Plan:
-        """What `infill` asks: what stands behind the first gap is shown as written first.
+        """What `infill` asks."""
+        return infilling(self.engine.vocab, self.codec, text, spans, decode_config(settings))
 
-        So it is in training; then the cursor goes back to the gap.
-        """
-        vocab, config = self.engine.vocab, decode_config(settings)
-        parts = _parts(text, spans)
-        first, *rest = self.codec.encode_parts(parts)
-        places = [len(first)]
-        for part in rest[:-1]:
-            places.append(places[-1] + len(part))
-        later = [token for part in rest for token in part]
-        length = len(first) + len(later)
-        if vocab.mark is not None and vocab.back is not None:  # a mark stands for each gap
-            marked = [i for part in rest for i in (vocab.mark, *part)]
-            needs_prefix = vocab.begin is None and vocab.delimiter is None
-            prefix = first if needs_prefix else []
-            given = (*first[len(prefix) :], *marked, vocab.back)
-        else:
-            back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
-            prefix, given = first, (*later, *(vocab.move_id(delta) for delta in back))
-        request = Request(
-            history=(*vocab.prefix_actions(prefix), *given),
-            length=length,
-            cursor=len(first),
-            gaps=tuple((place, place) for place in places),
-            config=config,
-        )
-        return Plan(
-            prompt=text, prefix=tuple(prefix), given=given, locked=tuple(parts), request=request
-        )
+    def plan_revise(self, draft: str, /, **options: Any) -> Iterator[Plan]:
+        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens."""
+        return self.revising(**options).plans(draft)
 
-    def plan_revise(
+    def revising(
         self,
-        draft: str,
+        /,
         *,
         instruction: str = "",
         locked: Sequence[str | tuple[int, int]] = (),
@@ -591,75 +597,31 @@ class Reviser:
         window: int = WINDOW,
         context: int = CONTEXT,
         **settings: Any,
-    ) -> Iterator[Plan]:
-        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens.
+    ) -> Revising:
+        """How drafts are to be revised; what makes no sense for any is refused here.
 
         A window is shown with `context` tokens on either side, which are locked; so windows share
         no change, and cost grows as the draft does. `locked` are spans of characters, or texts
         wherever they occur. `precision` is the share of changes that are to be right, by the
         model's own calibration.
         """
-        _check_text(draft)
-        _check_text(instruction)
-        if instruction and self.engine.vocab.delimiter is None:
-            raise ConfigError("This model has no delimiter to end an instruction with.")
-        if window < 1 or context < 0:
-            raise ConfigError(f"window is {window}, context {context}; use 1 or more, 0 or more.")
         if precision is not None:
             bias = settings.get("move_bias", 0.0) - self._bias_for(precision)
             settings = settings | {"move_bias": bias}
-        config = decode_config({"temperature": 0.0} | settings)
-        spans = _locked_spans(draft, locked)
-        begin = self.codec.encode(instruction) if instruction else []
-        parts = _windows(self.codec, draft, window, context)
-        for n, (low, start, end, high) in enumerate(parts):
-            shut = [(low, start), *spans, (end, high)]
-            clipped = [(max(a, low) - low, min(b, high) - low) for a, b in shut if a < high]
-            own = replace(config, seed=(config.seed + n) % (1 << 64))
-            plan = self._plan_part(draft[low:high], begin, _joined(clipped), own)
-            yield replace(plan, place=low)
-
-    def _plan_part(
-        self, text: str, begin: list[int], locked: list[tuple[int, int]], config: DecodeConfig
-    ) -> Plan:
-        edges = [0, *(bound for span in locked for bound in span), len(text)]
-        parts = [text[a:b] for a, b in pairwise(edges)]  # free, locked, free ...
-        if (
-            locked and self.codec.hides_first_space
-        ):  # or what is locked might come first, and lose one
-            pieces = self.codec.encode_parts(["", *parts])
-        else:
-            pieces = [[], *self.codec.encode_parts(parts)]
-        bounds = list(accumulate(map(len, pieces), initial=len(begin)))[1:]
-        free = [n for n in range(0, len(parts), 2) if parts[n] or not text]
-        gaps = [(bounds[n], bounds[n + 1]) for n in free]
-        cursor = gaps[0][0] if gaps else len(begin)
-        tokens = [token for piece in pieces for token in piece]
-        head, rest = tokens[: cursor - len(begin)], tokens[cursor - len(begin) :]
-        vocab = self.engine.vocab
-        way = present(vocab, rest, prefix=[*begin, *head])
-        if vocab.begin is None and vocab.delimiter is None:  # then a prefix must begin the history
-            prefix, given = (head, way) if head else (rest, way)
-        else:
-            prefix, given = begin, (*head, *way)
-        around = zip([-1, *free], [*free, len(parts)], strict=True)
-        return Plan(
-            prompt=text,
-            prefix=tuple(prefix),
-            given=tuple(given),
-            locked=tuple("".join(parts[a + 1 : b]) for a, b in around),
-            request=Request(
-                history=(*vocab.prefix_actions(prefix), *given),
-                length=bounds[-1],
-                cursor=cursor,
-                gaps=tuple(gaps),
-                config=config,
-            ),
-            unseen=len(begin),
+        return Revising(
+            vocab=self.engine.vocab,
+            codec=self.codec,
+            config=decode_config({"temperature": 0.0} | settings),
+            instruction=instruction,
+            locked=locked,
+            window=window,
+            context=context,
         )
 
     def _bias_for(self, precision: float) -> float:
-        """The least bias at which so many changes were right."""
+        """The least bias at which so many changes were right; the more, the higher it is."""
+        if not isinstance(precision, Real):
+            raise ConfigError(f"precision is {precision!r}; it must be a number from 0 to 1.")
         if not self.calibration:
             raise ConfigError(
                 f"This model has no {CALIBRATION}, so nobody knows what gives a precision: use"
@@ -729,96 +691,6 @@ def decode_config(settings: Mapping[str, Any]) -> DecodeConfig:
     return DecodeConfig(**settings)
 
 
-def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
-    """The locked stretches around the gaps; of those between, none is empty."""
-    _check_text(text)
-    if spans is None:
-        parts = text.split(GAP)
-        if len(parts) == 1:
-            raise ConfigError(f"The text has no gap: mark one or more with {GAP}, or give spans.")
-    else:
-        try:
-            bounds = [index(bound) for start, end in spans for bound in (start, end)]
-        except (TypeError, ValueError) as error:
-            raise ConfigError("spans must be pairs of places in the text.") from error
-        if not bounds or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
-            raise ConfigError(
-                f"spans {str(list(spans))[:80]} must be in order, apart, and within the text's"
-                f" {len(text)} characters; give one or more."
-            )
-        edges = [0, *bounds, len(text)]
-        parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    first, *between, last = parts
-    return [first, *filter(None, between), last]
-
-
-def _locked_spans(text: str, locked: Sequence[str | tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans of characters that are locked, in order."""
-    spans = []
-    for part in [locked] if isinstance(locked, str) else locked:
-        if isinstance(part, str):
-            found = [m.span() for m in re.finditer(re.escape(part), text)] if part else []
-            if not found:
-                raise ConfigError(f"The draft does not hold {part[:40]!r}, which is to be locked.")
-            spans += found
-            continue
-        try:
-            start, end = map(index, part)
-        except (TypeError, ValueError) as error:
-            raise ConfigError("locked must be texts, or pairs of places in the draft.") from error
-        if not 0 <= start <= end <= len(text):
-            raise ConfigError(
-                f"The locked span {start}..{end} is not within the draft's {len(text)} characters."
-            )
-        spans.append((start, end))
-    return _joined(spans)
-
-
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order, those that touch or overlap as one, empty ones left out."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _windows(
-    codec: Codec, text: str, window: int, context: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Parts of a text, each with where it and what is shown around it begin and end.
-
-    A part ends before a sentence, or else a word, where it can.
-    """
-    (tokens,) = codec.encode_parts([text])
-    if len(tokens) <= window:
-        yield 0, 0, len(text), len(text)
-        return
-    units, places = codec.unit_starts(tokens), codec.places(tokens)
-    is_whole = places >= 0  # not within a character
-    cuts = [0]
-    while len(tokens) - cuts[-1] > window:
-        late = np.arange(cuts[-1] + (window + 1) // 2, cuts[-1] + window + 1)
-        late = late[is_whole[late]]
-        if not late.size:  # a character of many tokens
-            late = cuts[-1] + 1 + np.flatnonzero(is_whole[cuts[-1] + 1 :])[:1]
-        if late[0] == len(tokens):
-            break
-        rank = units[late]  # sentences before words before tokens
-        cuts.append(int(late[np.flatnonzero(rank == rank.max())[-1]]))
-    cuts.append(len(tokens))
-    for start, end in pairwise(cuts):
-        low, high = max(0, start - context), min(len(tokens), end + context)
-        while not is_whole[low]:
-            low -= 1
-        while not is_whole[high]:
-            high += 1
-        at = places[[low, start, end, high]].tolist()
-        yield at[0], at[1], at[2], at[3]
-
-
 def _both(first: Change, second: Change) -> Change:
     """Two changes that meet, as one."""
     return Change(
@@ -837,9 +709,12 @@ def _moved(edit: Edit, by: int) -> Edit:
     return Edit(places[0], edit.removed, edit.inserted, *places[1:])
 
 
-def _check_text(text: object) -> None:
-    if not isinstance(text, str):
-        raise ConfigError(f"Give a text; got {type(text).__name__}.")
+def _raised(written: Iterable[_Written | ReviserError]) -> Iterator[_Written]:
+    """The same, but an error ends it."""
+    for each in written:
+        if isinstance(each, ReviserError):
+            raise each
+        yield each
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:

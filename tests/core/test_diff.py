@@ -3,6 +3,7 @@
 import os
 from itertools import pairwise
 from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.diff import (
     REACH,
-    Address,
     Hunk,
     diff,
     next_action,
@@ -24,12 +24,13 @@ from reviser.core.diff import (
     script,
 )
 from reviser.core.mask import Boundary
+from reviser.core.policy import Address
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from strategies import seeds
 
 EDITS = ("delete", "replace", "swap", "span_delete")
-ADDRESSES: tuple[Address, ...] = ("moves", "search", "both")
+ADDRESSES: tuple[Address, ...] = get_args(Address)
 PAIRS = int(os.environ.get("REVISER_PAIRS", "2000"))
 SLOW = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 

@@ -338,7 +338,8 @@ def test_a_history_is_begin_prefix_delimiter_restoration(
     assert TRAJECTORY.loss_mask(vocab) == [False] * len(seeding) + [False, True]
     assert TRAJECTORY.target(vocab) == [7]
     blank = replace(TRAJECTORY, prefix=())
-    if begin is None and delimiter is None:
+    assert vocab.needs_prefix == (begin is None and delimiter is None)
+    if vocab.needs_prefix:
         for ask in (blank.history, blank.loss_mask):
             with pytest.raises(VocabError) as caught:
                 ask(vocab)

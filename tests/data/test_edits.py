@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,43 @@ def test_loss_is_on_the_edits_alone() -> None:
     kinds = [VOCAB.kind(i) for i in example.ids[example.learned].tolist()]
     assert kinds[-1] is Kind.STOP
     assert sum(example.learned) < len(example.ids) - 6  # the draft's letters bear none
+
+
+@given(given=pairs)
+def test_a_draft_is_noted_behind_each_of_its_tokens_and_nothing_else_changes(
+    given: list[tuple[str, str, str]],
+) -> None:
+    places = np.arange(len(given))
+    plain = stream_of(given, Edits()).examples(places)
+    noted = stream_of(given, Edits(noted=True)).examples(places)
+    drafts = {a + c: b for a, b, c in given}
+    for bare, example in zip(plain, noted, strict=True):
+        assert np.array_equal(bare.ids, example.ids)
+        more = np.flatnonzero(example.learned & ~bare.learned)
+        assert np.array_equal(bare.labels[bare.learned], example.labels[bare.learned])
+        assert more.tolist() == list(range(more[0], more[-1] + 1)) if more.size else True
+        shown = CODEC.decode(example.ids[more - 1].tolist())
+        text = CODEC.decode(Canvas.replay(VOCAB, example.ids.tolist()).tokens())
+        if [a + c for a, _, c in given].count(text) == 1:
+            assert shown == drafts[text]
+        if (example.labels[more] != VOCAB.stop).any():
+            assert bare.learned.sum() > 1  # it is revised
+
+
+def test_a_note_says_what_comes_before_the_token_just_read() -> None:
+    assert VOCAB.delete is not None
+    cases = [
+        ("The cat sat", "The cat has sat", "The cat s", CODEC.encode(" has")[0]),
+        ("The cat sat on", "The cat on", "The cat sat on", VOCAB.delete),
+    ]
+    for before, after, read, note in cases:
+        (example,) = stream_of([("", before, after)], Edits(noted=True)).examples(np.arange(1))
+        (place,) = np.flatnonzero(
+            example.learned & (example.labels != example.ids) & (example.labels != VOCAB.stop)
+        )
+        ids = example.ids[:place]
+        assert CODEC.decode(ids[VOCAB.kinds[ids] == Kind.INSERT].tolist()) == read
+        assert example.labels[place] == note
 
 
 @given(texts=st.lists(texts, min_size=1, max_size=60))
@@ -150,5 +188,12 @@ def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
         vocab = ActionVocab.build(300, **options)
         with pytest.raises(VocabError, match=told):
             PairStream(side, vocab, policy, CODEC, context=CONTEXT)
+    bare = replace(ActionVocab.build(300, operators=["delete"], delimiter=False), begin=None)
+    refused = [(("Mend", "a", "b"), "an instruction"), (("", "", "b"), "an empty draft")]
+    for pair, told in refused:
+        mixed = PairSide(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
+        with pytest.raises(VocabError, match=f"1 of 2 pairs have {told}"):
+            PairStream(mixed, bare, Edits(address="moves"), CODEC, context=CONTEXT)
+    PairStream(side, bare, Edits(address="moves"), CODEC, context=CONTEXT)
     moves = ActionVocab.build(300, operators=["delete"])
     PairStream(side, moves, Edits(address="moves"), CODEC, context=CONTEXT)

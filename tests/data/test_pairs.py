@@ -59,7 +59,10 @@ def test_several_files_and_folders_are_read_in_order(tmp_path: Path) -> None:
     [
         (b'{"before": "a"}', "Line 2 of .*'after' is missing; it must be a string"),
         (b'{"before": 1, "after": ""}', "Line 2 of .*'before' is a int; it must be a string"),
-        (b'{"before": "a", "after": "", "instruction": []}', None),
+        (b'{"before": "a", "after": "", "instruction": null}', None),
+        (b'{"before": "a", "after": "", "instruction": []}', "'instruction' is a list"),
+        (b'{"before": "a", "after": "", "instruction": 0}', "'instruction' is a int"),
+        (b'{"before": "a", "after": "", "instruction": false}', "'instruction' is a bool"),
         (b'{"before": "a", "after": "", "instruction": ["x"]}', "'instruction' is a list"),
         (b'{"before": "a", ', "Line 2 of .* is not JSON"),
         (b'["a", "b"]', "Line 2 of .* must be a JSON object"),

@@ -28,7 +28,7 @@ from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.engines import wire
-from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.base import DecodeConfig, Request, Step
 from reviser.engines.driver import Driver
 from reviser.engines.vllm import PROCESSOR, VLLMServer
 from reviser.errors import ConfigError, EngineError, InvalidAction
@@ -117,7 +117,13 @@ def random_requests(name: str, count: int, **settings: Any) -> list[Request]:
     return [random_request(rng, VOCABS[name], config) for _ in range(count)]
 
 
-GREEDY = {name: random_requests(name, 200, temperature=0.0) for name in VOCABS}
+GREEDY = {
+    name: [
+        replace(request, is_noted=n % 5 == 0)
+        for n, request in enumerate(random_requests(name, 200, temperature=0.0))
+    ]
+    for name in VOCABS
+}
 WILD = {
     name: random_requests(name, 150, temperature=1.5, top_k=0, stop_bias=0.0) for name in VOCABS
 }
@@ -369,11 +375,15 @@ def check_ends(name: str, requests: list[Request], records: list[dict[str, Any]]
 
 
 @cache
-def by_transformers(architecture: str, name: str) -> list[tuple[list[int], list[float]]]:
-    rolled: list[tuple[list[int], list[float]]] = [([], []) for _ in GREEDY[name]]
+def by_transformers(
+    architecture: str, name: str
+) -> list[tuple[list[int], list[float], list[float]]]:
+    rolled: list[tuple[list[int], list[float], list[float]]] = [([], [], []) for _ in GREEDY[name]]
     for step in Driver(HFEngine(trunk(architecture, name), VOCABS[name])).run(GREEDY[name]):
-        rolled[step.request][0].append(step.action)
-        rolled[step.request][1].append(step.logprob)
+        actions, logprobs, notes = rolled[step.request]
+        actions.append(step.action)
+        logprobs.append(step.logprob)
+        notes += step.notes or ()
     return rolled
 
 
@@ -385,9 +395,17 @@ def check_equal(
     architecture: str, name: str, records: list[dict[str, Any]], part: slice = slice(None)
 ) -> None:
     truth = by_transformers(architecture, name)[part]
-    for record, (actions, logprobs) in zip(records, truth, strict=True):
+    noted = 0
+    for record, (actions, logprobs, notes) in zip(records, truth, strict=True):
         assert record["actions"] == actions
         assert record["logprobs"] == pytest.approx(logprobs, abs=2e-4)
+        assert len(record["notes"]) == len(notes)
+        for ours, theirs in zip(
+            record["notes"], notes, strict=True
+        ):  # what is unlikely is not told
+            assert ours == pytest.approx(theirs, abs=2e-4) if theirs > 1 / 20 else ours <= 1 / 20
+        noted += len(notes)
+    assert noted > 100
     taken = {action for record in records for action in record["actions"]}
     assert (VOCABS[name].find in taken) == (name == "operators")
 
@@ -429,7 +447,7 @@ def test_greedy_actions_are_the_same_alone_and_without_a_cache(architecture: str
     alone: list[list[int]] = [[] for _ in requests]
     for step in Driver(HFEngine(model, vocab, rows=1)).run(requests):
         alone[step.request].append(step.action)
-    together = [actions for actions, _ in by_transformers(architecture, "plain")]
+    together = [actions for actions, *_ in by_transformers(architecture, "plain")]
     assert len(together) == 200
     assert alone == together
     pairs = zip(requests, together, strict=True)
@@ -518,14 +536,19 @@ def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -
     rng = Random(1)
     config = DecodeConfig(temperature=0.0)
     requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
+    requests = [replace(request, is_noted=n % 2 == 0) for n, request in enumerate(requests)]
     for one in (engine, local):
-        rolled: list[list[tuple[int, float, Any]]] = [[] for _ in requests]
+        rolled: list[list[Step]] = [[] for _ in requests]
         for step in Driver(one).run(requests):
-            rolled[step.request].append((step.action, step.logprob, step.ended))
+            rolled[step.request].append(step)
         opened.append(rolled)
-    for ours, theirs in zip(*opened, strict=True):
-        assert [(a, e) for a, _, e in ours] == [(a, e) for a, _, e in theirs]
-        assert [p for _, p, _ in ours] == pytest.approx([p for _, p, _ in theirs], abs=2e-4)
+    for request, ours, theirs in zip(requests, *opened, strict=True):
+        assert [(s.action, s.ended) for s in ours] == [(s.action, s.ended) for s in theirs]
+        logprobs = [step.logprob for step in theirs]
+        assert [step.logprob for step in ours] == pytest.approx(logprobs, abs=2e-4)
+        assert (ours[0].notes is not None) == request.is_noted
+        for told, true in zip(ours[0].notes or (), theirs[0].notes or (), strict=True):
+            assert told == pytest.approx(true, abs=2e-4) if true > 1 / 20 else told <= 1 / 20
     engine.close()
 
 

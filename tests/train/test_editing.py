@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from tokenizers import Tokenizer
 
 pytest.importorskip("torch")
 
 from tests.train.conftest import TINY, run
 
 import reviser
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import write_pairs
 from reviser.errors import ConfigError
+from reviser.train.parts import Parts
 from reviser.train.recipe import load_recipe
+from reviser.train.samples import _plans
 
 VOCAB = {"operators": ["delete", "replace"], "max_move": 32, "marks": True, "search": True}
 
@@ -48,6 +54,24 @@ def test_a_run_on_pairs_gives_a_model_that_revises(recipe: Path, tmp_path: Path)
     assert result.rollouts[0].stop_reason in ("stop", "max_actions")
     samples = (tmp_path / "whole" / "samples.jsonl").read_text().splitlines()
     assert json.loads(samples[-1])["prompt"] == "One"
+
+
+def test_prompts_are_drafts_with_all_their_parts_and_must_fit_as_such(
+    recipe: Path, workshop: Path
+) -> None:
+    tokenizer = Tokenizer.from_file(str(workshop / "tokenizer" / "tokenizer.json"))
+    vocab, codec = ActionVocab.from_tokenizer(tokenizer, **VOCAB), Codec(tokenizer)
+    told, loaded = {"model": None, "tokenizer": tokenizer, "data": None}, load_recipe(recipe)
+    draft = "One two three. " * 200
+    parts = Parts(**told, vocab=vocab, codec=codec, context=400)
+    plans = _plans(loaded, parts, draft)
+    assert len(plans) > 2
+    assert draft.startswith(plans[0].prompt)
+    assert draft.endswith(plans[-1].prompt)
+    ids = len(_plans(loaded, parts, "One two")[0].request.history)
+    assert len(_plans(loaded, replace(parts, context=ids + 1), "One two")) == 1
+    with pytest.raises(ConfigError, match=r"evaluation.prompts has 'One two': .* this model reads"):
+        _plans(loaded, replace(parts, context=ids), "One two")
 
 
 @pytest.mark.parametrize(

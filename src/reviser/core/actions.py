@@ -472,6 +472,16 @@ class ActionVocab:
         """Ids that are never chosen, whatever the state."""
         return np.flatnonzero(self.kinds >= Kind.GIVEN).astype(np.int32)
 
+    @property
+    def needs_prefix(self) -> bool:
+        """Whether a history without a prefix would have no id to begin with.
+
+        >>> vocab = ActionVocab.build(100, delimiter=False)
+        >>> vocab.needs_prefix, dataclasses.replace(vocab, begin=None).needs_prefix
+        (False, True)
+        """
+        return self.begin is None and self.delimiter is None
+
     def prefix_actions(self, prefix: Iterable[int]) -> list[int]:
         """What a history starts with: begin, the prefix's inserts, the delimiter."""
         begin = [] if self.begin is None else [self.begin]

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
+from reviser.core.policy import Address
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
 
-Address: TypeAlias = Literal["moves", "search", "both"]
-"""How a place is reached: by moves, by searching for the tokens before it, by what is shorter."""
 Starts: TypeAlias = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 """Which tokens of before and of after begin a word."""
 
@@ -114,7 +113,7 @@ def present(
     size = len(draft)
     if not size:
         return ()
-    is_prefix = _needs_prefix(vocab, prefix)
+    is_prefix = vocab.needs_prefix and not len(prefix)
     if vocab.mark is not None and vocab.back is not None and not is_prefix:
         return (vocab.mark, *map(int, draft), vocab.back)
     back = vocab.split_move(-size, cursor=size, length=size)
@@ -141,7 +140,7 @@ def revision(
     (0, 1, 2, 3)
     """
     given = present(vocab, before, prefix=instruction)
-    prefix = before if _needs_prefix(vocab, instruction) else instruction
+    prefix = before if vocab.needs_prefix and not len(instruction) else instruction
     vocab.prefix_actions(prefix)  # so that what cannot be shown is refused here
     offset = len(instruction)
     hunks = diff(before, after, starts=starts)
@@ -151,6 +150,25 @@ def revision(
         restoration=(*given, *ids, vocab.stop),
         unlearned=tuple(range(len(given))),
     )
+
+
+def notes(
+    vocab: ActionVocab, before: Sequence[int], hunks: Sequence[Hunk]
+) -> npt.NDArray[np.int32]:
+    """What is to be done right before each token of a draft, in an id: STOP if nothing is.
+
+    Else it is the first token that comes in there, or an operator that takes tokens out.
+
+    >>> vocab = ActionVocab.build(100, operators=["delete"])
+    >>> found = notes(vocab, [1, 2, 3, 4], [Hunk(1, 2, (7,)), Hunk(2, 3, ())])
+    >>> [vocab.describe(i) for i in found]
+    ['stop', 'stop', 'insert 7', 'delete']
+    """
+    found = np.full(len(before) + 1, vocab.stop, np.int32)  # the last: what the end needs
+    for hunk in hunks:
+        taken = vocab.delete if vocab.delete is not None else vocab.span_delete
+        found[hunk.end] = hunk.tokens[0] if hunk.tokens else taken
+    return found[:-1]
 
 
 def next_action(
@@ -469,12 +487,7 @@ def _prices(operators: _Operators) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 
 
 def _check_address(vocab: ActionVocab, address: Address) -> None:
-    if address not in ("moves", "search", "both"):
+    if address not in get_args(Address):
         raise ConfigError(f"address is {address!r}; use 'moves', 'search' or 'both'.")
     if address != "moves" and vocab.find is None:
         raise VocabError("This vocabulary has no searches: build it with them, or use 'moves'.")
-
-
-def _needs_prefix(vocab: ActionVocab, prefix: Sequence[int]) -> bool:
-    """Whether a history would have no id to begin with."""
-    return vocab.begin is None and vocab.delimiter is None and not len(prefix)

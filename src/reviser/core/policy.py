@@ -165,18 +165,23 @@ class Mixture:
 
 
 Policy: TypeAlias = Append | Obfuscation | Spans | Mixture
+Address: TypeAlias = Literal["moves", "search", "both"]
+"""How a place is reached: by moves, by searching for the tokens before it, by what is shorter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edits:
     """For pairs: the draft is shown, and the fewest actions make of it what it became."""
 
-    address: Literal["moves", "search", "both"] = "both"
-    """How a place is reached: by moves, by searching for the tokens before it, by what is shorter.
-    A search needs `vocab.search`."""
+    address: Address = "both"
+    """A search needs `vocab.search`."""
     rewritten: float = 0.0
     """Share of the pairs that are written anew instead, in which every token is a lesson and not
     only those that change. It needs a delimiter, as `rewrite` does."""
+    noted: bool = False
+    """Whether the model also learns to note, as it reads a draft, what is to change: behind each
+    token, what the text before it needs. Nothing is written there; it is a lesson for every token,
+    and tells where to edit before anything is written."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rewritten <= 1:

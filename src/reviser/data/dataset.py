@@ -118,16 +118,22 @@ def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray
 
 
 class Example(NamedTuple):
-    """One history and what of it is learned."""
+    """One history and what is learned of it."""
 
     ids: npt.NDArray[np.int32]
-    learned: npt.NDArray[np.bool_]
+    labels: npt.NDArray[np.int32]
+    """What is to be said at each place, mostly the id itself; NO_LABEL where nothing is learned."""
     text_tokens: int
     """How many tokens the restoration writes."""
     is_cut: bool
     """Whether the target was cut to fit the context."""
     digest: int
     """A hash of the example's epoch and index, to tell which were seen."""
+
+    @property
+    def learned(self) -> npt.NDArray[np.bool_]:
+        """Where something is learned."""
+        return self.labels != NO_LABEL
 
 
 class Side(Protocol):
@@ -193,7 +199,7 @@ class Stream(Passes):
         )
         self._most = context - len(self._begin) - len(self._delimiter)
         least_prefix, most_prefix = windows.config.prefix
-        if vocab.begin is None and vocab.delimiter is None and least_prefix == 0:
+        if vocab.needs_prefix and least_prefix == 0:
             raise ConfigError(
                 "An empty prefix gives the model no input without a begin token or delimiter: the"
                 " fewest tokens of a prefix must be 1 or more."
@@ -226,7 +232,8 @@ class Stream(Passes):
             history = np.concatenate([self._begin, tokens[n][: cuts[n]], self._delimiter, ids])
             mask = np.zeros(len(history), bool)
             mask[len(history) - len(ids) :] = learned
-            examples.append(Example(history, mask, text_tokens, is_cut, digests[n]))
+            labels = labelled(history, mask)
+            examples.append(Example(history, labels, text_tokens, is_cut, digests[n]))
         return examples
 
     def _restorations(
@@ -317,6 +324,11 @@ class MicroBatches(Dataset[dict[str, Any]]):
         return [examples[n * self.size : (n + 1) * self.size] for n in order.tolist()]
 
 
+def labelled(ids: npt.NDArray[np.int32], learned: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """The ids where they are learned."""
+    return np.where(learned, ids, np.int32(NO_LABEL))
+
+
 def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
     """Pad on the right: a causal trunk never looks there, so no attention mask is needed."""
     shape = len(examples), width
@@ -325,7 +337,7 @@ def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
     for row, example in enumerate(examples):
         width = len(example.ids)
         ids_BT[row, :width] = example.ids
-        labels_BT[row, :width] = np.where(example.learned, example.ids, NO_LABEL)
+        labels_BT[row, :width] = example.labels
     return {
         "input_ids": torch.from_numpy(ids_BT),
         "labels": torch.from_numpy(labels_BT),

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import ActionVocab
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
-from reviser.core.diff import revision
+from reviser.core.diff import Starts, diff, notes, revision
 from reviser.core.policy import Edits, PairPolicy
 from reviser.core.trajectory import Trajectory
-from reviser.data.dataset import HELD_OUT, PREFIX, Example, IntArray, Passes, hashed
+from reviser.data.dataset import HELD_OUT, PREFIX, Example, IntArray, Passes, hashed, labelled
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
 
@@ -106,6 +106,10 @@ class PairSide:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def lengths(self) -> IntArray:
+        """Of instruction, before and after of each."""
+        return self.pairs.lengths()[self._numbers]
+
     def read(self, index: int) -> TokenPair:
         """One pair."""
         return self.pairs[int(self._numbers[index])]
@@ -136,25 +140,45 @@ class PairStream(Passes):
                 raise VocabError("This policy searches: set vocab.search, or address: moves.")
         if vocab.delimiter is None and (not isinstance(policy, Edits) or policy.rewritten):
             raise VocabError("To rewrite a text needs a delimiter between the two.")
+        instructions, drafts, _ = np.count_nonzero(side.lengths(), axis=0).tolist()
+        if vocab.delimiter is None and instructions:
+            raise VocabError(
+                f"{instructions:,} of {len(side):,} pairs have an instruction, and this vocabulary"
+                " no delimiter to end one with: set vocab.delimiter, or take them out."
+            )
+        if vocab.needs_prefix and drafts < len(side):
+            raise VocabError(
+                f"{len(side) - drafts:,} of {len(side):,} pairs have an empty draft, which gives"
+                " the model no input without a begin token or delimiter: leave them out."
+            )
 
     def trajectory(self, pair: TokenPair, draw: float = 1.0) -> Trajectory:
         """What is shown of a pair, and what is learned from it; `draw`, in 0..1, if it varies."""
         if not isinstance(self.policy, Edits) or draw < self.policy.rewritten:
             shown = (*pair.instruction.tolist(), *pair.before.tolist())
             return Trajectory(prefix=shown, restoration=(*pair.after.tolist(), self.vocab.stop))
-        before, after = (self._words(text) for text in (pair.before, pair.after))
         return revision(
             self.vocab,
             pair.before.tolist(),
             pair.after.tolist(),
             instruction=pair.instruction.tolist(),
-            starts=(before, after),
+            starts=self._starts(pair),
             address=self.policy.address,
         )
 
-    def _words(self, tokens: Tokens) -> npt.NDArray[np.bool_]:
-        begins: npt.NDArray[np.bool_] = (self._codec.unit_starts(tokens) & UNITS["word"]) > 0
-        return begins
+    def _starts(self, pair: TokenPair) -> Starts:
+        units = (self._codec.unit_starts(text) for text in (pair.before, pair.after))
+        before, after = ((unit & UNITS["word"]) > 0 for unit in units)
+        return before, after
+
+    def _note(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
+        """Label the ids behind those that show the draft with what is to be noted there."""
+        given = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.unlearned)])]
+        shown = np.flatnonzero(given == Kind.INSERT)  # none where the draft is the prefix
+        end = len(labels) - len(trajectory.restoration) + (int(shown[-1]) + 1 if shown.size else 0)
+        hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))
+        first = end - len(pair.before) + 1
+        labels[first : end + 1] = notes(self.vocab, pair.before.tolist(), hunks)
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         examples = []
@@ -163,10 +187,13 @@ class PairStream(Passes):
         for index, draw, digest in zip(indices.tolist(), draws.tolist(), digests, strict=True):
             pair = self.windows.read(index)
             trajectory = self.trajectory(pair, draw)
-            ids = np.array(trajectory.history(self.vocab), np.int32)[: self.context]
-            learned = np.array(trajectory.loss_mask(self.vocab))[: self.context]
+            ids = np.array(trajectory.history(self.vocab), np.int32)
+            labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
+            if isinstance(self.policy, Edits) and self.policy.noted and trajectory.unlearned:
+                self._note(labels, pair, trajectory)
+            ids, labels = ids[: self.context], labels[: self.context]
             is_cut = ids[-1] != self.vocab.stop
-            examples.append(Example(ids, learned, len(pair.after), bool(is_cut), digest))
+            examples.append(Example(ids, labels, len(pair.after), bool(is_cut), digest))
         return examples
 
 

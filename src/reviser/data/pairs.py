@@ -141,7 +141,8 @@ def _parsed(line: bytes | None, place: str) -> Pair:
     if not isinstance(fields, dict):
         raise DataError(f"{place} must be a JSON object, with 'before' and 'after'.")
     texts = {"before": fields.pop("before", None), "after": fields.pop("after", None)}
-    texts["instruction"] = fields.pop("instruction", None) or ""
+    asked = fields.pop("instruction", None)
+    texts["instruction"] = "" if asked is None else asked
     for name, text in texts.items():
         if not isinstance(text, str):
             found = "missing" if text is None else f"a {type(text).__name__}"

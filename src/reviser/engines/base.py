@@ -99,6 +99,8 @@ class Request:
     gaps: tuple[tuple[int, int], ...]
     """Where tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
+    is_noted: bool = False
+    """Whether the first step brings `notes`."""
 
     @classmethod
     def continuation(
@@ -196,6 +198,9 @@ class Step:
     """Why this is the request's last."""
     error: EngineError | None = None
     """What went wrong, in the place of an action; nothing follows."""
+    notes: tuple[float, ...] | None = None
+    """How likely STOP is behind each id of the history but the last, from 0 to 1, if it was asked
+    for: a model that notes what it reads is sure of STOP where nothing is to change."""
 
     @property
     def is_last(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from inspect import signature
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.engines.logits import LogitsMask
 from reviser.errors import ConfigError, ReviserError
+
+NOTED_ROWS = 8
+"""Most histories that are read together if notes are wanted: for these all logits are kept."""
 
 
 @dataclass
@@ -144,7 +148,8 @@ class HFEngine:
     @torch.no_grad()
     def _step(self) -> list[Step]:
         parts = [self._go_on()] if self._rows else []
-        parts += [self._enter()] if self._waiting and self._free else []
+        notes: dict[int, tuple[float, ...]] = {}
+        parts += [self._enter(notes)] if self._waiting and self._free else []
         if not parts:
             return []
         raw_BA = torch.cat(parts).float()
@@ -162,7 +167,8 @@ class HFEngine:
         steps = []
         for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):
             row.last, row.actions = action, row.actions + 1
-            steps.append(Step(row.number, action, logprob, self._ended(row)))
+            noted = notes.get(row.number)
+            steps.append(Step(row.number, action, logprob, self._ended(row), notes=noted))
         self._keep([n for n, step in enumerate(steps) if step.ended is None])
         return steps
 
@@ -189,9 +195,11 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _enter(self) -> torch.Tensor:
+    def _enter(self, notes: dict[int, tuple[float, ...]]) -> torch.Tensor:
         """The trunk reads the histories of waiting requests, padded on the left."""
-        count = min(len(self._waiting), len(self._free))
+        is_noted = self._waiting[0][1].is_noted
+        alike = takewhile(lambda pair: pair[1].is_noted == is_noted, self._waiting)
+        count = min(sum(1 for _ in alike), len(self._free), NOTED_ROWS if is_noted else sys.maxsize)
         entering = [self._waiting.popleft() for _ in range(count)]
         width = max(len(request.history) for _, request in entering)
         ids_BT = torch.full((count, width), self.vocab.stop, device=self._device)
@@ -210,7 +218,7 @@ class HFEngine:
             attention_mask=is_real_BT.long(),
             past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
-            **self._last_only,
+            **({} if is_noted else self._last_only),
         )
         cache = getattr(output, "past_key_values", None)
         if not isinstance(cache, DynamicCache) or any(
@@ -221,6 +229,10 @@ class HFEngine:
                 " that this engine can take rows from: use engine 'vllm'."
             )
         self._cache = _joined(self._cache, cache)
+        for n, (number, request) in enumerate(entering if is_noted else ()):
+            logits_TA = output.logits[n, width - len(request.history) : -1].float()
+            stop_T = logits_TA[:, self.vocab.stop] - logits_TA.logsumexp(-1)
+            notes[number] = tuple(stop_T.exp().tolist())
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 

@@ -12,8 +12,9 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from math import exp
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -25,6 +26,8 @@ from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import ConfigError, EngineError, MissingExtra
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
+NOTED = 20
+"""Ids among which STOP is looked for behind each id of a history: as many as vLLM tells of."""
 
 
 @dataclass
@@ -61,7 +64,14 @@ def _sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, A
         "stop_token_ids": [vocab.stop],
         "ignore_eos": True,  # whatever the model's folder names besides STOP
         "logprobs": 0,  # that of the action taken alone
+        "prompt_logprobs": NOTED if request.is_noted else None,
     }
+
+
+def _with_notes(steps: list[Step], stops: list[float | None]) -> list[Step]:
+    """Steps, the first with how likely STOP is; not at all where twenty others are likelier."""
+    notes = tuple(0.0 if logprob is None else exp(logprob) for logprob in stops)
+    return [replace(steps[0], notes=notes), *steps[1:]]
 
 
 class VLLMEngine:
@@ -173,6 +183,9 @@ class VLLMEngine:
             running.take(number, action, logprobs[action].logprob, self.vocab.stop)
             for action, logprobs in zip(chosen.token_ids, chosen.logprobs or (), strict=True)
         ]
+        if running.request.is_noted and 0 < running.actions == len(steps):  # the first of all
+            told = [table.get(self.vocab.stop) for table in output.prompt_logprobs[1:]]
+            steps = _with_notes(steps, [entry and entry.logprob for entry in told])
         if output.finished:
             del self._running[output.request_id], self._names[number]
             if not steps or steps[-1].ended is None:
@@ -301,7 +314,7 @@ class VLLMServer:
             "model": self._model,
             "prompt": list(request.history),
             "vllm_xargs": wire.write(request),
-            "stream": True,
+            "stream": not request.is_noted,  # vLLM does not stream what it says of a prompt
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,  # log-probabilities need no tokenizer there
         }
@@ -309,18 +322,29 @@ class VLLMServer:
         async with self._client.stream("POST", url, json=asked) as response:
             if response.status_code != 200:
                 raise self._refused(await response.aread())
+            if request.is_noted:
+                (choice,) = json.loads(await response.aread())["choices"]
+                tables = choice["prompt_logprobs"][1:]
+                stops = [table.get(str(self.vocab.stop)) for table in tables]
+                steps = self._taken(number, running, choice)
+                for step in _with_notes(steps, [entry and entry["logprob"] for entry in stops]):
+                    self._steps.put(step)
+                return
             async for data in _events(response):
                 chunk = json.loads(data)
                 if "error" in chunk:
                     raise self._refused(data)
                 for choice in chunk["choices"]:
-                    logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
-                    for action, logprob in zip(choice["token_ids"], logprobs, strict=True):
-                        step = running.take(number, action, logprob, self.vocab.stop)
+                    for step in self._taken(number, running, choice):
                         self._steps.put(step)
                         if step.ended is not None:
                             return
         raise EngineError(f"The server at {self._url} broke a request off.")
+
+    def _taken(self, number: int, running: _Running, choice: dict[str, Any]) -> list[Step]:
+        logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
+        taken = zip(choice["token_ids"], logprobs, strict=True)
+        return [running.take(number, action, each, self.vocab.stop) for action, each in taken]
 
     def _finish(self, number: int, done: Future[None]) -> None:
         """Whatever went wrong reaches `step`, which waits."""

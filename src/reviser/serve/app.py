@@ -15,7 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
-from reviser.generate import Plan, Reviser
+from reviser.generate import Reviser
+from reviser.plans import Plan
 from reviser.serve.answers import Json
 from reviser.serve.bodies import (
     Failure,

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import Unit
 from reviser.engines.base import RANGES, DecodeConfig, StopReason
-from reviser.generate import CONTEXT, WINDOW
+from reviser.plans import CONTEXT, WINDOW
 
 SENTENCE = "sentence"
 """Type of the validation errors whose message is ready to be read."""

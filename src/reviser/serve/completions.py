@@ -16,7 +16,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
-from reviser.generate import Plan, Rollout
+from reviser.generate import Rollout
+from reviser.plans import Plan
 from reviser.serve.answers import EventStream, Json
 from reviser.serve.bodies import (
     Choice,

@@ -20,7 +20,8 @@ from typing import Any
 from reviser.core.codec import Unit
 from reviser.engines.base import StopReason
 from reviser.errors import EngineError, RequestRefused, ReviserError
-from reviser.generate import Plan, Reviser, Rollout, Writing
+from reviser.generate import Reviser, Rollout, Writing
+from reviser.plans import Plan
 from reviser.serve.events import PING, Buffer, event
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics

@@ -17,7 +17,8 @@ from starlette.responses import Response
 from reviser.core.codec import Unit
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError
-from reviser.generate import Plan, Reviser, Revision, Rollout
+from reviser.generate import Reviser, Revision, Rollout
+from reviser.plans import Plan
 from reviser.serve.answers import EventStream, Json, unless_gone
 from reviser.serve.bodies import Failure, Settings, Streamed
 from reviser.serve.desk import Desk, Job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from reviser.core.policy import Edits
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.generate import Plan, Reviser
+from reviser.generate import Reviser
+from reviser.plans import Plan, Revising, continuation
 from reviser.train.parts import Parts
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
@@ -23,9 +23,9 @@ from reviser.train.report import append_line
 def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
     """A function that has a model continue the recipe's prompts, and adds the texts to a file.
 
-    A model that learns to edit revises them.
+    A model that learns to edit revises them; each part of a long one is a line.
     """
-    requests = [_request(recipe, parts, prompt) for prompt in recipe.evaluation.prompts]
+    plans = [plan for prompt in recipe.evaluation.prompts for plan in _plans(recipe, parts, prompt)]
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # not DDP's, which would wait for the others
@@ -34,37 +34,32 @@ def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, in
         if not sharded and not is_main:
             return
         agree = _main_process_decides if sharded else list
-        engine = HFEngine(model, parts.vocab, agree=agree)
-        reviser = Reviser(engine, parts.codec)
-        plans = [_plan(reviser, recipe, *request) for request in requests]
-        for (prompt, _), rollout in zip(requests, reviser.write_many(plans), strict=True):
+        reviser = Reviser(HFEngine(model, parts.vocab, agree=agree), parts.codec)
+        for rollout in reviser.write_many(plans):
             told = {"text": rollout.text, "ended": rollout.stop_reason}
-            record = {"step": step, "prompt": prompt, **told, **rollout.trajectory.to_dict()}
+            record = {"step": step, "prompt": rollout.prompt, **told}
             if is_main:
-                append_line(path, record)
+                append_line(path, record | rollout.trajectory.to_dict())
 
     return write
 
 
-def _plan(reviser: Reviser, recipe: Recipe, prompt: str, config: DecodeConfig) -> Plan:
-    if not isinstance(recipe.policy, Edits):
-        return reviser.plan(prompt, **asdict(config))
-    return next(reviser.plan_revise(prompt, max_actions=config.max_actions))
-
-
-def _request(recipe: Recipe, parts: Parts, prompt: str) -> tuple[str, DecodeConfig]:
-    """A prompt that can be continued, refused before training rather than in the middle of it."""
-    prefix = parts.codec.encode(prompt)
+def _plans(recipe: Recipe, parts: Parts, prompt: str) -> list[Plan]:
+    """For a prompt; one that cannot be written for is refused before training, not in it."""
+    most = recipe.evaluation.max_actions
     try:
-        free = parts.context - len(parts.vocab.prefix_actions(prefix))
-    except VocabError as error:
-        raise ConfigError(f"evaluation.prompts has {prompt!r}: {error}") from error
-    if free < 1:
-        raise ConfigError(
-            f"evaluation.prompts has {prompt!r}, {len(prefix)} tokens, which leaves no room in a"
-            f" context of {parts.context}."
-        )
-    return prompt, DecodeConfig(max_actions=recipe.evaluation.max_actions, seed=recipe.seed)
+        if isinstance(recipe.policy, Edits):
+            config = DecodeConfig(max_actions=most, temperature=0.0)
+            revising = Revising(vocab=parts.vocab, codec=parts.codec, config=config)
+            plans = list(revising.plans(prompt))
+        else:
+            config = DecodeConfig(max_actions=most, seed=recipe.seed)
+            plans = [continuation(parts.vocab, parts.codec, prompt, config)]
+        for plan in plans:
+            plan.request.check(parts.vocab, parts.context)
+    except (ConfigError, VocabError) as error:
+        raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
+    return plans
 
 
 def _main_process_decides(actions: list[int]) -> list[int]:
