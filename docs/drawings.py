@@ -135,7 +135,9 @@ def mask() -> str:
         kind = VOCAB.kinds[control]
         if kind in (Kind.MOVE, Kind.STOP):
             verdicts[VOCAB.describe(control)] = bool(allowed[column])
-    parts = [text(24, 34, "length 7, cursor 7, one gap: 1 to 7", fill=FAINT, size=13)]
+    parts = [
+        text(24, 34, "length 7, cursor 7, one gap: 1 to 7. Arrows: -1, -2, -4", fill=FAINT, size=13)
+    ]
     drawn, places = row(24, 104, state.tokens(), state.cursor, {0: GIVEN})
     parts += drawn
     for n, at in enumerate(places):
@@ -147,7 +149,6 @@ def mask() -> str:
             f'<path d="M{start:.1f} 96 Q{middle:.1f} {peak + 12} {end:.1f} 94" stroke="{FAINT}"'
             ' stroke-width="1.6" fill="none" marker-end="url(#tip)"/>'
         )
-        parts.append(text(end - 10, 94, str(delta), size=13, anchor="end"))
     x, y = 24.0, 170
     for name, is_allowed in verdicts.items():
         shape, end = box(x, y, name, fill=YES if is_allowed else NO)
