@@ -459,6 +459,9 @@ def infill(text: str | None, **options: Any) -> None:
 @click.option("--precision", type=click.FloatRange(0, 1), metavar="SHARE",
               help="Share of changes that are to be right, by the model's own"
                    " calibration.")  # fmt: skip
+@click.option("--notes", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Read the draft first, and edit only where a change is this likely or more;"
+                   " for models that learned to note.")  # fmt: skip
 @click.option("--window", default=WINDOW, show_default=True, type=click.IntRange(1),
               help="Tokens that are revised at a time; limits of actions and edits are for"
                    " each.")  # fmt: skip

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
-from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 from weakref import finalize
@@ -33,13 +32,13 @@ from reviser.errors import (
     ReviserError,
     TrajectoryError,
 )
-from reviser.plans import CONTEXT, WINDOW, Plan, Revising, continuation, infilling
+from reviser.plans import CONTEXT, WINDOW, Plan, Revising, continuation, infilling, is_share
 
 __all__ = ["Locked", "Reviser", "Revision", "Rollout", "Statistics", "Writing", "load"]
 
 _Written = TypeVar("_Written")
 CALIBRATION = "calibration.json"
-"""In a model folder: how right its changes were, by bias against going on to the next."""
+"""In a model folder: how right its changes were, by what keeps it from making more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,12 +345,15 @@ class Reviser:
         *,
         provenance: dict[str, Any] | None = None,
         calibration: Sequence[tuple[float, float]] = (),
+        calibrated_by: str = "move_bias",
     ) -> None:
         self.engine = engine
         self.codec = codec
         self.provenance = provenance or {}
         self.calibration = tuple(calibration)
-        """How right changes were, from 0 to 1, by the bias against going on to the next."""
+        """How right changes were, from 0 to 1, by the value of a setting that makes them fewer."""
+        self.calibrated_by = calibrated_by
+        """That setting: `notes`, or `move_bias`, of which the value is taken off."""
         self.driver = Driver(engine)
 
     def close(self) -> None:
@@ -584,8 +586,28 @@ class Reviser:
         return infilling(self.engine.vocab, self.codec, text, spans, decode_config(settings))
 
     def plan_revise(self, draft: str, /, **options: Any) -> Iterator[Plan]:
-        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens."""
-        return self.revising(**options).plans(draft)
+        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens.
+
+        With `notes` only for those in which something is noted, but there is always one.
+        """
+        how = self.revising(**options)
+        return how.plans(draft) if how.notes is None else self._noted(how, draft)
+
+    def _noted(self, how: Revising, draft: str) -> Iterator[Plan]:
+        """What notes leave of the plans for a draft, which the engine reads here."""
+        plans = self.checked(how.plans(draft))
+        requests = [
+            replace(request, is_noted=True, config=replace(request.config, max_actions=1))
+            for request in (plan.request for plan in plans)
+        ]
+        for step in self.driver.run(requests):
+            if step.error is not None:
+                raise step.error
+            if step.notes is None:
+                raise EngineError("This engine gives no notes: leave them out.")
+            plans[step.request] = how.narrowed(plans[step.request], step.notes)
+        left = [plan for plan in plans if plan.request.config.max_edits != 0]
+        yield from left or plans[:1]
 
     def revising(
         self,
@@ -594,6 +616,7 @@ class Reviser:
         instruction: str = "",
         locked: Sequence[str | tuple[int, int]] = (),
         precision: float | None = None,
+        notes: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
         **settings: Any,
@@ -602,32 +625,38 @@ class Reviser:
 
         A window is shown with `context` tokens on either side, which are locked; so windows share
         no change, and cost grows as the draft does. `locked` are spans of characters, or texts
-        wherever they occur. `precision` is the share of changes that are to be right, by the
-        model's own calibration.
+        wherever they occur. With `notes`, from 0 to 1, the engine reads the draft first, and what
+        it does not note to need a change with this likelihood is locked: for models that learned
+        to note. `precision` is the share of changes that are to be right, by the model's own
+        calibration.
         """
         if precision is not None:
-            bias = settings.get("move_bias", 0.0) - self._bias_for(precision)
-            settings = settings | {"move_bias": bias}
+            value = self._least_for(precision)
+            if self.calibrated_by == "notes":
+                notes = max(value, 0.0 if notes is None else notes)
+            else:
+                settings = settings | {"move_bias": settings.get("move_bias", 0.0) - value}
         return Revising(
             vocab=self.engine.vocab,
             codec=self.codec,
             config=decode_config({"temperature": 0.0} | settings),
             instruction=instruction,
             locked=locked,
+            notes=notes,
             window=window,
             context=context,
         )
 
-    def _bias_for(self, precision: float) -> float:
-        """The least bias at which so many changes were right; the more, the higher it is."""
-        if not isinstance(precision, Real):
+    def _least_for(self, precision: float) -> float:
+        """The least value at which so many changes were right; the more, the higher it is."""
+        if not is_share(precision):
             raise ConfigError(f"precision is {precision!r}; it must be a number from 0 to 1.")
         if not self.calibration:
             raise ConfigError(
                 f"This model has no {CALIBRATION}, so nobody knows what gives a precision: use"
                 " move_bias, below 0 for fewer changes."
             )
-        enough = [bias for bias, reached in self.calibration if reached >= precision]
+        enough = [value for value, reached in self.calibration if reached >= precision]
         if not enough:
             most = max(reached for _, reached in self.calibration)
             raise ConfigError(f"precision is {precision}; this model has shown at most {most}.")
@@ -659,18 +688,20 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
 
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
-    return Reviser(
-        opened, Codec.load(folder), provenance=provenance, calibration=_calibration(folder)
-    )
+    return Reviser(opened, Codec.load(folder), provenance=provenance, **_calibration(folder))
 
 
-def _calibration(folder: Path) -> list[tuple[float, float]]:
+def _calibration(folder: Path) -> dict[str, Any]:
     path = folder / CALIBRATION
     if not path.is_file():
-        return []
+        return {}
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        return [(float(bias), float(reached)) for bias, reached in told["precision"]]
+        points = [(float(value), float(reached)) for value, reached in told["precision"]]
+        setting = told.get("by", "move_bias")
+        if setting not in ("move_bias", "notes"):
+            raise ValueError(setting)
+        return {"calibration": points, "calibrated_by": setting}
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{str(path)!r} is no calibration: {error!r}.") from error
 

@@ -15,8 +15,8 @@ from operator import index
 
 import numpy as np
 
-from reviser.core.actions import ActionVocab
-from reviser.core.codec import Codec
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import present
 from reviser.engines.base import MOST, DecodeConfig, Request
 from reviser.errors import ConfigError
@@ -122,6 +122,7 @@ class Revising:
     config: DecodeConfig
     instruction: str = ""
     locked: Sequence[str | tuple[int, int]] = ()
+    notes: float | None = None
     window: int = WINDOW
     context: int = CONTEXT
 
@@ -136,6 +137,8 @@ class Revising:
             )
         if not isinstance(self.locked, Sequence):
             raise ConfigError(_LOCKED)
+        if self.notes is not None and not is_share(self.notes):
+            raise ConfigError(f"notes is {self.notes!r}; it must be a number from 0 to 1.")
 
     @cached_property
     def _begin(self) -> list[int]:
@@ -201,6 +204,45 @@ class Revising:
             ),
             unseen=len(begin),
             beside=beside,
+        )
+
+    def narrowed(self, plan: Plan, stays: Sequence[float]) -> Plan:
+        """A plan that is free only where the likelihood of a change reaches `notes`.
+
+        `stays` says of each id of the history how likely nothing is to change right before it.
+        Where something is, the word that ends there is free, and the place itself; so is the place
+        of the cursor, since it begins in a gap. Where nothing is noted, nothing may be edited.
+        """
+        request, unseen = plan.request, plan.unseen
+        if not request.gaps:
+            return plan
+        is_token = np.isin(self.vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
+        shown = np.flatnonzero(is_token)[unseen:]  # where the history shows the text
+        tokens = [request.history[n] for n in shown.tolist()]
+        places = self.codec.places(tokens)
+        is_word = (self.codec.unit_starts(tokens) & UNITS["word"]) > 0
+        gaps = [(request.cursor, request.cursor)]
+        is_free = False
+        for end in np.flatnonzero(1 - np.array(stays)[shown] >= self.notes).tolist():
+            start = max(0, end - 1)
+            while start and not (is_word[start] and places[start] >= 0):
+                start -= 1
+            while places[end] < 0:
+                end += 1
+            for low, high in request.gaps:
+                first, last = max(start + unseen, low), min(end + unseen, high)
+                if first <= last:
+                    is_free = True
+                    if first <= gaps[-1][1]:
+                        first, last = min(first, gaps[-1][0]), max(last, gaps.pop()[1])
+                    gaps.append((first, last))
+        edges = [0, *(bound - unseen for gap in gaps for bound in gap), len(tokens)]
+        spans = zip(places[edges[::2]].tolist(), places[edges[1::2]].tolist(), strict=True)
+        config = request.config if is_free else replace(request.config, max_edits=0)
+        return replace(
+            plan,
+            locked=tuple(plan.prompt[start:end] for start, end in spans),
+            request=replace(request, gaps=tuple(gaps), config=config),
         )
 
 
@@ -292,6 +334,11 @@ def windows(
             high += 1
         at = places[[low, start, end, high]].tolist()
         yield at[0], at[1], at[2], at[3]
+
+
+def is_share(value: object) -> bool:
+    """Whether this is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _check_text(text: object) -> None:

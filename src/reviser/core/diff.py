@@ -165,9 +165,10 @@ def notes(
     ['stop', 'stop', 'insert 7', 'delete']
     """
     found = np.full(len(before) + 1, vocab.stop, np.int32)  # the last: what the end needs
-    for hunk in hunks:
-        taken = vocab.delete if vocab.delete is not None else vocab.span_delete
-        found[hunk.end] = hunk.tokens[0] if hunk.tokens else taken
+    operators = _operators(vocab)
+    for hunk in _possible(vocab, _array(before), hunks):
+        block = _block(operators, hunk.end - hunk.start, hunk.tokens) or []
+        found[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(block[0])[0]
     return found[:-1]
 
 

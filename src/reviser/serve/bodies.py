@@ -140,6 +140,12 @@ class ReviseBody(Streamed):
     precision: float | None = Field(
         None, ge=0, le=1, description="Share of changes that are to be right, as the model knows."
     )
+    notes: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Edit only where, read first, a change is this likely or more.",
+    )
     window: int = Field(WINDOW, ge=1, description="Tokens of a part.")
     context: int = Field(CONTEXT, ge=0, description="Tokens shown on either side of a part.")
     temperature: float = setting("temperature", "0 takes the likeliest action.", default=0.0)
@@ -155,7 +161,7 @@ class ReviseBody(Streamed):
 
     def options(self) -> dict[str, Any]:
         """What `plan_revise` takes besides the draft, settings and what is locked."""
-        names = ("instruction", "precision", "window", "context")
+        names = ("instruction", "precision", "notes", "window", "context")
         return {name: getattr(self, name) for name in names}
 
 
