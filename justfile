@@ -58,6 +58,10 @@ test-vllm:
 coverage:
     NUMBA_DISABLE_JIT=1 python -m pytest --timeout=1200 tests/core src/reviser/core --cov
 
+# the documentation as a site in the folder site/, which needs no network
+docs *args:
+    NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
+
 # the property tests at length
 full *args:
     REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core {{ args }}

@@ -1,6 +1,6 @@
-"""Writes recipe.md from the recipe's own dataclasses: every setting, its default, its docstring.
+"""Writes reference/recipe.md from the recipe's own dataclasses: every setting, its default, its docstring.
 
-python docs/recipe_reference.py > docs/recipe.md
+python docs/recipe_reference.py > docs/reference/recipe.md
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SECTIONS = [
     (
         "comparison",
         reproduce.Comparison,
-        "For `reviser reproduce`; training does not look at it. See [evaluate.md](evaluate.md).",
+        "For `reviser reproduce`; training does not look at it. See [guides/evaluate.md](../guides/evaluate.md).",
     ),
     ("comparison.prompts", Protocol, "The paper's continuation protocol."),
     ("comparison.judge", JudgeConfig, "Give `model`, with `url` for an endpoint, or `verdicts`."),
@@ -69,7 +69,11 @@ SECTIONS = [
     ),
     ("policy, kind: spans", policy.Spans, "Spans of text in random order."),
     ("policy, kind: mixture", policy.Mixture, "Policies are names or mappings."),
-    ("policy, kind: edits", policy.Edits, "For `data.pairs`. See [revise.md](revise.md)."),
+    (
+        "policy, kind: edits",
+        policy.Edits,
+        "For `data.pairs`. See [guides/revise.md](../guides/revise.md).",
+    ),
     ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: the twin that writes anew."),
 ]
 

@@ -559,7 +559,7 @@ python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-1.jsonl --batches
 python benchmarks/sample_corpus.py STORIES15M -o WORLD/stories-2.jsonl --batches 411 --share 396/1
 ```
 
-One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe ([`recipes/world.yaml`](../recipes/world.yaml)), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy, and those with marks or hops in a few action tokens.
+One trunk (GPT-NeoX, six layers of 256, {parameters} parameters), one byte-level BPE of 4,096, one recipe (`recipes/world.yaml`), one budget in training FLOPs per arm: an arm whose policy takes more actions sees less text. Arms differ in the policy, and those with marks or hops in a few action tokens.
 
 {runs} runs took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU). The median run trained at {rate} TFLOP/s, {share} % of the {peak} that a core reaches on the trunk's largest product (`python benchmarks/world.py machine`): the rest goes to small operations, attention and the optimiser.
 """

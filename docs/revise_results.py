@@ -17,7 +17,7 @@ RESULTS = HERE.parent / "results" / "revise"
 INTRODUCTION = """\
 # Editing: results
 
-Made by `python docs/revise_results.py` from the files in `results/revise`. How an editor is trained and used is in [revise.md](revise.md).
+Made by `python docs/revise_results.py` from the files in `results/revise`. How an editor is trained and used is in [guides/revise.md](guides/revise.md).
 
 An editor and its twin, which writes the whole text anew, from the same base, pairs and number of ids read in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters); the pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes put in by `reviser data corrupt` (six for a hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy.
 """

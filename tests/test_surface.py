@@ -1,6 +1,5 @@
 """What a user meets first: the public names, the cost of importing, the README's promises."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +10,7 @@ from types import ModuleType
 import click
 import pytest
 
-import fuzz
 import reviser
-import small_tokenizers
 from reviser.cli import main
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -86,29 +83,3 @@ def test_the_version_is_the_installed_one() -> None:
 @pytest.mark.parametrize("command", list(commands(main, "reviser")))
 def test_every_command_is_in_the_readme(command: str) -> None:
     assert command in README
-
-
-DOCS = Path(__file__).parent.parent / "docs"
-
-
-@pytest.mark.parametrize(
-    "page",
-    [DOCS.parent / "README.md", DOCS / "generate.md", DOCS / "revise.md", DOCS / "evaluate.md"],
-    ids=lambda p: p.name,
-)
-def test_the_code_in_the_docs_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
-    monkeypatch.chdir(tmp_path)
-    fuzz.folder_of_a_fresh_model(
-        tmp_path / "runs" / "smoke", tokenizer=small_tokenizers.byte_level()
-    )
-    (tmp_path / "models").symlink_to(DOCS.parent / "models")
-    text = page.read_text(encoding="utf-8")
-    namespace: dict[str, object] = {"__name__": "readme"}
-    blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-    assert blocks
-    for block in blocks:
-        line = text.count("\n", 0, block.start(1))  # so that a traceback names the page's lines
-        exec(compile("\n" * line + block[1], page.name, "exec"), namespace)

@@ -21,6 +21,8 @@ from reviser.core.canvas import Edit
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
 
+__all__ = ["Change", "Changes", "Untouched", "changes_of"]
+
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 """In what units a language server's client counts."""
 

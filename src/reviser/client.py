@@ -23,6 +23,8 @@ except ModuleNotFoundError as error:
         "The client needs httpx2. Install it with: pip install 'reviser-lm[serve]'."
     ) from error
 
+__all__ = ["AsyncClient", "AsyncStream", "Client", "Stream", "StreamedEdit"]
+
 Spans = Sequence[tuple[int, int]]
 Locked = Sequence[str | tuple[int, int]]
 

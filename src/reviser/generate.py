@@ -34,6 +34,8 @@ from reviser.errors import (
 )
 from reviser.plans import CONTEXT, WINDOW, Plan, Revising, continuation, infilling, is_share
 
+__all__ = ["Locked", "Reviser", "Revision", "Rollout", "Statistics", "Writing", "load"]
+
 _Written = TypeVar("_Written")
 CALIBRATION = "calibration.json"
 """In a model folder: how right its changes were, by what keeps it from making more."""

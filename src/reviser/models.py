@@ -29,6 +29,8 @@ from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, MissingExtra
 from reviser.hub import find
 
+__all__ = ["TrunkConfig", "adapt", "build", "load", "load_base", "save", "with_lora"]
+
 ROWS_MULTIPLE = 64
 """Embeddings get a multiple of this many rows, which matrix units like. The rows beyond the
 vocabulary are never a label and never allowed by the mask."""

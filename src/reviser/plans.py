@@ -21,6 +21,8 @@ from reviser.core.diff import present
 from reviser.engines.base import MOST, DecodeConfig, Request
 from reviser.errors import ConfigError
 
+__all__ = ["Plan"]
+
 _LOCKED = "locked must be texts, or pairs of places in the draft."
 GAP = "{}"
 """What marks a gap in a text to fill in."""

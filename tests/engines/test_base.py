@@ -24,7 +24,7 @@ def test_the_defaults_are_the_papers() -> None:
 
 
 def test_the_table_of_settings_is_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "generate.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "decode.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", page, re.MULTILINE)
     assert rows == [(f.name, str(f.default).lower()) for f in fields(DecodeConfig)]
 

@@ -557,10 +557,10 @@ def test_the_reference_is_what_its_script_writes() -> None:
     made = subprocess.run(
         [sys.executable, docs / "recipe_reference.py"], capture_output=True, text=True, check=True
     )
-    assert (docs / "recipe.md").read_text(encoding="utf-8") == made.stdout
+    assert (docs / "reference" / "recipe.md").read_text(encoding="utf-8") == made.stdout
 
 
 def test_the_references_example_is_a_recipe(tmp_path: Path) -> None:
-    text = (DOCS / "recipe.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / "recipe.md").read_text(encoding="utf-8")
     (tmp_path / "recipe.yaml").write_text(text.split("```yaml\n")[1].split("```")[0])
     assert load_recipe(tmp_path / "recipe.yaml").data.windows.size == 256

@@ -19,6 +19,8 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, check_gaps, trace
 from reviser.errors import ConfigError, EngineError
 
+__all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
+
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
 
 

@@ -1,0 +1,87 @@
+"""Writes cli.md from the commands themselves: what each takes, its defaults and its help.
+
+python docs/cli_reference.py > docs/reference/cli.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from reviser.cli import main
+
+INTRODUCTION = """\
+# Commands
+
+Results go to standard output, the rest to standard error. An error is one line, `error: ...`, and [exit status](errors.md#exit-status-of-the-command) 1; `reviser --debug COMMAND` shows its traceback. `reviser COMMAND -h` prints what stands here.
+"""
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[Any, Any]]:
+    """Every command, groups before what is in them, each with its context."""
+    yield command, context
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, click.Context(child, info_name=name, parent=context))
+
+
+def span(kind: Any) -> str:
+    """The numbers that an option takes."""
+    low = f"Above {kind.min:,}, up" if kind.min_open else f"{kind.min:,}"
+    high = "2^64 - 1" if kind.max == 2**64 - 1 else kind.max
+    return f"{low} or more" if high is None else f"{low} to {high}"
+
+
+def option(parameter: click.Option, context: click.Context) -> str:
+    """A row of the table."""
+    names = ", ".join(f"`{name}`" for name in parameter.opts + parameter.secondary_opts)
+    kind, more = parameter.type, parameter.get_help_extra(context)
+    if parameter.metavar:
+        names = names[:-1] + f" {parameter.metavar}`"
+    default = "required" if parameter.required else more.get("default", "")
+    text = [(parameter.help or "").strip()]
+    if isinstance(kind, click.Choice):
+        *first, last = [f"`{choice}`" for choice in kind.choices]
+        text.append(f"{', '.join(first)} or {last}.")
+    elif "range" in more:
+        text.append(f"{span(kind)}.")
+    return f"| {names} | {default} | {' '.join(text).strip()} |"
+
+
+def section(command: click.Command, context: click.Context) -> str:
+    """Of one command."""
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    options = [
+        parameter
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        and not parameter.hidden
+        and "--help" not in parameter.opts
+    ]
+    parts = [f"## {context.command_path}", f"```text\n{usage}\n```"]
+    parts.append(inspect.cleandoc(command.help or ""))
+    if options:
+        rows = [option(parameter, context) for parameter in options]
+        parts.append("\n".join(["| option | default | |", "|---|---|---|", *rows]))
+    if children := getattr(command, "commands", None):
+        lines = []
+        for name, child in children.items():
+            path = f"{context.command_path} {name}"
+            about = inspect.cleandoc(child.help or "").split("\n\n")[0].replace("\n", " ")
+            lines.append(f"- [`{path}`](#{path.replace(' ', '-')}): {about}")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def reference() -> str:
+    """The page."""
+    root = click.Context(main, info_name="reviser")
+    sections = [section(command, context) for command, context in commands(main, root)]
+    return "\n\n".join([INTRODUCTION.strip("\n"), *sections]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
