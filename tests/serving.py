@@ -201,14 +201,14 @@ class Served:
 @contextmanager
 def serving(
     *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
-    playground: bool = True, **engine: Any,
+    origins: tuple[str, ...] = (), playground: bool = True, **engine: Any,
 ) -> Iterator[Served]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
     with tempfile.TemporaryDirectory() as folder:
         log, fault = Path(folder, "log"), Path(folder, "fault")
         asked = {
             "limits": dict(limits or {}),
-            "options": {"keys": keys, "playground": playground},
+            "options": {"keys": keys, "origins": origins, "playground": playground},
             "engine": engine | {"fault": str(fault)},
         }
         with log.open("wb") as errors:
