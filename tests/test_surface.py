@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,8 @@ import reviser
 import small_tokenizers
 from reviser.cli import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 HEAVY = ("torch", "transformers", "vllm", "numba")
 
 
@@ -83,12 +85,23 @@ def test_the_version_is_the_installed_one() -> None:
     assert reviser.__version__ == version("reviser-lm")
 
 
+def test_the_citation_and_the_changelog_tell_the_version_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, newest = re.findall(r"^## (.*)$", changelog, re.MULTILINE)[:2]
+    [released] = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    assert unreleased == "[Unreleased]"
+    assert newest == f"[{project['version']}] - {released}"
+    assert f"\nversion: {project['version']}\n" in citation
+
+
 @pytest.mark.parametrize("command", list(commands(main, "reviser")))
 def test_every_command_is_in_the_readme(command: str) -> None:
     assert command in README
 
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = ROOT / "docs"
 
 
 @pytest.mark.parametrize(
