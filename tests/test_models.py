@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+import reviser
 import small_tokenizers
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.errors import CheckpointError, ConfigError, VocabError
@@ -307,6 +309,39 @@ def test_a_pickle_is_never_read_however_a_folder_offers_it(
     for opener in (load, load_base):
         refusal(opener, folder)
     assert not Path("intruded").exists()
+
+
+def test_of_the_hub_neither_pickles_nor_code_are_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def download(_: str, **options: Any) -> str:
+        asked.update(options)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    load("someone/model")
+    offered = [path.name for path in folder.iterdir()]
+    more = ["pytorch_model.bin", "model.pt", "model.pkl", "code.py", "kernel.so", "a.npy", "a.sh"]
+    taken = huggingface_hub.utils.filter_repo_objects(
+        [*offered, *more], allow_patterns=asked["allow_patterns"]
+    )
+    assert sorted(taken) == sorted(offered)
+
+
+def test_settings_of_generation_in_a_folder_decide_nothing(folder: Path) -> None:
+    def written() -> list[tuple[int, ...]]:
+        with reviser.load(folder) as model:
+            rollouts = model.generate_many(["a", "b"], max_actions=12, seed=3)
+            return [rollout.trajectory.restoration for rollout in rollouts]
+
+    expected = written()
+    settings = {"temperature": 0.01, "top_k": 1, "max_new_tokens": 2, "eos_token_id": [*range(300)]}
+    settings |= {"do_sample": False, "suppress_tokens": [*range(200)], "repetition_penalty": 9.0}
+    (folder / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert written() == expected
+    assert max(map(len, expected)) > 2
 
 
 def test_a_pickle_beside_the_weights_is_left_alone(folder: Path) -> None:

@@ -96,6 +96,22 @@ def test_the_citation_and_the_changelog_tell_the_version_of_the_package() -> Non
     assert f"\nversion: {project['version']}\n" in citation
 
 
+def test_each_claim_of_the_security_page_has_its_place_and_its_test() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if "::" in line]
+    assert len(rows) > 20
+    for _, where, tests in rows:
+        for name in re.findall(r"`([a-z][\w.]*)`", where):
+            parts = name.split(".")
+            rooms = [ROOT.joinpath("src/reviser", *parts[:n]) for n in range(1, len(parts) + 1)]
+            room = next(r for r in reversed(rooms) if r.is_dir() or r.with_suffix(".py").is_file())
+            for inside in parts[rooms.index(room) + 1 :]:
+                assert re.search(rf"\b{inside}\b", room.with_suffix(".py").read_text()), name
+        for path, name in re.findall(r"`(\S+\.py)::(\w+)`", tests):
+            text = (ROOT / path).read_text(encoding="utf-8")
+            assert f"\ndef {name}(" in text, f"{path}::{name}"
+
+
 @pytest.mark.parametrize("command", list(commands(main, "reviser")))
 def test_every_command_is_in_the_readme(command: str) -> None:
     assert command in README
