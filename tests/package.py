@@ -140,7 +140,8 @@ class Environment:
         self.names = closure(requirements_of(wheel), extras)
         link(self.names, site)
         wanted = f"{OURS}[{','.join(extras)}] @ {wheel.as_uri()}"
-        pip = [sys.executable, "-m", "pip", "-q", "--python", str(self.bin / "python")]
+        pip = [sys.executable, "-m", "pip", "--isolated", "--quiet"]
+        pip += ["--python", str(self.bin / "python")]
         for words in (["install", "--no-index", "--no-compile", wanted], ["check"]):
             subprocess.run([*pip, *words], check=True, stdout=subprocess.DEVNULL)
 
@@ -201,9 +202,9 @@ def hf(env: Environment) -> None:
 
 def train(env: Environment) -> None:
     """Two steps from text to a model folder."""
-    training = {"steps": 2, "warmup": 0, "batch": 4, "micro_batch": 4, "evaluate_every": 2}
+    training = {"steps": 2, "warmup": 0, "batch": 4, "micro_batch": 4, "precision": "fp32"}
     changes = [f"training.{name}={value}" for name, value in training.items()]
-    changes += ["training.save_every=2", "evaluation.examples=4", "evaluation.prompts=[]"]
+    changes += ["training.evaluate_every=2", "evaluation.examples=4", "evaluation.prompts=[]"]
     words = [word for change in changes for word in ("--set", change)]
     env.run("train", ROOT / "recipes" / "smoke.yaml", "-o", "run", *words)
     assert "2 steps" in env.run("info", "run")

@@ -223,7 +223,7 @@ def serving(
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    for _ in range(600):
+    for _ in range(2400):
         text = log.read_text()
         found = re.search(r"http://127.0.0.1:\d+", text)
         if found and '"state": "ready"' in text:
