@@ -214,7 +214,7 @@ def evaluate(env: Environment) -> None:
     """Measure what was written, and show it."""
     env.run("eval", f"ours={env.rollouts}", "--scorer", TWIN, "-o", "eval.json")
     env.run("report", "eval.json", "-o", "page.html")
-    assert "perplexity" in (env.folder / "page.html").read_text().lower()
+    assert "evalPPL" in (env.folder / "page.html").read_text()
     env.run("-c", "import sklearn, httpx2; from reviser.evals import judges, mauve")
 
 
