@@ -148,7 +148,7 @@ class Environment:
     def run(self, *words: str | Path, status: int = 0) -> str:
         """What a command of this environment writes; a Python program if it begins with -c."""
         with self.started(*words) as process:
-            output, errors = process.communicate(timeout=600)
+            output, errors = process.communicate(timeout=1200)
         assert process.returncode == status, f"{words}: {process.returncode}\n{output}\n{errors}"
         return output if status == 0 else errors
 
