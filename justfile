@@ -19,9 +19,12 @@ format:
     ruff check --fix
     ruff format
 
+# the code; the images and workflows, which nothing here can run
 lint:
     ruff check
     ruff format --check
+    hadolint docker/Dockerfile.*
+    zizmor --quiet --offline .github
 
 types:
     mypy
@@ -33,11 +36,20 @@ imports:
 test *args:
     python -m pytest --timeout=1200 -rs --numprocesses=2 --dist=loadfile --no-loadscope-reorder {{ args }}
 
+# the sdist, and the wheel from it
+build:
+    rm -rf dist
+    python -m build --outdir dist > /dev/null
+
+# what was built: its contents, and each extra by itself put to use
+package: build
+    python tests/package.py
+
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
-test-core:
+test-core: build
     python -m venv --clear {{ core_venv }}
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
-    {{ core_venv }}/bin/python -m pip install -qq . --group test
+    {{ core_venv }}/bin/python -m pip install -qq dist/*.whl --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
     {{ core_venv }}/bin/python -m pytest --timeout=1200 tests/core
 
@@ -83,4 +95,4 @@ bench-train *args:
     python benchmarks/bench_train.py {{ args }}
 
 # the gate
-check: lint types imports coverage test-core test-vllm test
+check: lint types imports coverage test-core package test-vllm test

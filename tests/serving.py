@@ -202,14 +202,14 @@ class Served:
 @contextmanager
 def serving(
     *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
-    playground: bool = True, **engine: Any,
+    origins: tuple[str, ...] = (), playground: bool = True, **engine: Any,
 ) -> Iterator[Served]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
     with tempfile.TemporaryDirectory() as folder:
         log, fault = Path(folder, "log"), Path(folder, "fault")
         asked = {
             "limits": dict(limits or {}),
-            "options": {"keys": keys, "playground": playground},
+            "options": {"keys": keys, "origins": origins, "playground": playground},
             "engine": engine | {"fault": str(fault)},
         }
         with log.open("wb") as errors:
@@ -224,7 +224,7 @@ def serving(
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    for _ in range(600):
+    for _ in range(2400):
         text = log.read_text()
         found = re.search(r"http://127.0.0.1:\d+", text)
         if found and '"state": "ready"' in text:

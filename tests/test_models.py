@@ -1,15 +1,19 @@
 """Trunks: the same for the same seed, whole after a save, and unchanged in what they knew."""
 
 import json
+import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+import reviser
 import small_tokenizers
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.errors import CheckpointError, ConfigError, VocabError
@@ -259,6 +263,106 @@ def test_code_that_a_folder_names_is_not_run(folder: Path) -> None:
     path.write_text(json.dumps(config), encoding="utf-8")
     (folder / "code.py").write_text("raise SystemExit('run')", encoding="utf-8")
     assert "Cannot open a model in" in refusal(load, folder)
+
+
+class Intruder:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("intruded",)
+
+
+def named_by_an_index(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weight_map = dict.fromkeys(load_file(weights), "weights.bin")
+    weights.rename(folder / "unused.safetensors")
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def named_by_the_config(folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["transformers_weights"] = "weights.bin"
+    path.write_text(json.dumps(config), encoding="utf-8")
+
+
+def as_an_adapter(folder: Path) -> None:
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(folder), "r": 1}
+    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def alone(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize("way", [alone, as_an_adapter, named_by_an_index, named_by_the_config])
+@pytest.mark.parametrize("is_benign", [True, False])
+def test_a_pickle_is_never_read_however_a_folder_offers_it(
+    folder: Path, way: Any, is_benign: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    content: Any = load_file("model.safetensors") if is_benign else {"a": Intruder()}
+    for name in ("pytorch_model.bin", "adapter_model.bin", "weights.bin"):
+        torch.save(content, folder / name)
+        if not is_benign:
+            (folder / name).write_bytes(pickle.dumps(content))
+    way(folder)
+    for opener in (load, load_base):
+        refusal(opener, folder)
+    assert not Path("intruded").exists()
+
+
+def test_of_the_hub_neither_pickles_nor_code_are_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def download(_: str, **options: Any) -> str:
+        asked.update(options)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    load("someone/model")
+    offered = [path.name for path in folder.iterdir()]
+    more = ["pytorch_model.bin", "model.pt", "model.pkl", "code.py", "kernel.so", "a.npy", "a.sh"]
+    taken = huggingface_hub.utils.filter_repo_objects(
+        [*offered, *more], allow_patterns=asked["allow_patterns"]
+    )
+    assert sorted(taken) == sorted(offered)
+
+
+def test_settings_of_generation_in_a_folder_decide_nothing(folder: Path) -> None:
+    def written() -> list[tuple[int, ...]]:
+        with reviser.load(folder) as model:
+            rollouts = model.generate_many(["a", "b"], max_actions=12, seed=3)
+            return [rollout.trajectory.restoration for rollout in rollouts]
+
+    expected = written()
+    settings = {"temperature": 0.01, "top_k": 1, "max_new_tokens": 2, "eos_token_id": [*range(300)]}
+    settings |= {"do_sample": False, "suppress_tokens": [*range(200)], "repetition_penalty": 9.0}
+    (folder / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert written() == expected
+    assert max(map(len, expected)) > 2
+
+
+def test_a_pickle_beside_the_weights_is_left_alone(folder: Path) -> None:
+    expected = load(folder)[0]
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Intruder()))
+    assert_same_weights(load(folder)[0], expected)
+    assert not Path("intruded").exists()
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "experts_implementation"])
+@pytest.mark.parametrize("value", ["someone/kernel", {"": "eager", "text": "someone/kernel"}])
+def test_compiled_code_that_a_folder_names_is_not_fetched(
+    folder: Path, key: str, value: Any
+) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(config | {key: value}), encoding="utf-8")
+    for opener in (load, load_base):
+        assert f"asks for the kernel 'someone/kernel' as {key}" in refusal(opener, folder)
+    path.write_text(json.dumps(config | {"attn_implementation": "eager"}), encoding="utf-8")
+    load(folder)
 
 
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:

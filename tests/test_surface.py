@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 import reviser
 from reviser.cli import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 HEAVY = ("torch", "transformers", "vllm", "numba")
 
 
@@ -78,6 +80,33 @@ def test_the_installed_command_runs() -> None:
 
 def test_the_version_is_the_installed_one() -> None:
     assert reviser.__version__ == version("reviser-lm")
+
+
+def test_the_citation_and_the_changelog_tell_the_version_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, newest = re.findall(r"^## (.*)$", changelog, re.MULTILINE)[:2]
+    [released] = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    assert unreleased == "[Unreleased]"
+    assert newest == f"[{project['version']}] - {released}"
+    assert f"\nversion: {project['version']}\n" in citation
+
+
+def test_each_claim_of_the_security_page_has_its_place_and_its_test() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if "::" in line]
+    assert len(rows) > 20
+    for _, where, tests in rows:
+        for name in re.findall(r"`([a-z][\w.]*)`", where):
+            parts = name.split(".")
+            rooms = [ROOT.joinpath("src/reviser", *parts[:n]) for n in range(1, len(parts) + 1)]
+            room = next(r for r in reversed(rooms) if r.is_dir() or r.with_suffix(".py").is_file())
+            for inside in parts[rooms.index(room) + 1 :]:
+                assert re.search(rf"\b{inside}\b", room.with_suffix(".py").read_text()), name
+        for path, name in re.findall(r"`(\S+\.py)::(\w+)`", tests):
+            text = (ROOT / path).read_text(encoding="utf-8")
+            assert f"\ndef {name}(" in text, f"{path}::{name}"
 
 
 @pytest.mark.parametrize("command", list(commands(main, "reviser")))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 from reviser.errors import CheckpointError, MissingExtra
 
@@ -52,7 +54,7 @@ def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | No
     if not isinstance(name, str | Path) or not str(name):
         raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
     if Path(name).is_dir():
-        return Path(name)
+        return _without_code(Path(name))
     if str(name).startswith(("/", ".", "~")):
         raise CheckpointError(f"There is no folder {str(name)!r}.")
     try:
@@ -72,4 +74,40 @@ def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | No
         raise CheckpointError(
             f"There is no folder {str(name)!r}, and the hub gave no model of that name: {reason}"
         ) from error
-    return Path(folder)
+    return _without_code(Path(folder))
+
+
+def _without_code(folder: Path) -> Path:
+    """A model's folder, unless it leads whoever opens it to a pickle or to compiled code.
+
+    Transformers and vLLM are told to run no code and to read safetensors; these are ways around.
+    """
+    for path in sorted(folder.glob("*.safetensors.index.json")):
+        for name in _strings(_read(path).get("weight_map")):
+            if not name.endswith(".safetensors"):
+                raise CheckpointError(
+                    f"{str(path)!r} names {name!r} as weights: only safetensors are read."
+                )
+    for key in ("attn_implementation", "experts_implementation"):
+        for name in _strings(_read(folder / "config.json").get(key)):
+            if "/" in name:
+                raise CheckpointError(
+                    f"The config of {str(folder)!r} asks for the kernel {name!r} as {key}: code"
+                    " of a model is not run. Take the line out if you want the model without it."
+                )
+    return folder
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file holds as JSON; nothing, if whoever opens it will say what is wrong."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _strings(value: Any) -> set[str]:
+    """A text by itself, or those of an object."""
+    values = value.values() if isinstance(value, dict) else [value]
+    return {one for one in values if isinstance(one, str)}

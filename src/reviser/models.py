@@ -223,7 +223,7 @@ def _open(folder: Path, **options: Any) -> PreTrainedModel:
             ignore_mismatched_sizes=True,  # they are refused below, by name
             **options,
         )
-    except (OSError, ValueError, SafetensorError) as error:
+    except (ImportError, OSError, ValueError, SafetensorError) as error:
         raise CheckpointError(
             f"Cannot open a model in {str(folder)!r}: {_first_line(error)}"
         ) from error

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,49 @@ def test_the_user_s_settings_change_nothing(repo: Repo, monkeypatch: pytest.Monk
         monkeypatch.setenv(variable, "/nowhere")
     assert repo.pairs() == expected
     assert len(expected[0]) == 1
+
+
+def test_no_command_that_a_repository_names_is_run(repo: Repo, tmp_path: Path) -> None:
+    repo.commit(a__md=ONE)
+    repo.commit(a__md=ONE.replace("some", "few"))
+    repo.commit(a__md=ONE.replace("some", "many"))
+    program, was_run = tmp_path / "program", tmp_path / "was-run"
+    program.write_text(f'#!/bin/sh\necho "$@" >> "{was_run}"\n', encoding="utf-8")
+    program.chmod(0o755)
+    (repo.folder / ".git/info/attributes").write_text("* diff=own filter=own\n", encoding="utf-8")
+    missing = repo.git("rev-parse", "HEAD~2:a.md")  # which a partial clone would fetch
+    (repo.folder / ".git/objects" / missing[:2] / missing[2:]).unlink()
+    for name, value in {
+        "protocol.ext.allow": "always", "remote.origin.url": f"ext::{program} %S",
+        "remote.origin.promisor": "true", "extensions.partialClone": "origin",
+        "core.repositoryFormatVersion": "1", "diff.own.binary": "true", "log.showSignature": "true",
+        "core.hooksPath": str(tmp_path),
+    }.items():  # fmt: skip
+        repo.git("config", name, value)
+    for name in (
+        "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass",
+        "core.alternateRefsCommand", "core.gitProxy", "diff.external", "diff.own.command",
+        "diff.own.textconv", "filter.own.smudge", "filter.own.clean", "filter.own.process",
+        "gpg.program", "credential.helper",
+    ):  # fmt: skip
+        repo.git("config", name, str(program))
+    pairs, skipped = repo.pairs(subjects=True)
+    assert (len(pairs), skipped) == (1, {"not in this clone": 1})
+    assert not was_run.exists(), was_run.read_text()
+
+
+def test_a_huge_file_costs_no_memory_and_not_the_next(repo: Repo) -> None:
+    huge = b"word " * 6_000_000
+    repo.commit(a__md=huge, b__md=ONE)
+    repo.commit(a__md=huge + b"more", b__md=ONE.replace("some", "few"))
+    tracemalloc.start()
+    try:
+        pairs, skipped = repo.pairs()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (len(pairs), skipped) == (1, {"file too long": 1})
+    assert peak < 8 * 2**20  # of 30 MB, twice
 
 
 def test_repositories_with_little_in_them_do_not_fail(repo: Repo, tmp_path: Path) -> None:

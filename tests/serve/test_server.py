@@ -41,7 +41,8 @@ def server() -> Iterator[Served]:
         "body_bytes": 20_000, "prompt_characters": 2000, "prompt_tokens": 900, "max_actions": 300,
         "body_seconds": 0.5, "resume_seconds": 1,
     }  # fmt: skip
-    with serving(keys=("first-key", "second-key"), limits=limits) as served:
+    origins = ("https://ours.example",)
+    with serving(keys=("first-key", "second-key"), limits=limits, origins=origins) as served:
         yield served
 
 
@@ -385,6 +386,35 @@ def test_a_stream_belongs_to_the_key_that_began_it(server: Served) -> None:
     assert server.get(f"/v1/streams/{stream}", headers=other).status_code == 404
     assert server.post(f"/v1/streams/{stream}/cancel", None, headers=other).status_code == 404
     assert server.get(f"/v1/streams/{stream}", headers=KEY).status_code == 200
+
+
+def test_pages_of_other_hosts_are_answered_only_if_they_were_named(server: Served) -> None:
+    asks = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    for origin, allowed in (
+        ("https://ours.example", "https://ours.example"),
+        ("https://other.example", None),
+        ("https://ours.example.other", None),
+        ("http://ours.example", None),
+        ("null", None),
+    ):
+        url = server.url + "/v1/generate"
+        before = httpx2.options(url, headers={"origin": origin} | asks)
+        assert (before.status_code == 200) == (allowed is not None)
+        after = httpx2.post(url, json={"max_actions": 1}, headers=KEY | {"origin": origin})
+        for answer in (before, after):
+            assert answer.headers.get("access-control-allow-origin") == allowed
+            assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_what_a_form_of_another_page_can_send_is_refused(server: Served, kind: str | None) -> None:
+    headers = KEY | ({} if kind is None else {"content-type": kind})
+    for path in ("generate", "completions"):
+        answer = httpx2.post(f"{server.url}/v1/{path}", content=b'{"prompt": "a"}', headers=headers)
+        assert answer.status_code == 400
 
 
 def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:

@@ -93,8 +93,10 @@ class _Git:
     def __init__(self, repo: Path) -> None:
         self._repo = repo
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        # Not a repository further up, no question, and no download of what a clone left out.
+        # Not a repository further up, no question, and no download of what a clone left out, which
+        # a repository's own settings could turn into a command.
         self._env = kept | {
+            "GIT_ALLOW_PROTOCOL": "",
             "GIT_CEILING_DIRECTORIES": str(repo.resolve().parent),
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_OPTIONAL_LOCKS": "0",
@@ -151,7 +153,9 @@ class _Git:
         return process
 
     def _command(self, *args: str) -> list[str]:
-        return ["git", "-C", str(self._repo), "-c", "core.quotePath=off", "--no-pager", *args]
+        # The repository may name a program that watches its files: diff-tree would start it.
+        fixed = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=off", "--no-pager")
+        return ["git", "-C", str(self._repo), *fixed, *args]
 
 
 class _Objects:
@@ -163,13 +167,18 @@ class _Objects:
         self._ask, self._answer = process.stdin, process.stdout
 
     def read(self, name: str) -> bytes | None:
-        """All of an object; None if it is not there, as in a partial clone."""
+        """An object, cut where it is too long to be used; None if it is not there."""
         self._ask.write(name.encode() + b"\n")
         self._ask.flush()
         header = self._answer.readline().split()
         if len(header) != 3 or not header[2].isdigit():
-            return None
-        return self._answer.read(int(header[2]) + 1)[:-1]
+            return None  # as in a partial clone
+        size = int(header[2])
+        content = self._answer.read(min(size, _MOST_FILE_BYTES + 1))
+        left = size + 1 - len(content)  # with the line end behind it
+        while left and (rest := self._answer.read(min(left, 2**20))):
+            left -= len(rest)
+        return content
 
 
 def _split(file: IO[bytes]) -> Iterator[bytes]:
