@@ -105,8 +105,6 @@ class Rates:
     search_row: float = measured("s per row and step, searches", CHECK)
     boundary_bytes: float = measured("bytes per row of the mask", "`scale.py check`, tracemalloc")
     canvas_bytes: float = measured("bytes per token of a search's canvas", "the same")
-    event: float = measured("s per streamed action, HTTP", CHECK)
-    reply: float = measured("s per action of a whole answer, HTTP", CHECK)
 
     @classmethod
     def load(cls) -> Rates:
@@ -468,8 +466,8 @@ def simulate(arrivals: Floats, actions: Sequence[int], step: Callable[[int], flo
              enter: float = 0.0) -> Floats:  # fmt: skip
     """Seconds each request takes at a server that decodes up to `slots` of them side by side.
 
-    Requests enter between steps, in order, `enter` seconds each; a step takes as long as its rows
-    make it, and every row gets one action.
+    Requests enter between steps, in order; `enter` is what a step takes longer in which some do. A
+    step takes as long as its rows make it, and every row gets one action.
     """
     clock, turn, first = 0.0, 0, 0
     running: list[tuple[int, int]] = []  # by the turn in which they end
@@ -477,11 +475,11 @@ def simulate(arrivals: Floats, actions: Sequence[int], step: Callable[[int], flo
     while first < len(arrivals) or running:
         if not running:
             clock = max(clock, float(arrivals[first]))
-        entering = 0
+        newest = first
         while first < len(arrivals) and arrivals[first] <= clock and len(running) < slots:
             heapq.heappush(running, (turn + int(actions[first]), first))
-            first, entering = first + 1, entering + 1
-        clock, turn = clock + enter * entering + step(len(running)), turn + 1
+            first += 1
+        clock, turn = clock + enter * (first > newest) + step(len(running)), turn + 1
         while running and running[0][0] <= turn:
             _, number = heapq.heappop(running)
             took[number] = clock - arrivals[number]
@@ -528,7 +526,6 @@ def fleet(trunk: Trunk, service: Service, machine: Accelerator, rates: Rates, ma
     most = capacity(step, slots, actions)
     count = math.ceil(service.requests / (most * load))
     told = replica(service.requests / count, step, replace(service, slots=slots), actions)
-    per_replica = service.requests / count * actions
     return {
         "slots": slots,
         "step": step(slots),
@@ -537,8 +534,7 @@ def fleet(trunk: Trunk, service: Service, machine: Accelerator, rates: Rates, ma
         "replicas": count,
         "dollars_hour": count * machine.price,
         "dollars_million": count * machine.price / 3600 / service.requests * 1e6,
-        "stream_cores": per_replica * rates.event / service.host_speed,
-        "reply_cores": per_replica * rates.reply / service.host_speed,
+        "actions": service.requests / count * actions,
         **told,
     }
 

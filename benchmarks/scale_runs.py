@@ -429,7 +429,7 @@ def least_squares(rows: list[list[float]], goals: list[float]) -> list[float]:
 
 # -- serving --------------------------------------------------------------------------------------
 
-SLOTS, ACTIONS, REQUESTS = 8, 24, 40
+SLOTS, ACTIONS, REQUESTS = 8, 12, 24
 
 
 def body(number: int, actions: int) -> dict[str, Any]:
@@ -466,12 +466,6 @@ async def opened(port: int, arrivals: scale.Floats, lengths: list[int]) -> list[
     return list(await asyncio.gather(*(one(n) for n in range(len(lengths)))))
 
 
-def processor_seconds(process: int) -> float:
-    """That a process has used so far."""
-    told = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @contextmanager
 def server() -> Iterator[Any]:
     from bench_serve import served
@@ -488,7 +482,6 @@ def check_serving(rounds: int) -> None:
     said: dict[tuple[float, str], list[float]] = {}
     found: dict[tuple[float, str], list[float]] = {}
     with server() as at:
-        events(record, at)
         fits = []
         for number in range(rounds):
             for load in (0.4, 0.8):
@@ -521,37 +514,13 @@ def check_serving(rounds: int) -> None:
 
 def calibrate(port: int) -> dict[str, Any]:
     """Seconds of a step, by rows, and of entering: from requests one by one and all at once."""
-    short, long = (asyncio.run(closed(port, 5, n, 1, "JSON")) for n in (4, 44))
-    alone = max(1e-6, (long - short) / 40)
-    enter = max(0.0, short - 4 * alone)
-    full = asyncio.run(closed(port, 4 * SLOTS, ACTIONS, SLOTS, "JSON"))
-    step = max(alone, (full - SLOTS * enter) / ACTIONS)
+    short, long = (asyncio.run(closed(port, 3, n, 1, "JSON")) for n in (2, 22))
+    alone = max(1e-6, (long - short) / 20)
+    enter = max(0.0, short - 2 * alone)
+    full = asyncio.run(closed(port, 2 * SLOTS, ACTIONS, SLOTS, "JSON"))
+    step = max(alone, (full - enter) / ACTIONS)  # they enter together
     row = (step - alone) / (SLOTS - 1)
     return {"step": scale.Engine(fixed=alone - row, row=row), "enter": enter}
-
-
-def events(record: Record, at: Any) -> None:
-    """Processor seconds that the server adds to each action, beyond the engine's own."""
-    from reviser.generate import load
-
-    model = load(str(MODEL), rows=SLOTS)
-
-    def bare(first: int, count: int) -> float:
-        bodies = [body(first + n, ACTIONS) for n in range(count)]
-        requests = [model.plan(each.pop("prompt"), **each).request for each in bodies]
-        took = seconds_of(lambda: sum(1 for _ in model.driver.run(requests, ahead=SLOTS)))
-        return took / (count * ACTIONS)
-
-    def asked(way: str, count: int) -> float:
-        start = processor_seconds(at.process.pid)
-        asyncio.run(closed(at.port, count, ACTIONS, SLOTS, way))
-        return (processor_seconds(at.process.pid) - start) / (count * ACTIONS)
-
-    bare(0, SLOTS)
-    turns = [(bare(0, 24), asked("stream", 24), asked("JSON", 24)) for _ in range(3)]
-    for name, place in (("event", 1), ("reply", 2)):
-        record.rate(name, [max(0.0, turn[place] - turn[0]) for turn in turns])
-    record.calibration["bare"] = middle([turn[0] for turn in turns])
 
 
 def check_all(text: Path, tokenizer: Path, rounds: int, only: Sequence[str] | None) -> None:

@@ -74,6 +74,7 @@ def trust() -> Iterator[str]:
             rows.append([*cells, f"{ratio['value']:.3f}{spread}", str(row["runs"])])
     yield CHECKED
     yield table(["", "size", "predicted", "measured", "measured to predicted", "runs"], rows)
+    yield MISSES
 
 
 def figure(row: dict[str, Any], name: str) -> str:
@@ -161,12 +162,17 @@ def training() -> Iterator[str]:
         hourly = scale.training(run, machine, STORAGE, every=3600.0)
         rows.append(
             [name, f"{run.accelerators:,}", span(told["days"] * 86400), size(told["checkpoint_bytes"]),
-             span(told["save"]), span(told["failure_hours"] * 3600), f"{told['failures']:.2g}",
+             span(told["save"]), span(told["restart"]), span(told["failure_hours"] * 3600), f"{told['failures']:.2g}",
              span(told["every"]), f"{told['lost']:.2%}", f"{hourly['lost']:.2%}", f"${told['dollars']:,.0f}"]
         )  # fmt: skip
-    head = ["run", "devices", "work", "checkpoint", "to save it", "a failure each", "failures"]
+    head = ["run", "devices", "work", "checkpoint", "to save it", "to start again"]
+    head += ["a failure each", "failures"]
     yield table([*head, "best interval", "time lost", "lost, saved hourly", "cost"], rows)
-    yield TRAINING_AFTER
+    wordy = replace(large, ids=large.ids * paper.actions_per_token / large.actions_per_token)
+    days = [scale.training(run, MACHINE, STORAGE)["days"] for run in (large, wordy)]
+    yield TRAINING_AFTER.format(
+        days=days, ratios=(large.actions_per_token, paper.actions_per_token)
+    )
 
 
 def serving(rates: scale.Rates) -> Iterator[str]:
@@ -184,13 +190,8 @@ def serving(rates: scale.Rates) -> Iterator[str]:
             )  # fmt: skip
     head = ["", "step, full", "requests/s a device", "price to left to right", "devices"]
     yield table([*head, "p50, p99", "a million requests"], rows)
-    costs = [
-        scale.fleet(t, SERVICE, MACHINE, rates, "marks") for t in (scale.LLAMA_8B, scale.PAPER_300M)
-    ]
-    yield SERVING_AFTER.format(
-        event=rates.event * 1e6, reply=rates.reply * 1e6,
-        cores=[[cost[name] for name in ("stream_cores", "reply_cores")] for cost in costs],
-    )  # fmt: skip
+    rate = scale.fleet(scale.LLAMA_8B, SERVICE, MACHINE, rates, "marks")["actions"]
+    yield SERVING_AFTER.format(actions=rate, actions_us=1e6 / rate)
     yield OTHERS
     rows = []
     for name, bandwidth, count, seconds, source in scale.PUBLISHED:
@@ -298,7 +299,7 @@ INTRODUCTION = """\
 Made by `python docs/scale_results.py` from a model (`benchmarks/scale.py`) and a record of runs (`results/scale`). No accelerator was used: rates of our own code were measured on one shared machine with two cores, those of accelerators are published ones, and every input is in the last table with its unit and source. Read ratios; distrust absolute figures by a factor of two. Two sizes throughout: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
 
 - **The paper's size needs nothing new.** One node, one disk, a checkpoint every few hours, hours of training.
-- **10T works but for the loader.** Two things of ours stand in the way: memory per document in every process, and shards that every node must hold. Both are known changes in two files. Engines that exist carry the rest.
+- **10T works but for the loader.** Two things of ours stand in the way: memory per document in every process, and shards that every node must hold. Both are changes in two files of ours. Two settings that Accelerate and the Trainer have, layers computed again and sharding within a node, are missing from our recipes. Engines that exist carry the rest.
 - **1,000 requests a second are a few dozen devices**, about {price:.2f} times what the same texts cost left to right, of which actions are 2 % and the mask on the host the rest. What a wait of the device for the host costs on a GPU has not been measured, and could cost more than all else of ours (below).
 """
 
@@ -328,7 +329,7 @@ def summary(rates: scale.Rates) -> list[list[str]]:
          f"{days['days']:.0f} days, {days['failures']:.0f} failures, {days['lost']:.1%} lost",
          "the supervisor: we have none, and saving stops the run"],
         ["decoding", "vLLM", f"{few['capacity']:.0f} requests/s a device", f"{told['replicas']} devices", "the mask with marks, in Python per row"],
-        ["HTTP", "`reviser serve`, one process a device", "one process", f"{told['stream_cores']:.2f} cores a device for events",
+        ["HTTP", "`reviser serve`, one process a device", "one process", f"{told['actions']:,.0f} actions/s a process",
          "one Python process: small trunks first"],
         ["balancing", "nginx, Kubernetes", "none", f"{told['replicas']} replicas", "streams live in their process"],
     ]  # fmt: skip
@@ -338,6 +339,10 @@ CHECKED = """\
 ## How far to trust it
 
 Each line was predicted from smaller runs that are not the one measured (`python benchmarks/scale.py check --text enwik8_prose.txt --tokenizer GPT2`), then done with the real code: `reviser tokenize`, `reviser train` in float32 with one thread, `reviser serve` with `models/stories-revise` under Poisson arrivals. Processor seconds of one core, since others used the machine meanwhile; latencies are wall time, calibrated anew before each run. [..] is the range over runs; for training, over intervals of one run.
+"""
+
+MISSES = """\
+Bytes are exact once tokens and documents are known, and 4 to 5 % off when those are guessed from other text. Speeds are within a fifth; larger trunks are faster than the small ones say, since their products are. The plain mask is dearer between the sizes it was fitted to than on them, by a twentieth of a millisecond.
 """
 
 DATA = """\
@@ -381,6 +386,8 @@ TRAINING_AFTER = """\
 
 **Then** failures. With one in two days an hour between checkpoints costs about what the best interval does; with one in a few hours it costs a tenth to a fifth of the run, so set `save_every`, which counts steps, by the best interval. Saving is synchronous (torch's asynchronous distributed checkpoints are not wired in), nobody starts the run again but your supervisor (`torchrun --max-restarts`, Slurm's requeue), and at the end one process gathers all weights, in host memory, to write the model folder. We have run FSDP on two CPU processes, never on a thousand of anything.
 
+The policy costs what it says: at {ratios[1]:.2f} actions a token instead of {ratios[0]:.2f} the same text takes {days[1]:.1f} days instead of {days[0]:.1f}.
+
 **Users will not need it:** the released sizes train on one device. FSDP starts to matter near 4 billion parameters, where 16 bytes each no longer fit beside activations in 80 GB.
 """
 
@@ -393,9 +400,11 @@ SERVING = """\
 SERVING_AFTER = """\
 The price of equal output is the ratio of actions times that of steps. A plain mask is a few numpy operations for all rows. With marks, which our shipped model has, and with searches, each row is followed by a loop in Python: that, not the 2 %, is most of the difference, and it is a loop that could be one numpy operation.
 
+Equal output is as many tokens, not as good ones: the texts of our small model are at 1.13 to 1.16 times the twin's perplexity ([results.md](../results.md)).
+
 The 300M trunk is hardly cheaper than the 8B: at this size vLLM's host work is the step. Serve small trunks with fewer rows a device or several engines on one.
 
-`reviser serve` adds {event:.0f} microseconds of this machine's processor time to a streamed action and {reply:.0f} to one of a whole answer, in one process beside vLLM's: {cores[0][0]:.2f} and {cores[0][1]:.2f} of a faster core with the 8B trunk, {cores[1][0]:.2f} and {cores[1][1]:.2f} with the 300M. Near 1 the process is the limit; then run two behind one vLLM server (`--engine vllm --url ...`).
+`reviser serve` is one Python process beside vLLM's. At 70 % it would hand on {actions:,.0f} actions a second, so it has {actions_us:.0f} microseconds of a core for each; what it takes was not measured for this page (`just bench-serve MODEL --engine vllm` does). If that is more, run several behind one vLLM server (`reviser serve --engine vllm --url ...`), or ask for whole answers instead of events.
 """
 
 OTHERS = """\
@@ -411,7 +420,7 @@ One device with the 8B trunk and marks, {slots} requests at a time, texts of hal
 """
 
 QUEUES_AFTER = """\
-Nobody queues before nine tenths: with so many slots Erlang's wait is nothing, and latency grows because fuller steps are longer. So scale out by the time of a step, or `reviser_first_edit_seconds`, rather than by `reviser_waiting`, which stays 0 until it is late. Random splitting by the balancer is good enough; what matters is that the way back to a stream leads to the same replica ([deploy.md](../guides/deploy.md)).
+Nobody queues before nine tenths: with so many slots Erlang's wait is nothing, and latency grows because fuller steps are longer. So scale out by `reviser_completion_seconds` rather than by `reviser_waiting`, which stays 0 until it is late. Random splitting by the balancer is good enough; what matters is that the way back to a stream leads to the same replica ([deploy.md](../guides/deploy.md)).
 """
 
 SENSITIVE = """\
@@ -421,7 +430,7 @@ SENSITIVE = """\
 REVISING = """\
 Actions per token multiply the price; little else does. The rows on vLLM's hidden host work are the largest unknown: the second runner's mask waits for the device once a step, and nobody has run it on a GPU ([engines.md](engines.md)). Measure that first, with `just bench-decode --vllm`, before any of this is built. A way around exists for vocabularies without marks, searches and spans: cursor and length are sums over the history that the device can take by itself.
 
-**Where it is cheaper:** revising. An editor takes a tenth of the steps of a twin that writes anew, at a thousand tokens, and a fifth to two fifths of its seconds ([revise-results.md](../revise-results.md)); so a service that revises drafts needs that share of the devices. That editor is far behind in quality so far, so it is a price without a product. Filling a gap costs the gap: 17 actions in the mean where the twin continues to the end of the sentences.
+**Where it is cheaper:** revising. An editor takes a tenth of the steps of a twin that writes anew, at a thousand tokens, and a quarter to two fifths of its seconds ([revise-results.md](../revise-results.md)); so a service that revises drafts needs that share of the devices. That editor is far behind in quality so far, so it is a price without a product. Filling a gap costs the gap: 17 actions in the mean where the twin continues to the end of the sentences.
 """
 
 NOT_NEEDED = """\
