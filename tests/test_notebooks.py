@@ -31,9 +31,8 @@ def code_cells(notebook: Any) -> list[Any]:
 def shown(notebook: Any) -> str:
     """All outputs, as text."""
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
-    return "\n".join(
-        "".join(part) for each in outputs for part in (each.get("text") or each.data.values())
-    )
+    texts = ([each.text] if "text" in each else each.data.values() for each in outputs)
+    return "\n".join(text for group in texts for text in group)
 
 
 def test_every_notebook_is_looked_at() -> None:
