@@ -17,7 +17,13 @@ import nbformat
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 SHOWN = {
-    "from-scratch": ["insert ' A wolf was", "of 20 stories", "put in:", "<svg", "<iframe srcdoc="],
+    "from-scratch": [
+        "    mark\n    insert ' Cleo ran",
+        "of 20 stories",
+        "put in:",
+        "<svg",
+        "<iframe srcdoc=",
+    ],
     "your-own-lm": ["largest difference to what it said before: 0.0", "@@ -1 +1 @@", "untouched:"],
 }
 """What a reader of each must find in its outputs."""

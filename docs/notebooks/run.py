@@ -6,6 +6,7 @@ python docs/notebooks/run.py [NAME ...]      # minutes each; REVISER_QUICK=1 to 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,12 @@ FOLDER = Path(__file__).resolve().parent
 def executed(path: Path) -> NotebookNode:
     """The notebook with the outputs of a run from top to bottom; a cell that fails is an error."""
     notebook = nbformat.read(path, as_version=4)
-    options = {"kernel_name": "python3", "timeout": None, "record_timing": False}
+    options = {
+        "kernel_name": "python3",
+        "timeout": None,
+        "record_timing": False,
+        "coalesce_streams": True,
+    }
     client = NotebookClient(notebook, **options, resources={"metadata": {"path": str(FOLDER)}})
     with tempfile.TemporaryDirectory() as work:
         client.execute(env=os.environ | {"TMPDIR": work})
@@ -33,7 +39,12 @@ def clean(notebook: NotebookNode) -> None:
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
+            cell.outputs = [each for each in cell.outputs if not _is_litter(each)]
+
+
+def _is_litter(output: NotebookNode) -> bool:
+    told = output.get("data", {}).get("text/plain", "")
+    return output.get("name") == "stderr" or bool(re.match(r"step \d+ of \d+:", told))
 
 
 if __name__ == "__main__":
