@@ -71,6 +71,7 @@ SECTIONS = [
     ("policy, kind: mixture", policy.Mixture, "Policies are names or mappings."),
     ("policy, kind: edits", policy.Edits, "For `data.pairs`. See [revise.md](revise.md)."),
     ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: the twin that writes anew."),
+    ("policy, kind: blocks", policy.Blocks, "For `data.pairs`: search-and-replace blocks."),
 ]
 
 OUTPUT = """\
