@@ -1,0 +1,66 @@
+"""A twin on vLLM without the mask, so that vLLM's n-gram speculation can run with it.
+
+vLLM refuses a logits processor beside speculation. A twin that only writes needs none: inserts and
+STOP are allowed, in the request's own terms.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reviser import Codec
+from reviser.core.actions import ActionVocab, Kind
+from reviser.engines.base import Request, Step
+from reviser.engines.vllm import VLLMEngine, _Running, _sampling
+from reviser.generate import Reviser
+
+SMALL = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
+"""Of every engine here. Compiling takes minutes, and the models are small."""
+LOOKUP = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+"""The n-grams that are looked up; by how many tokens they are gone on with is given."""
+
+
+class Bare(VLLMEngine):
+    """Writes, and counts what the model was asked to: a forward may give several tokens."""
+
+    forwards = 0
+
+    @classmethod
+    def open(cls, folder: Path, speculated: int = 0) -> Reviser:
+        """A twin; with so many tokens speculated at a time, if any."""
+        from vllm import EngineArgs
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        ahead = {**LOOKUP, "num_speculative_tokens": speculated} if speculated else None
+        options: dict[str, Any] = {"skip_tokenizer_init": True, "load_format": "safetensors"}
+        options |= {"disable_log_stats": True, "speculative_config": ahead, **SMALL}
+        config = EngineArgs(model=str(folder), **options).create_engine_config()
+        engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
+        return Reviser(cls(engine, ActionVocab.load(folder)), Codec.load(folder))
+
+    def add(self, request: Request) -> int:
+        """Take in a request to write on behind a prefix."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        written = np.flatnonzero(self.vocab.kinds == Kind.INSERT).tolist()
+        params = SamplingParams(
+            **_sampling(request, self.vocab, self._context),
+            allowed_token_ids=[*written, self.vocab.stop],
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        self._added += 1
+        name = f"reviser-{self._added}"
+        prompt = {"type": "token", "prompt_token_ids": list(request.history)}
+        self._engine.add_request(name, prompt, params)
+        self._running[name] = _Running(request, self._context)
+        self._names[self._added] = name
+        return self._added
+
+    def _steps(self, output: Any) -> list[Step]:
+        self.forwards += bool(output.outputs[0].token_ids)
+        return super()._steps(output)
