@@ -204,10 +204,10 @@ def cost(drafts: list[dict[str, Any]], systems: dict[str, Any], repeats: int = 1
     for draft in drafts * repeats:
         row = {key: draft[key] for key in ("id", "size", "mistakes", "tokens")}
         for name in names:
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             (attempt,) = systems[name]([draft["draft"]])
-            seconds = time.perf_counter() - start
-            row[name] = {"steps": attempt.steps, "seconds": seconds}
+            seconds, busy = time.perf_counter() - start, time.process_time() - busy
+            row[name] = {"steps": attempt.steps, "seconds": seconds, "processor": busy}
             row[name]["exact"] = attempt.text == draft["clean"]
         rows.append(row)
     return {"rows": rows, "window": WINDOW, "context": CONTEXT, "repeats": repeats}

@@ -6,6 +6,7 @@ STOP are allowed, in the request's own terms.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.engines.base import Request, Step
 from reviser.engines.vllm import VLLMEngine, _Running, _sampling
 from reviser.generate import Reviser
+
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+"""So that the processor's time is this process's."""
 
 SMALL = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
 """Of every engine here. Compiling takes minutes, and the models are small."""
