@@ -45,7 +45,7 @@ The twin "blocks" writes search-and-replace blocks: for each change the fewest w
 SPECULATION = """\
 ## Against n-gram speculation
 
-The same drafts on vLLM ({versions}), each {repeats} times, systems taking turns: the editor; the rewriter; and the rewriter with vLLM's n-gram speculation, which looks up the last {least} to {most} tokens in what was read and written and guesses that the text goes on as it did there, {ahead} tokens at a time. Windows of a draft run side by side, here as above. Steps are forwards of the model, of all windows together: with speculation one may give several tokens. The rewriter runs without the mask, since vLLM allows no logits processor beside speculation; the editor with it. Both eager, float32. Ratios are the editor's to that system's, the median over drafts and repeats and, in brackets, the least and the most.
+The same drafts on vLLM ({versions}), each {repeats} times, systems taking turns: the editor; the rewriter; and the rewriter with vLLM's n-gram speculation, which looks up the last {least} to {most} tokens in what was read and written and guesses that the text goes on as it did there, {ahead} tokens at a time. Windows of a draft run side by side, here as above. Steps are forwards of the model, of all windows together: with speculation one may give several tokens. The rewriter runs without the mask, since vLLM allows no logits processor beside speculation; the editor with it. All eager, in float32, on one core. Ratios are the editor's to that system's, the median over drafts and repeats and, in brackets, the least and the most; of seconds, and of seconds of the processor, which other work on the machine does not change as much.
 """
 
 ROUTER = """\
@@ -145,25 +145,27 @@ def ratio(rows: list[dict[str, Any]], name: str, key: str) -> str:
 
 def speculation(told: dict[str, Any]) -> Iterator[str]:
     """Steps and seconds on vLLM."""
-    systems = [name for name, part in told["rows"][0].items() if isinstance(part, dict)]
-    others = [name for name in systems if name != "editor"]
-    guessed = [name.rpartition(" ")[2] for name in others if name != "rewriter"]
+    lookup = told["lookup"]
     yield SPECULATION.format(
         versions=", ".join(f"{name} {version}" for name, version in told["versions"].items()),
         repeats=told["repeats"],
-        least=told["lookup"]["prompt_lookup_min"],
-        most=told["lookup"]["prompt_lookup_max"],
-        ahead=" or ".join(guessed),
+        least=lookup["prompt_lookup_min"],
+        most=lookup["prompt_lookup_max"],
+        ahead=lookup["num_speculative_tokens"],
     )
     rows = []
     for (size, mistakes), some in by_kind(told["rows"]):
-        steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in systems]
-        shown = [ratio(some, name, "steps") for name in others[1:]]
-        shown += [ratio(some, name, "seconds") for name in others]
+        steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in (*NAMES, "n-gram")]
+        shown = [
+            ratio(some, name, key)
+            for key in ("steps", "seconds", "processor")
+            for name in ("rewriter", "n-gram")
+        ]
         rows.append([f"{size:,}", str(mistakes), *steps, *shown])
-    head = ["tokens", "mistakes", *(f"steps, {name}" for name in systems)]
-    head += [f"steps to {name}" for name in others[1:]]
-    yield table([*head, *(f"seconds to {name}" for name in others)], rows)
+    head = ["tokens", "mistakes", "steps, editor", "rewriter", "n-gram"]
+    for what in ("steps", "seconds", "processor"):
+        head += [f"{what}, to rewriter", "to n-gram"]
+    yield table(head, rows)
 
 
 def router(told: dict[str, Any]) -> Iterator[str]:

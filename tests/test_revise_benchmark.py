@@ -161,8 +161,8 @@ def test_what_is_lost_is_told_by_place_content_and_needless_changes() -> None:
 
 def speculated(cost: dict[str, Any]) -> dict[str, Any]:
     """As if the rewriter were another engine's, that speculates."""
-    rows = [{**row, "n-gram 16": row["rewriter"]} for row in cost["rows"]]
-    lookup = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
+    rows = [{**row, "n-gram": row["rewriter"]} for row in cost["rows"]]
+    lookup = {"prompt_lookup_min": 2, "prompt_lookup_max": 4, "num_speculative_tokens": 16}
     return {"rows": rows, "versions": {"vllm": "1"}, "lookup": lookup, "repeats": 2}
 
 

@@ -23,6 +23,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -125,8 +126,6 @@ def speculate(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
 
 
 MAKERS = {"editor": edit, "rewriter": rewrite, "blocks": replace_blocks}
-AHEAD = (5, 16)
-"""Tokens that n-gram speculation goes ahead: as vLLM's documentation has it, and for copying."""
 
 
 def quality(pairs: list[Pair], systems: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +191,12 @@ def parts_of_the_loss(
     }
 
 
-def cost(drafts: list[dict[str, Any]], systems: dict[str, Any], repeats: int = 1) -> dict[str, Any]:
+def cost(
+    drafts: list[dict[str, Any]],
+    systems: dict[str, Any],
+    repeats: int = 1,
+    busy: Callable[[], float] = time.process_time,
+) -> dict[str, Any]:
     """Steps and seconds by size of draft and number of mistakes, one draft at a time.
 
     Systems take turns draft by draft, so that a machine that gets slower is so for all.
@@ -204,12 +208,13 @@ def cost(drafts: list[dict[str, Any]], systems: dict[str, Any], repeats: int = 1
     for draft in drafts * repeats:
         row = {key: draft[key] for key in ("id", "size", "mistakes", "tokens")}
         for name in names:
-            start, busy = time.perf_counter(), time.process_time()
+            start, used = time.perf_counter(), busy()
             (attempt,) = systems[name]([draft["draft"]])
-            seconds, busy = time.perf_counter() - start, time.process_time() - busy
-            row[name] = {"steps": attempt.steps, "seconds": seconds, "processor": busy}
+            seconds, used = time.perf_counter() - start, busy() - used
+            row[name] = {"steps": attempt.steps, "seconds": seconds, "processor": used}
             row[name]["exact"] = attempt.text == draft["clean"]
         rows.append(row)
+        print(json.dumps(row), flush=True)
     return {"rows": rows, "window": WINDOW, "context": CONTEXT, "repeats": repeats}
 
 
@@ -220,14 +225,16 @@ def speculation(
 
     The editor has the mask; the rewriter, which only writes, has none.
     """
-    from speculation import LOOKUP, SMALL, Bare
+    from speculation import LOOKUP, SMALL, Bare, busy
 
-    editor = reviser.load(folders[0], engine="vllm", **SMALL)
-    twins = {"rewriter": Bare.open(folders[1])}
-    twins |= {f"n-gram {ahead}": Bare.open(folders[1], ahead) for ahead in AHEAD}
-    systems = {"editor": edit(editor)} | {name: speculate(twin) for name, twin in twins.items()}
-    told = cost(drafts, systems, repeats) | {"versions": editor.engine.versions, "lookup": LOOKUP}
-    for model in (editor, *twins.values()):
+    with ThreadPoolExecutor() as pool:  # each opens in a process of its own
+        editor = pool.submit(reviser.load, folders[0], engine="vllm", **SMALL)
+        plain, ahead = (pool.submit(Bare.open, folders[1], each) for each in (None, LOOKUP))
+    models = {"editor": editor.result(), "rewriter": plain.result(), "n-gram": ahead.result()}
+    systems = {n: (edit if n == "editor" else speculate)(m) for n, m in models.items()}
+    told = cost(drafts, systems, repeats, busy)
+    told |= {"versions": models["editor"].engine.versions, "lookup": LOOKUP}
+    for model in models.values():
         model.engine.close()
     return told
 

@@ -6,7 +6,6 @@ STOP are allowed, in the request's own terms.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,15 @@ from reviser.engines.base import Request, Step
 from reviser.engines.vllm import VLLMEngine, _Running, _sampling
 from reviser.generate import Reviser
 
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-"""So that the processor's time is this process's."""
-
 SMALL = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
 """Of every engine here. Compiling takes minutes, and the models are small."""
-LOOKUP = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4}
-"""The n-grams that are looked up; by how many tokens they are gone on with is given."""
+LOOKUP = {
+    "method": "ngram",
+    "prompt_lookup_min": 2,
+    "prompt_lookup_max": 4,
+    "num_speculative_tokens": 16,
+}
+"""Many at a time, since most of a text is copied."""
 
 
 class Bare(VLLMEngine):
@@ -33,12 +34,11 @@ class Bare(VLLMEngine):
     forwards = 0
 
     @classmethod
-    def open(cls, folder: Path, speculated: int = 0) -> Reviser:
-        """A twin; with so many tokens speculated at a time, if any."""
+    def open(cls, folder: Path, ahead: dict[str, Any] | None = None) -> Reviser:
+        """A twin, with speculation if its settings are given."""
         from vllm import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        ahead = {**LOOKUP, "num_speculative_tokens": speculated} if speculated else None
         options: dict[str, Any] = {"skip_tokenizer_init": True, "load_format": "safetensors"}
         options |= {"disable_log_stats": True, "speculative_config": ahead, **SMALL}
         config = EngineArgs(model=str(folder), **options).create_engine_config()
@@ -68,3 +68,12 @@ class Bare(VLLMEngine):
     def _steps(self, output: Any) -> list[Step]:
         self.forwards += bool(output.outputs[0].token_ids)
         return super()._steps(output)
+
+
+def busy() -> float:
+    """Seconds of the processor that this process and vLLM's have used."""
+    import psutil
+
+    own = psutil.Process()
+    times = [each.cpu_times() for each in (own, *own.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
