@@ -48,12 +48,16 @@ SPECULATION = """\
 The same drafts on vLLM ({versions}), each {repeats} times, systems taking turns: the editor; the rewriter; and the rewriter with vLLM's n-gram speculation, which looks up the last {least} to {most} tokens in what was read and written and guesses that the text goes on as it did there, {ahead} tokens at a time. Windows of a draft run side by side, here as above. Steps are forwards of the model, of all windows together: with speculation one may give several tokens. The rewriter runs without the mask, since vLLM allows no logits processor beside speculation; the editor with it. All eager, in float32, on one core. Ratios are the editor's to that system's, the median over drafts and repeats and, in brackets, the least and the most; of seconds, and of seconds of the processor, which other work on the machine does not change as much.
 """
 
+IDEAL = """\
+## What it would cost without mistakes
+
+Counted, not run: an editor that takes the shortest revision of each draft, and a rewriter that writes the clean text, with vLLM's n-gram speculation (2 to 4 tokens looked up, 16 guessed) and without; each reads the draft as a whole. The shortest revision takes {ids} ids for a mistake, [..] 95 % over texts. Rewriting takes an id for every token, so revising takes fewer unless there is a mistake in every {even:.0f} tokens or so. Medians over drafts:
+"""
+
 ROUTER = """\
-## When rewriting is cheaper
+## A router
 
-The shortest revision of these drafts takes {ids} ids for a mistake, rewriting an id for every token. So a perfect editor takes fewer steps than a rewriter unless there is a mistake in every {even:.0f} tokens or so: {rate:.0f} in a draft of 100 tokens, {rates:.0f} in one of 500.
-
-A router chooses before decoding: what rewriting takes is known, and what revising takes is fitted on {fitted_on} drafts to their length and to how sure the editor is, at its first step in each window, that there is something to do. On {drafts} drafts of other texts revising was no dearer for {better_revised}; the router had {revised} revised. Steps over those of the better choice for each draft, [..] 95 % over texts:
+Told before decoding, a draft is revised or rewritten by which will take fewer steps. What rewriting takes is known; what revising takes is fitted on {fitted_on} drafts to their length and to how sure the editor is, at its first step in each window, that there is something to do. On {drafts} drafts of other texts revising was no dearer for {better_revised}; the router had {revised} revised. Steps over those of the better choice for each draft, [..] 95 % over texts:
 """
 
 PRECISION = """\
@@ -125,6 +129,7 @@ def cost(told: dict[str, Any]) -> Iterator[str]:
 
 
 NAMES = ("editor", "rewriter")
+ALL = (*NAMES, "n-gram")
 
 
 def by_kind(
@@ -155,7 +160,7 @@ def speculation(told: dict[str, Any]) -> Iterator[str]:
     )
     rows = []
     for (size, mistakes), some in by_kind(told["rows"]):
-        steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in (*NAMES, "n-gram")]
+        steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in ALL]
         shown = [
             ratio(some, name, key)
             for key in ("steps", "seconds", "processor")
@@ -168,17 +173,21 @@ def speculation(told: dict[str, Any]) -> Iterator[str]:
     yield table(head, rows)
 
 
+def ideal(told: dict[str, Any]) -> Iterator[str]:
+    """Steps without mistakes."""
+    ids = told["ids_for_a_mistake"]
+    yield IDEAL.format(ids=estimate(ids, 1), even=ids["value"])
+    rows = [
+        [f"{size:,}", str(mistakes), *(f"{median(row[name] for row in some):.0f}" for name in ALL)]
+        for (size, mistakes), some in by_kind(told["rows"])
+    ]
+    yield table(["tokens", "mistakes", *ALL], rows)
+
+
 def router(told: dict[str, Any]) -> Iterator[str]:
     """Which to choose, and what choosing is worth."""
-    ids = told["ids_for_a_mistake"]
-    numbers = {key: told[key] for key in ("fitted_on", "drafts", "better_revised", "revised")}
-    yield ROUTER.format(
-        ids=estimate(ids, 1),
-        even=ids["value"],
-        rate=100 / ids["value"],
-        rates=500 / ids["value"],
-        **numbers,
-    )
+    names = ("fitted_on", "drafts", "better_revised", "revised")
+    yield ROUTER.format(**{name: told[name] for name in names})
     choices = [[name, estimate(part)] for name, part in told["over_the_best"].items()]
     yield table(["", "steps over the best"], choices)
 
@@ -206,7 +215,7 @@ def page() -> str:
         ),
         *quality(told),
     ]
-    makers = (cost, speculation, router, precision)
+    makers = (cost, speculation, ideal, router, precision)
     for name, make in ((make.__name__, make) for make in makers):
         if (RESULTS / f"{name}.json").is_file():
             parts += make(json.loads((RESULTS / f"{name}.json").read_text("utf-8")))

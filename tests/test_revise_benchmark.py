@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from revise import drafts, router, run, sets
+from revise import drafts, router, run, sets, speculation
 
 import small_tokenizers
 from random_engine import RandomEngine
@@ -184,15 +184,31 @@ def test_the_router_finds_the_number_of_mistakes_from_which_rewriting_is_cheaper
     assert over["always rewriting"]["low"] > 0.2
 
 
-def test_a_mistake_costs_what_its_shortest_revision_takes() -> None:
+def test_what_speculation_takes_is_counted_by_what_it_guesses() -> None:
+    read = [*range(10, 40), 0]
+    assert speculation.forwards(read, read[:-1]) == 2 + 2  # two to know where, then 17 at a time
+    assert speculation.forwards(read, [n + 100 for n in range(30)]) == 30
+    changed = [*range(10, 25), 99, *range(26, 40)]
+    assert speculation.forwards(read, changed) == 2 + 1 + 2 + 1
+    assert speculation.forwards([1, 2], []) == 0
+
+
+def test_without_mistakes_the_shortest_revision_and_the_text_are_counted() -> None:
     tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete", "replace"], marks=True)
-    draft = {"draft": "The cat sat", "clean": "The bat sat", "mistakes": 1}
-    found = [
-        router.ids_for_a_mistake(vocab, Codec(tokenizer), [draft] * 2, address="moves").value
-        for draft in (draft, draft | {"mistakes": 2})
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=["delete", "replace"], marks=True, search=True
+    )
+    codec = Codec(tokenizer)
+    drafts = [
+        {"size": 25, "mistakes": many, "draft": "The cat sat.", "clean": "The bat sat."}
+        for many in (1, 2)
     ]
-    assert found[0] == 2 * found[1] > 2
+    told = router.ideal(vocab, codec, drafts)
+    (row, _) = told["rows"]
+    assert row["rewriter"] == len(codec.encode("The bat sat.")) + 1
+    assert row["n-gram"] <= row["rewriter"]
+    assert 2 <= row["editor"] <= 6
+    assert told["ids_for_a_mistake"]["value"] == pytest.approx(2 * (row["editor"] - 1) / 3)
 
 
 def test_systems_are_measured_alike_and_the_page_is_made_of_it(
@@ -226,6 +242,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     assert [row["editor"]["steps"] > 0 for row in cost["rows"]] == [True, True]
     more = [draft | {"clean": f"The dog {n}"} for n in range(24)]
     route = run.route(more, model, model)
+    ideal = router.ideal(vocab, Codec(tokenizer), more)
     assert route["drafts"] == route["fitted_on"] == 12
     curve = run.precision(pairs, model)
     assert [bias for bias, *_ in curve] == [*run.BIASES]
@@ -240,6 +257,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
         ("precision", {"curve": curve, "pairs": 12}),
         ("speculation", speculated(cost)),
         ("router", route),
+        ("ideal", ideal),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     page = maker.page()

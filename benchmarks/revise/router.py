@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from speculation import forwards
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
-from reviser.core.diff import revision
+from reviser.core.diff import Address, revision
 from reviser.evals import intervals
 
 Floats = npt.NDArray[np.float64]
+ADDRESS: Address = "both"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,19 +89,27 @@ def judged(
     }
 
 
-def ids_for_a_mistake(
-    vocab: ActionVocab, codec: Codec, drafts: Iterable[dict[str, Any]], address: Any = "both"
-) -> intervals.Estimate:
-    """Ids that the shortest revision takes for each mistake, STOP apart; a perfect editor's.
+def ideal(vocab: ActionVocab, codec: Codec, drafts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """What is taken without mistake and without windows, each draft read as a whole.
 
-    Rewriting takes an id a token, so it wins where there is a mistake for every so many tokens.
+    Of an editor, the ids of the shortest revision; of a rewriter, those of the text; with n-gram
+    speculation, forwards.
     """
-    ids, mistakes, texts = [], [], []
+    rows = []
     for draft in drafts:
         before, after = (codec.encode(draft[name]) for name in ("draft", "clean"))
         starts = [(codec.unit_starts(text) & UNITS["word"]) > 0 for text in (before, after)]
-        made = revision(vocab, before, after, starts=(starts[0], starts[1]), address=address)
-        ids.append(len(made.restoration) - len(made.unlearned) - 1)
-        mistakes.append(draft["mistakes"])
-        texts.append(draft["clean"])
-    return intervals.ratio_of_means(ids, mistakes, texts)
+        made = revision(vocab, before, after, starts=(starts[0], starts[1]), address=ADDRESS)
+        written = [*after, vocab.stop]
+        steps = {
+            "editor": len(made.restoration) - len(made.unlearned),
+            "rewriter": len(written),
+            "n-gram": forwards(vocab.prefix_actions(before), written),
+        }
+        rows.append({key: draft[key] for key in ("size", "mistakes", "clean")} | steps)
+    mistakes, texts = ([row[key] for row in rows] for key in ("mistakes", "clean"))
+    each = intervals.ratio_of_means([row["editor"] - 1 for row in rows], mistakes, texts)
+    return {
+        "ids_for_a_mistake": asdict(each),
+        "rows": [{key: part for key, part in row.items() if key != "clean"} for row in rows],
+    }

@@ -9,6 +9,7 @@ them.
     python run.py quality PAIRS EDITOR REWRITER BLOCKS -o ../../results/revise/stories.json
     python run.py cost DRAFTS EDITOR REWRITER BLOCKS -o ../../results/revise/cost.json
     python run.py speculation DRAFTS EDITOR REWRITER -o ../../results/revise/speculation.json
+    python run.py ideal DRAFTS EDITOR -o ../../results/revise/ideal.json
     python run.py router DRAFTS EDITOR REWRITER -o ../../results/revise/router.json
     python run.py precision PAIRS EDITOR   # writes EDITOR/calibration.json
     python run.py watch PAIRS EDITOR -o ../../results/revise/edits.jsonl
@@ -34,6 +35,7 @@ import router
 import sets
 
 import reviser
+from reviser import ActionVocab, Codec
 from reviser.data import blocks
 from reviser.data.files import write_json, write_whole
 from reviser.data.pairs import Pair, read_pairs
@@ -252,10 +254,7 @@ def route(drafts: list[dict[str, Any]], editor: Reviser, rewriter: Reviser) -> d
         for draft, first in zip(drafts, editor.revise_many(texts, **asked), strict=True)
     ]
     steps = [[a.steps for a in system(texts)] for system in (edit(editor), rewrite(rewriter))]
-    told = router.judged(known, *steps, [draft["clean"] for draft in drafts])
-    vocab, codec = editor.engine.vocab, editor.codec
-    told["ids_for_a_mistake"] = asdict(router.ids_for_a_mistake(vocab, codec, drafts))
-    return told
+    return router.judged(known, *steps, [draft["clean"] for draft in drafts])
 
 
 def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
@@ -293,7 +292,7 @@ def facts(folder: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "what", choices=["quality", "cost", "speculation", "router", "precision", "watch"]
+        "what", choices=["quality", "cost", "speculation", "ideal", "router", "precision", "watch"]
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", type=Path, help=", then ".join(MAKERS))
@@ -302,11 +301,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1, help="of cost and speculation")
     given = parser.parse_args()
     drafts = []
-    if given.what in ("cost", "speculation", "router"):
+    if given.what in ("cost", "speculation", "ideal", "router"):
         lines = given.data.read_text(encoding="utf-8").splitlines()
         drafts = [json.loads(line) for line in lines[: given.first]]
-    if given.what == "speculation":
-        told = speculation(drafts, given.models, given.repeats)
+    if given.what in ("speculation", "ideal"):
+        if given.what == "speculation":
+            told = speculation(drafts, given.models, given.repeats)
+        else:
+            folder = given.models[0]
+            told = router.ideal(ActionVocab.load(folder), Codec.load(folder), drafts)
         write_json(given.output, told)
         return
     opened = [reviser.load(folder) for folder in given.models]

@@ -1,11 +1,13 @@
 """A twin on vLLM without the mask, so that vLLM's n-gram speculation can run with it.
 
 vLLM refuses a logits processor beside speculation. A twin that only writes needs none: inserts and
-STOP are allowed, in the request's own terms.
+STOP are allowed, in the request's own terms. `forwards` counts what speculation takes without vLLM,
+if it is known what is written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from reviser.generate import Reviser
 
 SMALL = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
 """Of every engine here. Compiling takes minutes, and the models are small."""
-LOOKUP = {
+LOOKUP: dict[str, Any] = {
     "method": "ngram",
     "prompt_lookup_min": 2,
     "prompt_lookup_max": 4,
@@ -68,6 +70,37 @@ class Bare(VLLMEngine):
     def _steps(self, output: Any) -> list[Step]:
         self.forwards += bool(output.outputs[0].token_ids)
         return super()._steps(output)
+
+
+def forwards(read: Sequence[int], written: Sequence[int]) -> int:
+    """How often a greedy model is asked that reads and writes this, by vLLM's rule.
+
+    Each time it gives one token, and before it those that were guessed rightly: what stood behind
+    the earliest of the longest n-grams like the last one.
+
+    >>> forwards([1, 2, 3, 4, 5, 6, 0], [1, 2, 3, 4, 5, 6])
+    3
+    """
+    known, at, count = [*read], 0, 0
+    while at < len(written):
+        guess = _guess(known) if count else []
+        same = [a == b for a, b in zip(guess, written[at:], strict=False)]
+        right = same.index(False) if False in same else len(same)
+        known += written[at : at + right + 1]
+        at, count = at + right + 1, count + 1
+    return count
+
+
+def _guess(known: list[int]) -> list[int]:
+    least, most, ahead = (
+        LOOKUP[name]
+        for name in ("prompt_lookup_min", "prompt_lookup_max", "num_speculative_tokens")
+    )
+    for n in range(most, least - 1, -1):
+        for place in range(len(known) - n):
+            if known[place : place + n] == known[-n:]:
+                return known[place + n : place + n + ahead]
+    return []
 
 
 def busy() -> float:
