@@ -75,6 +75,7 @@ SECTIONS = [
         "For `data.pairs`. See [guides/revise.md](../guides/revise.md).",
     ),
     ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: the twin that writes anew."),
+    ("policy, kind: blocks", policy.Blocks, "For `data.pairs`: search-and-replace blocks."),
 ]
 
 OUTPUT = """\

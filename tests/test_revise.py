@@ -116,7 +116,7 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
         assert any(start <= change.start and change.end <= end for start, end in free) or covered
         for start, end in locked:
             assert start == end or change.end <= start or end <= change.start
-    assert (len(made.rollouts) >= 1) and len(made.rollouts) <= len(plain)
+    assert 1 <= len(made.rollouts) <= len(plain)
     if least == 1.0:  # this engine is never so sure
         assert made.text == draft
         assert made.actions == 1

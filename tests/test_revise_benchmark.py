@@ -6,9 +6,10 @@ import random
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from revise import drafts, run, sets
+from revise import drafts, router, run, sets, speculation
 
 import small_tokenizers
 from random_engine import RandomEngine
@@ -158,6 +159,58 @@ def test_what_is_lost_is_told_by_place_content_and_needless_changes() -> None:
     }
 
 
+def speculated(cost: dict[str, Any]) -> dict[str, Any]:
+    """As if the rewriter were another engine's, that speculates."""
+    rows = [{**row, "n-gram": row["rewriter"]} for row in cost["rows"]]
+    lookup = {"prompt_lookup_min": 2, "prompt_lookup_max": 4, "num_speculative_tokens": 16}
+    return {"rows": rows, "versions": {"vllm": "1"}, "lookup": lookup, "repeats": 2}
+
+
+def test_the_router_finds_the_number_of_mistakes_from_which_rewriting_is_cheaper() -> None:
+    """Where revising takes 5 steps for a window that needs something, and the model says so."""
+    rng = random.Random(0)
+    known = [
+        router.Known(windows=1, tokens=rng.randrange(10, 60), going=rng.randrange(0, 12))
+        for _ in range(200)
+    ]
+    revising = [round(2 + 5 * draft.going) for draft in known]
+    rewriting = [draft.rewriting for draft in known]
+    told = router.judged(known, revising, rewriting, list(range(200)))
+    assert told["weights"] == pytest.approx([2, 0, 5], abs=1e-6)
+    assert told["revised"] == told["better_revised"]
+    over = told["over_the_best"]
+    assert over["router"]["value"] == pytest.approx(0)
+    assert over["always revising"]["low"] > 0.02
+    assert over["always rewriting"]["low"] > 0.2
+
+
+def test_what_speculation_takes_is_counted_by_what_it_guesses() -> None:
+    read = [*range(10, 40), 0]
+    assert speculation.forwards(read, read[:-1]) == 2 + 2  # two to know where, then 17 at a time
+    assert speculation.forwards(read, [n + 100 for n in range(30)]) == 30
+    changed = [*range(10, 25), 99, *range(26, 40)]
+    assert speculation.forwards(read, changed) == 2 + 1 + 2 + 1
+    assert speculation.forwards([1, 2], []) == 0
+
+
+def test_without_mistakes_the_shortest_revision_and_the_text_are_counted() -> None:
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=["delete", "replace"], marks=True, search=True
+    )
+    codec = Codec(tokenizer)
+    drafts = [
+        {"size": 25, "mistakes": many, "draft": "The cat sat.", "clean": "The bat sat."}
+        for many in (1, 2)
+    ]
+    told = router.ideal(vocab, codec, drafts)
+    (row, _) = told["rows"]
+    assert row["rewriter"] == len(codec.encode("The bat sat.")) + 1
+    assert row["n-gram"] <= row["rewriter"]
+    assert 2 <= row["editor"] <= 6
+    assert told["ids_for_a_mistake"]["value"] == pytest.approx(2 * (row["editor"] - 1) / 3)
+
+
 def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +225,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
         "left alone": run.leave,
         "editor": run.edit(model, max_actions=20),
         "rewriter": run.rewrite(model),
+        "blocks": run.replace_blocks(model),
     }
     pairs = [Pair(before=f"The cat sat {n}.", after=f"The dog sat {n}.") for n in range(12)]
     told = run.quality(pairs, systems)
@@ -179,13 +233,21 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     assert alone["locality"]["value"] == 1
     assert alone["steps"]["value"] == alone["exact_match"]["value"] == 0
     assert told["systems"]["editor"]["median_steps"] > 0
+    blocks = told["systems"]["blocks"]  # a random model's outputs are hardly ever in form
+    assert blocks["malformed"]["value"] > 0.5
+    assert {*blocks["faults"]} <= {"broken", "absent", "ambiguous", "overlapping"}
+    assert not told["systems"]["rewriter"]["faults"]
     draft = {"size": 25, "mistakes": 1, "tokens": 9, "draft": "The cat", "clean": "The dog"}
-    cost = run.cost([draft, draft], systems)
+    cost = run.cost([{"id": "25-1-0", **draft}], systems, repeats=2)
     assert [row["editor"]["steps"] > 0 for row in cost["rows"]] == [True, True]
+    more = [draft | {"clean": f"The dog {n}"} for n in range(24)]
+    route = run.route(more, model, model)
+    ideal = router.ideal(vocab, Codec(tokenizer), more)
+    assert route["drafts"] == route["fitted_on"] == 12
     curve = run.precision(pairs, model)
     assert [bias for bias, *_ in curve] == [*run.BIASES]
     seen = {"ids": 10, "examples": 2}
-    told["models"] = {name: {"parameters": 10, "seen": seen} for name in ("editor", "rewriter")}
+    told["models"] = {name: {"parameters": 10, "seen": seen} for name in run.MAKERS}
     told["systems"]["editor"]["whole"] = alone["whole"]
     maker = page_maker()
     monkeypatch.setattr(maker, "RESULTS", tmp_path)
@@ -193,12 +255,18 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
         ("stories", told),
         ("cost", cost),
         ("precision", {"curve": curve, "pairs": 12}),
+        ("speculation", speculated(cost)),
+        ("router", route),
+        ("ideal", ideal),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     page = maker.page()
     assert "| left alone |" in page
     assert "| 25 | 1 | 2 | 0 | 0 |" in page
     assert "## Precision" in page
+    assert "Blocks that could not be done: " in page
+    assert "| always revising |" in page
+    assert "16 tokens at a time" in page
 
 
 def test_the_page_is_what_the_committed_results_make() -> None:

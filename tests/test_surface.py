@@ -1,5 +1,6 @@
 """What a user meets first: the public names, the cost of importing, the README's promises."""
 
+import re
 import subprocess
 import sys
 import tomllib

@@ -139,13 +139,15 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--tokenizer", required=True, help="a folder with tokenizer.json, to count")
     parser.add_argument("--each", type=int, default=10, help="drafts of each kind")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="in tokens")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
     codec = Codec(read_tokenizer(given.tokenizer))
     text = given.text.read_text(encoding="utf-8")
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
-    made = drafts(paragraphs, lambda t: len(codec.encode(t)), each=given.each, seed=given.seed)
+    options = {"each": given.each, "seed": given.seed, "sizes": given.sizes}
+    made = drafts(paragraphs, lambda t: len(codec.encode(t)), **options)
     lines = [json.dumps(asdict(draft), ensure_ascii=False) + "\n" for draft in made]
     write_whole(given.output, "".join(lines))
 

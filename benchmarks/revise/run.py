@@ -1,15 +1,20 @@
-"""An editor against its rewriting twin: how good, how local, how many steps, how long.
+"""An editor against its twins: how good, how local, how many steps, how long.
 
-Both come from the same base, pairs and budget (recipes/revise.yaml); texts longer than what they
-learned on go in the same windows. Leaving the text alone is the third. Words are compared as
-`sets.tokenize` parts them.
+One twin writes every text anew, another search-and-replace blocks, if it is given. All come from
+the same base, pairs and budget (recipes/revise.yaml); texts longer than what they learned on go in
+the same windows. Leaving the text alone is one more. Words are compared as `sets.tokenize` parts
+them.
 
-    python benchmarks/revise/run.py quality PAIRS EDITOR REWRITER -o results/revise/stories.json
-    python benchmarks/revise/run.py cost DRAFTS EDITOR REWRITER -o results/revise/cost.json
-    python benchmarks/revise/run.py precision PAIRS EDITOR   # writes EDITOR/calibration.json
-    python benchmarks/revise/run.py watch PAIRS EDITOR -o results/revise/edits.jsonl
+    cd benchmarks/revise
+    python run.py quality PAIRS EDITOR REWRITER BLOCKS -o ../../results/revise/stories.json
+    python run.py cost DRAFTS EDITOR REWRITER BLOCKS -o ../../results/revise/cost.json
+    python run.py speculation DRAFTS EDITOR REWRITER -o ../../results/revise/speculation.json
+    python run.py ideal DRAFTS EDITOR -o ../../results/revise/ideal.json
+    python run.py router DRAFTS EDITOR REWRITER -o ../../results/revise/router.json
+    python run.py precision PAIRS EDITOR   # writes EDITOR/calibration.json
+    python run.py watch PAIRS EDITOR -o ../../results/revise/edits.jsonl
 
-`docs/revise_results.py` makes the page of what these leave.
+`speculation` needs vLLM. `docs/revise_results.py` makes the page of what these leave.
 """
 
 from __future__ import annotations
@@ -17,16 +22,21 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import router
 import sets
 
 import reviser
+from reviser import ActionVocab, Codec
+from reviser.data import blocks
 from reviser.data.files import write_json, write_whole
 from reviser.data.pairs import Pair, read_pairs
 from reviser.evals import intervals, revision
@@ -50,6 +60,8 @@ class Attempt:
     """Ids that the model chose, one after another in each window."""
     is_whole: bool
     """Whether the model ended by itself, everywhere."""
+    faults: tuple[str, ...] = ()
+    """Of edits that could not be made, why."""
 
 
 def leave(drafts: Sequence[str]) -> Iterator[Attempt]:
@@ -70,8 +82,10 @@ def edit(model: Reviser, **settings: Any) -> Callable[[Sequence[str]], Iterator[
     return attempts
 
 
-def rewrite(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
-    """By a twin that writes each window anew behind it."""
+def rewrite(
+    model: Reviser, read: Callable[[str, str], blocks.Applied] = lambda _, text: (text, ())
+) -> Callable[[Sequence[str]], Iterator[Attempt]]:
+    """By a twin that writes behind each window; `read` makes its revision of the two."""
 
     def plans(draft: str) -> Iterator[Any]:
         for _, start, end, _ in windows(model.codec, draft, WINDOW, 0):
@@ -84,12 +98,37 @@ def rewrite(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
         written = iter(model.write_many(plan for some in asked for plan in some))
         for some in asked:
             rollouts = list(islice(written, len(some)))
-            texts = [each.text[len(each.prompt) :] for each in rollouts]
-            steps = sum(each.statistics.actions for each in rollouts)
+            made = [read(each.prompt, each.text[len(each.prompt) :]) for each in rollouts]
             ends = {each.stop_reason for each in rollouts}
-            yield Attempt(text="".join(texts), steps=steps, is_whole=ends == {"stop"})
+            yield Attempt(
+                text="".join(text for text, _ in made),
+                steps=sum(each.statistics.actions for each in rollouts),
+                is_whole=ends == {"stop"},
+                faults=tuple(fault for _, faults in made for fault in faults),
+            )
 
     return attempts
+
+
+def replace_blocks(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
+    """By a twin that writes search-and-replace blocks; those that can be done are done."""
+    return rewrite(model, blocks.apply)
+
+
+def speculate(model: Reviser) -> Callable[[Sequence[str]], Iterator[Attempt]]:
+    """By a twin whose engine counts its forwards, one draft after another."""
+    engine: Any = model.engine
+
+    def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
+        for draft in drafts:
+            before = engine.forwards
+            (attempt,) = rewrite(model)([draft])
+            yield replace(attempt, steps=engine.forwards - before)
+
+    return attempts
+
+
+MAKERS = {"editor": edit, "rewriter": rewrite, "blocks": replace_blocks}
 
 
 def quality(pairs: list[Pair], systems: dict[str, Any]) -> dict[str, Any]:
@@ -110,11 +149,13 @@ def quality(pairs: list[Pair], systems: dict[str, Any]) -> dict[str, Any]:
         )
         measures["steps"] = intervals.mean([attempt.steps for attempt in made])
         measures["whole"] = intervals.share([attempt.is_whole for attempt in made])
+        measures["malformed"] = intervals.share([bool(attempt.faults) for attempt in made])
         rows[name] = revision.gleu_rows(sources, texts, references)
         told["systems"][name] = {
             **{key: asdict(value) for key, value in measures.items()},
             "median_steps": float(np.median([attempt.steps for attempt in made])),
             "parts": parts_of_the_loss(sources, texts, [r[0] for r in references]),
+            "faults": Counter(fault for attempt in made for fault in attempt.faults),
         }
         told["first"].append([name, *(attempt.text for attempt in made[:10])])
     if {"editor", "rewriter"} <= rows.keys():
@@ -153,7 +194,12 @@ def parts_of_the_loss(
     }
 
 
-def cost(drafts: list[dict[str, Any]], systems: dict[str, Any]) -> dict[str, Any]:
+def cost(
+    drafts: list[dict[str, Any]],
+    systems: dict[str, Any],
+    repeats: int = 1,
+    busy: Callable[[], float] = time.process_time,
+) -> dict[str, Any]:
     """Steps and seconds by size of draft and number of mistakes, one draft at a time.
 
     Systems take turns draft by draft, so that a machine that gets slower is so for all.
@@ -162,16 +208,54 @@ def cost(drafts: list[dict[str, Any]], systems: dict[str, Any]) -> dict[str, Any
     for name in names:
         list(systems[name]([drafts[0]["draft"]]))  # what is compiled at the first call
     rows = []
-    for draft in drafts:
-        row = {key: draft[key] for key in ("size", "mistakes", "tokens")}
+    for draft in drafts * repeats:
+        row = {key: draft[key] for key in ("id", "size", "mistakes", "tokens")}
         for name in names:
-            start = time.perf_counter()
+            start, used = time.perf_counter(), busy()
             (attempt,) = systems[name]([draft["draft"]])
-            seconds = time.perf_counter() - start
-            row[name] = {"steps": attempt.steps, "seconds": seconds}
+            seconds, used = time.perf_counter() - start, busy() - used
+            row[name] = {"steps": attempt.steps, "seconds": seconds, "processor": used}
             row[name]["exact"] = attempt.text == draft["clean"]
         rows.append(row)
-    return {"rows": rows, "window": WINDOW, "context": CONTEXT}
+        print(json.dumps(row), flush=True)
+    return {"rows": rows, "window": WINDOW, "context": CONTEXT, "repeats": repeats}
+
+
+def speculation(
+    drafts: list[dict[str, Any]], folders: Sequence[Path], repeats: int
+) -> dict[str, Any]:
+    """What a rewriter costs on vLLM with n-gram speculation and without, and what an editor does.
+
+    The editor has the mask; the rewriter, which only writes, has none.
+    """
+    from speculation import LOOKUP, SMALL, Bare, busy
+
+    with ThreadPoolExecutor() as pool:  # each opens in a process of its own
+        editor = pool.submit(reviser.load, folders[0], engine="vllm", **SMALL)
+        plain, ahead = (pool.submit(Bare.open, folders[1], each) for each in (None, LOOKUP))
+    models = {"editor": editor.result(), "rewriter": plain.result(), "n-gram": ahead.result()}
+    systems = {n: (edit if n == "editor" else speculate)(m) for n, m in models.items()}
+    told = cost(drafts, systems, repeats, busy)
+    told |= {"versions": models["editor"].engine.versions, "lookup": LOOKUP}
+    for model in models.values():
+        model.engine.close()
+    return told
+
+
+def route(drafts: list[dict[str, Any]], editor: Reviser, rewriter: Reviser) -> dict[str, Any]:
+    """How well it can be told which of the two takes fewer steps, and what telling it saves."""
+    texts = [draft["draft"] for draft in drafts]
+    asked = {"window": WINDOW, "context": CONTEXT, "max_edits": 0, "max_moves": 0}
+    known = [
+        router.Known(
+            windows=len(first.rollouts),
+            tokens=draft["tokens"],
+            going=sum(1 - np.exp(rollout.logprobs[0]) for rollout in first.rollouts),
+        )
+        for draft, first in zip(drafts, editor.revise_many(texts, **asked), strict=True)
+    ]
+    steps = [[a.steps for a in system(texts)] for system in (edit(editor), rewrite(rewriter))]
+    return router.judged(known, *steps, [draft["clean"] for draft in drafts])
 
 
 def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
@@ -207,20 +291,37 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["quality", "cost", "precision", "watch"])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "what", choices=["quality", "cost", "speculation", "ideal", "router", "precision", "watch"]
+    )
     parser.add_argument("data", type=Path)
-    parser.add_argument("models", nargs="+", type=Path, help="the editor, then the rewriter")
+    parser.add_argument("models", nargs="+", type=Path, help=", then ".join(MAKERS))
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--first", type=int, default=600)
+    parser.add_argument("--repeats", type=int, default=1, help="of cost and speculation")
     given = parser.parse_args()
-    opened = [reviser.load(folder) for folder in given.models]
-    makers = [("editor", edit), ("rewriter", rewrite)]
-    systems: dict[str, Any] = {"left alone": leave}
-    systems |= {name: make(m) for (name, make), m in zip(makers, opened, strict=False)}
-    if given.what == "cost":
+    drafts = []
+    if given.what in ("cost", "speculation", "ideal", "router"):
         lines = given.data.read_text(encoding="utf-8").splitlines()
-        told = cost([json.loads(line) for line in lines[: given.first]], systems)
+        drafts = [json.loads(line) for line in lines[: given.first]]
+    if given.what in ("speculation", "ideal"):
+        if given.what == "speculation":
+            told = speculation(drafts, given.models, given.repeats)
+        else:
+            folder = given.models[0]
+            told = router.ideal(ActionVocab.load(folder), Codec.load(folder), drafts)
+        write_json(given.output, told)
+        return
+    opened = [reviser.load(folder) for folder in given.models]
+    named = dict(zip(MAKERS, opened, strict=False))
+    systems: dict[str, Any] = {"left alone": leave}
+    systems |= {name: MAKERS[name](model) for name, model in named.items()}
+    if given.what == "cost":
+        told = cost(drafts, systems, given.repeats)
+    elif given.what == "router":
+        told = route(drafts, *opened[:2])
+        print(json.dumps(told, indent=1))
     elif given.what == "watch":
         lines = watch(list(read_pairs(given.data)), opened[0])
         write_whole(given.output, "".join(f"{line}\n" for line in lines))
@@ -237,14 +338,14 @@ def main() -> None:
         else:
             told = quality(pairs, systems)
             told["models"] = {
-                name: facts(folder) for (name, _), folder in zip(makers, given.models, strict=False)
+                name: facts(folder) for name, folder in zip(named, given.models, strict=True)
             }
             for name, scores in told["systems"].items():
                 told_here = {
                     k: v for k, v in scores.items() if isinstance(v, dict) and "value" in v
                 }
                 print(name, {key: round(each["value"], 3) for key, each in told_here.items()})
-                print("  ", scores["parts"])
+                print("  ", scores["parts"], dict(scores["faults"]))
     if given.output is not None:
         given.output.parent.mkdir(parents=True, exist_ok=True)
         write_json(given.output, told)

@@ -2,7 +2,15 @@
 
 They come in the sources of the package gec-datasets (its own code is not run): JFLEG with four
 references a sentence (Napoles et al. 2017), CoNLL-2014 with two and BEA-2019's development set
-with one, the last two also as M2. Their licences allow research and forbid selling.
+with one, the last two also as M2. They are here to score with. What the package says of them, of
+which its own licence (MIT) says nothing:
+
+- JFLEG: CC BY-NC-SA 4.0.
+- CoNLL-2014's test set: "distributed freely", with its authors' copyright; no licence is named, so
+  nothing is said of changing it or of passing it on.
+- BEA-2019's is W&I+LOCNESS. W&I: non-commercial research and education, not transferable, excerpts
+  below 100 words, to be cited. LOCNESS: non-commercial, not to be distributed to third parties, for
+  who has agreed to its terms and those who work with them; have done so before you fetch it.
 
     python benchmarks/revise/sets.py fetch DIR
     python benchmarks/revise/sets.py show DIR

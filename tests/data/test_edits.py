@@ -16,7 +16,8 @@ import small_tokenizers
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.core.policy import Edits, PairPolicy, Rewrite
+from reviser.core.policy import Blocks, Edits, PairPolicy, Rewrite
+from reviser.data import blocks
 from reviser.data.dataset import MicroBatches
 from reviser.data.edits import PairSide, PairStream, TokenPairs
 from reviser.data.pairs import Pair, write_pairs
@@ -170,6 +171,20 @@ def test_a_share_of_the_pairs_is_rewritten_another_each_time() -> None:
     assert 100 < sum(rewritten) < 200
     passes = [{*np.flatnonzero(rewritten[n : n + 200])} for n in (0, 200, 400)]
     assert len({frozenset(each) for each in passes}) == 3
+
+
+@given(given=pairs)
+def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
+    given: list[tuple[str, str, str]],
+) -> None:
+    stream = stream_of(given, Blocks())
+    for n, (asked, before, after) in enumerate(given):
+        trajectory = stream.trajectory(stream.windows.read(n))
+        assert CODEC.decode(trajectory.prefix) == asked + before
+        *written, last = trajectory.restoration
+        assert last == VOCAB.stop
+        assert blocks.apply(before, CODEC.decode(written)) == (after, ())
+        assert not trajectory.unlearned
 
 
 def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:

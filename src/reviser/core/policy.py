@@ -193,7 +193,12 @@ class Rewrite:
     """For pairs: the draft is shown as a prefix, and the whole text is written anew behind it."""
 
 
-PairPolicy: TypeAlias = Edits | Rewrite
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """For pairs: the draft is shown as a prefix, and behind it search-and-replace blocks."""
+
+
+PairPolicy: TypeAlias = Edits | Rewrite | Blocks
 """How a pair of texts becomes a trajectory; there is no order to draw, so no order tax."""
 
 PRESETS: dict[str, Policy] = {

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import Starts, diff, notes, revision
-from reviser.core.policy import Edits, PairPolicy
+from reviser.core.policy import Blocks, Edits, PairPolicy
 from reviser.core.trajectory import Trajectory
+from reviser.data import blocks
 from reviser.data.dataset import HELD_OUT, PREFIX, Example, IntArray, Passes, hashed, labelled
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
@@ -156,7 +157,11 @@ class PairStream(Passes):
         """What is shown of a pair, and what is learned from it; `draw`, in 0..1, if it varies."""
         if not isinstance(self.policy, Edits) or draw < self.policy.rewritten:
             shown = (*pair.instruction.tolist(), *pair.before.tolist())
-            return Trajectory(prefix=shown, restoration=(*pair.after.tolist(), self.vocab.stop))
+            written = pair.after.tolist()
+            if isinstance(self.policy, Blocks):
+                texts = (self._codec.decode(text.tolist()) for text in (pair.before, pair.after))
+                _, written = self._codec.encode_parts(["", blocks.write(*texts)])
+            return Trajectory(prefix=shown, restoration=(*written, self.vocab.stop))
         return revision(
             self.vocab,
             pair.before.tolist(),

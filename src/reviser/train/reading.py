@@ -39,6 +39,7 @@ _POLICIES: dict[str, type] = {
     "mixture": policies.Mixture,
     "edits": policies.Edits,
     "rewrite": policies.Rewrite,
+    "blocks": policies.Blocks,
 }
 _LONE = policies.Append | policies.Obfuscation | policies.Spans
 

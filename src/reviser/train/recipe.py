@@ -55,8 +55,8 @@ class DataConfig:
     text: tuple[str, ...] = ()
     """Sources as `reviser tokenize` takes them, tokenized on first use into the output."""
     pairs: tuple[str, ...] = ()
-    """Files of texts before and after an edit, for a policy of kind `edits` or `rewrite`. Of
-    `windows` only `held_out` is then used."""
+    """Files of texts before and after an edit, for a policy of kind `edits`, `rewrite` or
+    `blocks`. Of `windows` only `held_out` is then used."""
     split: Split = "blank"
     """What parts the documents of a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"

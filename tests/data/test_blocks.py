@@ -1,0 +1,79 @@
+"""Search-and-replace blocks: written ones make the text exactly, others are told apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reviser.data import blocks
+from reviser.data.blocks import END, PART
+from reviser.errors import DataError
+
+words = st.sampled_from(["a", "cat", "catch", "é", ".", ",", " ", "  ", "\n", "\n\n"])
+texts = st.lists(words, max_size=24).map("".join)
+
+
+@given(before=texts, after=texts)
+@example(before="", after="a")
+@example(before="a", after="")
+@example(before=" ", after="")
+@example(before="cat cat cat", after="cat cat")
+def test_blocks_make_the_text_of_the_draft(before: str, after: str) -> None:
+    written = blocks.write(before, after)
+    assert blocks.apply(before, written) == (after, ())
+    assert (written == "") == (before == after)
+    if "  " not in before + after:
+        searches = [block.partition(PART)[0] for block in written.split(END)[:-1]]
+        pieces = "".join(searches).split()
+        assert {*pieces} <= {*before.split()}  # words are never parted
+
+
+@given(before=texts, after=texts)
+def test_no_search_is_longer_than_it_must_be(before: str, after: str) -> None:
+    """A block of one change could not be told by fewer words from either end."""
+    blocks_of = blocks.write(before, after).split(END)[:-1]
+    for block in blocks_of:
+        search, _, text = block.partition(PART)
+        pieces = blocks._WORD.findall(search)
+        shorter = ["".join(pieces[1:]), "".join(pieces[:-1])] if len(pieces) > 1 else []
+        for part in shorter:
+            is_context = text.endswith(part) or text.startswith(part)
+            begins = [n for n in range(len(before)) if before.startswith(part, n)]
+            if is_context and len(blocks_of) == 1 and text.count(part) == 1 == len(begins):
+                pytest.fail(f"{search!r} could be {part!r}")
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "faults"),
+    [
+        ("", "my cat saw my cat", ()),
+        (f" saw{PART} sees{END}", "my cat sees my cat", ()),
+        (f" saw{PART}{END}", "my cat my cat", ()),
+        (f"{PART}so{END}", "my cat saw my cat", ("ambiguous",)),
+        (f" dog{PART} ox{END} saw{PART} met{END}", "my cat met my cat", ("absent",)),
+        (f" cat{PART} ox{END}", "my cat saw my cat", ("ambiguous",)),
+        (f" saw{PART} met{END}t saw m{PART}s{END}", "my cat met my cat", ("overlapping",)),
+        (f" saw{PART} met{PART}{END}", "my cat saw my cat", ("broken",)),
+        (f" saw{PART} met", "my cat saw my cat", ("broken",)),
+        (f" saw{END}", "my cat saw my cat", ("broken",)),
+    ],
+)
+def test_what_cannot_be_done_is_left_out_and_named(
+    given: str, text: str, faults: tuple[str, ...]
+) -> None:
+    assert blocks.apply("my cat saw my cat", given) == (text, faults)
+
+
+@given(draft=texts, given=st.text(st.sampled_from(["a", "c", " ", PART, END])))
+def test_any_output_is_read(draft: str, given: str) -> None:
+    text, faults = blocks.apply(draft, given)
+    assert {*faults} <= {"broken", "absent", "ambiguous", "overlapping"}
+    assert len(faults) <= given.count(END) + 1
+    if text != draft:
+        assert len(faults) < given.count(END) + (not given.endswith(END))
+
+
+def test_a_text_with_the_marks_of_blocks_is_refused() -> None:
+    with pytest.raises(DataError, match="U\\+001F"):
+        blocks.write("a", f"a{PART}")
