@@ -19,7 +19,13 @@ INTRODUCTION = """\
 
 Made by `python docs/revise_results.py` from the files in `results/revise`. How an editor is trained and used is in [guides/revise.md](guides/revise.md).
 
-An editor and its twin, which writes the whole text anew, from the same base, pairs and number of ids read in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters); the pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes put in by `reviser data corrupt` (six for a hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy.
+An editor and its twin, which writes the whole text anew, from the same base, pairs and number of ids read in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters); the pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes put in by `reviser data corrupt` (six for a hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor reaches places by searches and learned to note (`policy: {{kind: edits, address: search, noted: true}}`): it reads each draft first, and edits where a change was at least {notes:.0%} likely by its notes; that reading counts as a step for each window.
+"""
+
+ARMS = """\
+## How it is taught
+
+Editors of the same base and pairs on the same {pairs:,} pieces, by how a place is reached (moves, searches, or whichever is shorter) and by what else is learned: to write a share of the pairs anew, or to note, at each token that is read, what the text before it needs. "Read first" is with these notes: what is not noted is locked.
 """
 
 QUALITY = """\
@@ -63,7 +69,7 @@ Told before decoding, a draft is revised or rewritten by which will take fewer s
 PRECISION = """\
 ## Precision
 
-A bias against going on to the next place, and what the editor's changes are then worth, on {pairs} other held-out pieces. `revise(precision=...)` takes the least bias that reached it there with thirty changes or more, from the model folder's `calibration.json`.
+{what}, and what the editor's changes are then worth, on {pairs} other held-out pieces. `revise(precision=...)` takes the least that reached it there with thirty changes or more, from the model folder's `calibration.json`.
 """
 
 
@@ -112,6 +118,23 @@ def quality(told: dict[str, Any]) -> Iterator[str]:
         for name, part in parts
     ]
     yield table(head, rows)
+
+
+def arms(told: dict[str, Any]) -> Iterator[str]:
+    """Editors among themselves."""
+    yield ARMS.format(pairs=told["pairs"])
+    head = ["", "GLEU", "F0.5", "locality", "steps, mean", "place found", "right there"]
+    rows = [
+        [
+            name,
+            *(estimate(scores[each]) for each in ("gleu", "edit_f", "locality")),
+            estimate(scores["steps"], 1),
+            *(f"{scores['parts'][key]:.3f}" for key in ("place_found", "content_right_there")),
+            f"{scores['parts']['made_elsewhere']:.3f}",
+        ]
+        for name, scores in told["systems"].items()
+    ]
+    yield table([*head, "made elsewhere"], rows)
 
 
 def cost(told: dict[str, Any]) -> Iterator[str]:
@@ -204,12 +227,14 @@ def router(told: dict[str, Any]) -> Iterator[str]:
 
 def precision(told: dict[str, Any]) -> Iterator[str]:
     """The curve."""
-    yield PRECISION.format(pairs=told["pairs"])
+    by = told.get("by", "move_bias")
+    what = "How likely a change must be by the notes" if by == "notes" else "A bias against moves"
+    yield PRECISION.format(pairs=told["pairs"], what=what)
     rows = [
         [f"{bias:g}", *(f"{value:.3f}" for value in scores), f"{made:.0f}"]
         for bias, *scores, made in told["curve"]
     ]
-    yield table(["bias", "precision", "recall", "F0.5", "changes made"], rows)
+    yield table([by, "precision", "recall", "F0.5", "changes made"], rows)
 
 
 def page() -> str:
@@ -222,10 +247,11 @@ def page() -> str:
             ids=editor["seen"]["ids"] / 1e6,
             editor_pairs=editor["seen"]["examples"],
             rewriter_pairs=rewriter["seen"]["examples"],
+            notes=0.5,
         ),
         *quality(told),
     ]
-    makers = (cost, speculation, ideal, router, precision)
+    makers = (arms, cost, speculation, ideal, router, precision)
     for name, make in ((make.__name__, make) for make in makers):
         if (RESULTS / f"{name}.json").is_file():
             parts += make(json.loads((RESULTS / f"{name}.json").read_text("utf-8")))

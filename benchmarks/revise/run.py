@@ -7,6 +7,7 @@ them.
 
     cd benchmarks/revise
     python run.py quality PAIRS EDITOR REWRITER BLOCKS -o ../../results/revise/stories.json
+    python run.py arms PAIRS EDITOR EDITOR ... -o ../../results/revise/arms.json
     python run.py cost DRAFTS EDITOR REWRITER BLOCKS -o ../../results/revise/cost.json
     python run.py speculation DRAFTS EDITOR REWRITER -o ../../results/revise/speculation.json
     python run.py ideal DRAFTS EDITOR -o ../../results/revise/ideal.json
@@ -14,7 +15,9 @@ them.
     python run.py precision PAIRS EDITOR   # writes EDITOR/calibration.json
     python run.py watch PAIRS EDITOR -o ../../results/revise/edits.jsonl
 
-`speculation` needs vLLM. `docs/revise_results.py` makes the page of what these leave.
+An editor that learned to note (`policy: {noted: true}`) reads a draft first and edits where it
+noted something; `arms` measures it without that, too. `speculation` needs vLLM.
+`docs/revise_results.py` makes the page of what these leave.
 """
 
 from __future__ import annotations
@@ -49,6 +52,9 @@ ENOUGH = 30
 """Fewest changes that say how many are right."""
 SEED, WATCHED = 7, 10
 BIASES = (-2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+NOTES = 0.5
+"""How likely a change must be for an editor that notes to try it."""
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +63,8 @@ class Attempt:
 
     text: str
     steps: int
-    """Ids that the model chose, one after another in each window."""
+    """Ids that the model chose, one after another in each window, and one for each that was read
+    first."""
     is_whole: bool
     """Whether the model ended by itself, everywhere."""
     faults: tuple[str, ...] = ()
@@ -75,9 +82,12 @@ def edit(model: Reviser, **settings: Any) -> Callable[[Sequence[str]], Iterator[
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         options = {"window": WINDOW, "context": CONTEXT} | settings
-        for made in model.revise_many(drafts, **options):
+        for draft, made in zip(drafts, model.revise_many(drafts, **options), strict=True):
             ends = {rollout.stop_reason for rollout in made.rollouts}
-            yield Attempt(text=made.text, steps=made.actions, is_whole=ends == {"stop"})
+            read = 0
+            if options.get("notes") is not None:
+                read = sum(1 for _ in windows(model.codec, draft, WINDOW, CONTEXT))
+            yield Attempt(text=made.text, steps=made.actions + read, is_whole=ends == {"stop"})
 
     return attempts
 
@@ -230,11 +240,13 @@ def speculation(
     """
     from speculation import LOOKUP, SMALL, Bare, busy
 
+    notes = notes_of(folders[0])
     with ThreadPoolExecutor() as pool:  # each opens in a process of its own
         editor = pool.submit(reviser.load, folders[0], engine="vllm", **SMALL)
         plain, ahead = (pool.submit(Bare.open, folders[1], each) for each in (None, LOOKUP))
     models = {"editor": editor.result(), "rewriter": plain.result(), "n-gram": ahead.result()}
-    systems = {n: (edit if n == "editor" else speculate)(m) for n, m in models.items()}
+    systems = {n: speculate(m) for n, m in models.items() if n != "editor"}
+    systems = {"editor": edit(models["editor"], notes=notes), **systems}
     told = cost(drafts, systems, repeats, busy)
     told |= {"versions": models["editor"].engine.versions, "lookup": LOOKUP}
     for model in models.values():
@@ -242,7 +254,9 @@ def speculation(
     return told
 
 
-def route(drafts: list[dict[str, Any]], editor: Reviser, rewriter: Reviser) -> dict[str, Any]:
+def route(
+    drafts: list[dict[str, Any]], editor: Reviser, rewriter: Reviser, notes: float | None
+) -> dict[str, Any]:
     """How well it can be told which of the two takes fewer steps, and what telling it saves."""
     texts = [draft["draft"] for draft in drafts]
     asked = {"window": WINDOW, "context": CONTEXT, "max_edits": 0, "max_moves": 0}
@@ -254,32 +268,66 @@ def route(drafts: list[dict[str, Any]], editor: Reviser, rewriter: Reviser) -> d
         )
         for draft, first in zip(drafts, editor.revise_many(texts, **asked), strict=True)
     ]
-    steps = [[a.steps for a in system(texts)] for system in (edit(editor), rewrite(rewriter))]
+    systems = edit(editor, notes=notes), rewrite(rewriter)
+    steps = [[a.steps for a in system(texts)] for system in systems]
     return router.judged(known, *steps, [draft["clean"] for draft in drafts])
 
 
-def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
-    """Bias against going on; precision, recall, F0.5 and number of the changes that it gives."""
+def precision(pairs: list[Pair], model: Reviser, notes: float | None) -> list[tuple[float, ...]]:
+    """A value; precision, recall, F0.5 and number of the changes that it gives.
+
+    It is how likely a change must be, or a bias against going on where nothing is noted.
+    """
     sources = [sets.tokenize(pair.before) for pair in pairs]
     references = [[sets.tokenize(pair.after)] for pair in pairs]
     curve = []
-    for bias in BIASES:
-        made = edit(model, move_bias=-bias)([pair.before for pair in pairs])
+    for value in BIASES if notes is None else SHARES:
+        setting = {"move_bias": -value} if notes is None else {"notes": value}
+        made = edit(model, **setting)([pair.before for pair in pairs])
         texts = [sets.tokenize(attempt.text) for attempt in made]
         counts = revision.edit_rows(sources, texts, references)
         scores = [f(counts) for f in (revision.edit_precision, revision.edit_recall)]
-        curve.append((bias, *scores, revision.edit_f(counts), float(counts[:, 1].sum())))
-        print(*(f"{value:.3f}" for value in curve[-1]), flush=True)
+        curve.append((value, *scores, revision.edit_f(counts), float(counts[:, 1].sum())))
+        print(*(f"{each:.3f}" for each in curve[-1]), flush=True)
     return curve
 
 
-def watch(pairs: list[Pair], model: Reviser) -> list[str]:
+def watch(pairs: list[Pair], model: Reviser, notes: float | None) -> list[str]:
     """Ten revisions to look at, drawn by a seed from the pairs that need one."""
     wanted = [pair.before for pair in pairs if not pair.is_unchanged]
     drawn = np.random.default_rng(SEED).choice(len(wanted), WATCHED, replace=False)
     drafts = [wanted[n] for n in sorted(drawn.tolist())]
-    made = model.revise_many(drafts, window=WINDOW, context=CONTEXT)
+    made = model.revise_many(drafts, window=WINDOW, context=CONTEXT, notes=notes)
     return [rollout.to_json() for each in made for rollout in each.rollouts]
+
+
+def notes_of(folder: Path) -> float | None:
+    """NOTES for a model that learned to note."""
+    return NOTES if policy_of(folder).get("noted") else None
+
+
+def policy_of(folder: Path) -> dict[str, Any]:
+    """How a model was taught."""
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    policy: dict[str, Any] = record["recipe"]["policy"]
+    return policy
+
+
+def arms(pairs: list[Pair], folders: list[Path]) -> dict[str, Any]:
+    """Editors that were taught in several ways."""
+    systems: dict[str, Any] = {"left alone": leave}
+    models: dict[str, Any] = {}
+    for folder in folders:
+        model, made, policy = reviser.load(folder), facts(folder), policy_of(folder)
+        name = f"{policy['address']}, {made['seen']['ids'] / 1e6:.1f} million ids"
+        if policy.get("rewritten"):
+            name += f", {policy['rewritten']:.0%} rewritten"
+        if policy.get("noted"):
+            name += ", noted"
+            systems[f"{name}, read first"] = edit(model, notes=NOTES)
+        systems[name] = edit(model)
+        models[name] = made
+    return quality(pairs, systems) | {"models": models}
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -290,10 +338,21 @@ def facts(folder: Path) -> dict[str, Any]:
     return kept | {"policy": record["recipe"]["policy"], "training": record["recipe"]["training"]}
 
 
+def show(told: dict[str, Any]) -> None:
+    """Print the measures without their intervals."""
+    for name, scores in told["systems"].items():
+        values = {k: v["value"] for k, v in scores.items() if isinstance(v, dict) and "value" in v}
+        print(name, {key: round(value, 3) for key, value in values.items()})
+        print("  ", scores["parts"], dict(scores["faults"]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "what", choices=["quality", "cost", "speculation", "ideal", "router", "precision", "watch"]
+        "what",
+        choices=[
+            *("quality", "arms", "cost", "speculation", "ideal", "router", "precision", "watch")
+        ],
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", type=Path, help=", then ".join(MAKERS))
@@ -313,26 +372,32 @@ def main() -> None:
             told = router.ideal(ActionVocab.load(folder), Codec.load(folder), drafts)
         write_json(given.output, told)
         return
+    if given.what == "arms":
+        told = arms(list(islice(read_pairs(given.data), given.first)), given.models)
+        show(told)
+        write_json(given.output, told)
+        return
     opened = [reviser.load(folder) for folder in given.models]
-    named = dict(zip(MAKERS, opened, strict=False))
-    systems: dict[str, Any] = {"left alone": leave}
-    systems |= {name: MAKERS[name](model) for name, model in named.items()}
+    named, notes = dict(zip(MAKERS, opened, strict=False)), notes_of(given.models[0])
+    systems: dict[str, Any] = {"left alone": leave, "editor": edit(opened[0], notes=notes)}
+    systems |= {name: MAKERS[name](model) for name, model in named.items() if name != "editor"}
     if given.what == "cost":
         told = cost(drafts, systems, given.repeats)
     elif given.what == "router":
-        told = route(drafts, *opened[:2])
+        told = route(drafts, *opened[:2], notes)
         print(json.dumps(told, indent=1))
     elif given.what == "watch":
-        lines = watch(list(read_pairs(given.data)), opened[0])
+        lines = watch(list(read_pairs(given.data)), opened[0], notes)
         write_whole(given.output, "".join(f"{line}\n" for line in lines))
         opened[0].engine.vocab.save(given.output.parent)
         return
     else:
         pairs = list(islice(read_pairs(given.data), given.first))
         if given.what == "precision":
-            curve = precision(pairs, opened[0])
-            enough = [(bias, reached) for bias, reached, *_, made in curve if made >= ENOUGH]
+            curve = precision(pairs, opened[0], notes)
+            enough = [(value, reached) for value, reached, *_, made in curve if made >= ENOUGH]
             told = {"precision": enough, "curve": curve, "pairs": len(pairs)}
+            told["by"] = "move_bias" if notes is None else "notes"
             told |= {"window": WINDOW, "context": CONTEXT}
             write_json(given.models[0] / CALIBRATION, told)
         else:
@@ -340,12 +405,7 @@ def main() -> None:
             told["models"] = {
                 name: facts(folder) for name, folder in zip(named, given.models, strict=True)
             }
-            for name, scores in told["systems"].items():
-                told_here = {
-                    k: v for k, v in scores.items() if isinstance(v, dict) and "value" in v
-                }
-                print(name, {key: round(each["value"], 3) for key, each in told_here.items()})
-                print("  ", scores["parts"], dict(scores["faults"]))
+            show(told)
     if given.output is not None:
         given.output.parent.mkdir(parents=True, exist_ok=True)
         write_json(given.output, told)
