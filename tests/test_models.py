@@ -280,10 +280,10 @@ def named_by_an_index(folder: Path) -> None:
 
 def named_by_an_index_further_down(folder: Path) -> None:
     named_by_an_index(folder)
+    name = "model.safetensors.index.json"
     (folder / "inside").mkdir()
-    for name in ("model.safetensors.index.json", "weights.bin"):
-        (folder / name).rename(folder / "inside" / name)
-    named_by_the_config(folder, "inside/model.safetensors.index.json")
+    (folder / name).rename(folder / "inside" / name)
+    named_by_the_config(folder, f"inside/{name}")
 
 
 def named_by_the_config(folder: Path, name: str = "weights.bin") -> None:
