@@ -75,7 +75,8 @@ class FaultyEngine:
 
     def _break(self) -> list[Step] | None:
         time.sleep(self._seconds)
-        word = self._fault.read_text() if self._fault.exists() else ""
+        while (word := self._fault.read_text() if self._fault.exists() else "") == "hold":
+            time.sleep(0.01)
         if word == "raise once":
             self._fault.unlink()
         if word.startswith("raise"):
@@ -234,7 +235,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     raise AssertionError(log.read_text())
 
 
-def eventually(check: Any, seconds: float = 10.0) -> None:
+def eventually(check: Any, seconds: float = 30.0) -> None:
     """Wait until it holds."""
     until = time.monotonic() + seconds
     while not check():

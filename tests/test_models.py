@@ -278,10 +278,18 @@ def named_by_an_index(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def named_by_the_config(folder: Path) -> None:
+def named_by_an_index_further_down(folder: Path) -> None:
+    named_by_an_index(folder)
+    name = "model.safetensors.index.json"
+    (folder / "inside").mkdir()
+    (folder / name).rename(folder / "inside" / name)
+    named_by_the_config(folder, f"inside/{name}")
+
+
+def named_by_the_config(folder: Path, name: str = "weights.bin") -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    config["transformers_weights"] = "weights.bin"
+    config["transformers_weights"] = name
     path.write_text(json.dumps(config), encoding="utf-8")
 
 
@@ -294,7 +302,10 @@ def alone(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
-@pytest.mark.parametrize("way", [alone, as_an_adapter, named_by_an_index, named_by_the_config])
+@pytest.mark.parametrize(
+    "way",
+    [alone, as_an_adapter, named_by_an_index, named_by_an_index_further_down, named_by_the_config],
+)
 @pytest.mark.parametrize("is_benign", [True, False])
 def test_a_pickle_is_never_read_however_a_folder_offers_it(
     folder: Path, way: Any, is_benign: bool, monkeypatch: pytest.MonkeyPatch
@@ -351,16 +362,23 @@ def test_a_pickle_beside_the_weights_is_left_alone(folder: Path) -> None:
     assert not Path("intruded").exists()
 
 
-@pytest.mark.parametrize("key", ["attn_implementation", "experts_implementation"])
-@pytest.mark.parametrize("value", ["someone/kernel", {"": "eager", "text": "someone/kernel"}])
-def test_compiled_code_that_a_folder_names_is_not_fetched(
-    folder: Path, key: str, value: Any
-) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"attn_implementation": "someone/kernel"},
+        {"experts_implementation": "someone/kernel"},
+        {"attn_implementation": {"": "eager", "text": {"": "someone/kernel"}}},
+        {"_attn_implementation": "someone/kernel"},
+        {"text_config": {"attn_implementation": "paged|someone/kernel"}},
+        {"per_layer_config": [{"_attn_implementation": "someone/kernel"}]},
+    ],
+)
+def test_compiled_code_that_a_folder_names_is_not_fetched(folder: Path, asked: Any) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(config | {key: value}), encoding="utf-8")
+    path.write_text(json.dumps(config | asked), encoding="utf-8")
     for opener in (load, load_base):
-        assert f"asks for the kernel 'someone/kernel' as {key}" in refusal(opener, folder)
+        assert "someone/kernel' as" in refusal(opener, folder)
     path.write_text(json.dumps(config | {"attn_implementation": "eager"}), encoding="utf-8")
     load(folder)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +85,18 @@ def _without_code(folder: Path) -> Path:
     Transformers and vLLM are told to run no code and to read safetensors; these are ways around.
     """
     for path in sorted(folder.glob("*.safetensors.index.json")):
-        for name in _strings(_read(path).get("weight_map")):
+        for _, name in _strings(_read(path).get("weight_map")):
             if not name.endswith(".safetensors"):
                 raise CheckpointError(
                     f"{str(path)!r} names {name!r} as weights: only safetensors are read."
                 )
-    for key in ("attn_implementation", "experts_implementation"):
-        for name in _strings(_read(folder / "config.json").get(key)):
-            if "/" in name:
-                raise CheckpointError(
-                    f"The config of {str(folder)!r} asks for the kernel {name!r} as {key}: code"
-                    " of a model is not run. Take the line out if you want the model without it."
-                )
+    for keys, name in _strings(_read(folder / "config.json")):
+        if "/" in name and re.search("_implementation|transformers_weights", keys):
+            raise CheckpointError(
+                f"The config of {str(folder)!r} asks for {name!r} as {keys}: code of a model is not"
+                " run, and its weights are in its folder. Take the line out if you want the model"
+                " without it."
+            )
     return folder
 
 
@@ -107,7 +109,14 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _strings(value: Any) -> set[str]:
-    """A text by itself, or those of an object."""
-    values = value.values() if isinstance(value, dict) else [value]
-    return {one for one in values if isinstance(one, str)}
+def _strings(value: Any) -> Iterator[tuple[str, str]]:
+    """Each text at any depth, behind the keys that lead to it."""
+    ahead = [("", value)]
+    while ahead:
+        keys, value = ahead.pop()
+        if isinstance(value, str):
+            yield keys, value
+        elif isinstance(value, dict):
+            ahead += [(f"{keys}/{key}", inside) for key, inside in value.items()]
+        elif isinstance(value, list):
+            ahead += [(keys, inside) for inside in value]

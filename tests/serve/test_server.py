@@ -39,7 +39,7 @@ LONG = {"prompt": "The", "max_actions": 3000, "stop_bias": -1}
 def server() -> Iterator[Served]:
     limits = {
         "body_bytes": 20_000, "prompt_characters": 2000, "prompt_tokens": 900, "max_actions": 300,
-        "body_seconds": 0.5, "resume_seconds": 1,
+        "body_seconds": 2,
     }  # fmt: skip
     origins = ("https://ours.example",)
     with serving(keys=("first-key", "second-key"), limits=limits, origins=origins) as served:
@@ -103,6 +103,7 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted() -> None:
             with Client(server.url) as client:
                 return client.stream(**body).rollout() if seed % 2 else client.generate(**body)
 
+        server.fault.write_text("hold")  # until all have come
         with ThreadPoolExecutor(24) as pool:
             futures = [pool.submit(ask, seed) for seed in range(24)]
             eventually(lambda: server.metrics()["reviser_waiting"] == 16)
@@ -113,21 +114,22 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted() -> None:
             late = server.post("/v1/generate", {})
             assert (late.status_code, "about to end" in sentence(late)) == (503, True)
             assert late.headers["connection"] == "close"  # the next goes elsewhere
+            server.fault.write_text("")
             rollouts = [future.result() for future in futures]
         assert all(rollout.stop_reason in ("stop", "max_actions") for rollout in rollouts)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_a_drain_waits_for_a_reader_who_may_come_back() -> None:
     with serving(seconds=0.01, limits={"resume_seconds": 3}) as server:
         body = {"prompt": "The", "seed": 3, "max_actions": 20, "stream": True}
-        with httpx2.stream("POST", server.url + "/v1/generate", json=body) as response:
+        with httpx2.stream("POST", server.url + "/v1/generate", json=body, timeout=20) as response:
             stream = response.headers["x-stream-id"]
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         rest = server.get(f"/v1/streams/{stream}")
         assert "event: done" in rest.text
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
@@ -137,7 +139,7 @@ def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
         next(iter(stream))
         server.process.send_signal(signal.SIGTERM)
         assert stream.rollout().stop_reason == "cancelled"
-        assert server.process.wait(20) == 0
+        assert server.process.wait(30) == 0
     with serving(seconds=0.05) as server, Client(server.url) as client:
         stream = client.stream(**LONG)
         next(iter(stream))
@@ -145,7 +147,7 @@ def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
         time.sleep(0.2)
         server.process.send_signal(signal.SIGTERM)
         assert stream.rollout().stop_reason == "cancelled"
-        assert server.process.wait(20) != 0
+        assert server.process.wait(30) != 0
 
 
 def test_an_engine_that_fails_once_is_taken_up_again() -> None:
@@ -199,7 +201,7 @@ def test_a_dead_engine_ends_the_process_for_its_supervisor(word: str) -> None:
         for answer in answers:
             words = "engine failed" if answer.status_code == 502 else "about to end"
             assert words in sentence(answer)
-        assert server.process.wait(20) == 1
+        assert server.process.wait(30) == 1
         assert ("the engine broke" if word == "raise" else "it hangs") in server.log.read_text()
 
 
@@ -209,20 +211,21 @@ def test_an_engine_that_dies_without_work_is_noticed() -> None:
         eventually(lambda: server.metrics()["reviser_engine_failures_total"] == 1)
         eventually(lambda: server.get("/ready").status_code == 200)
         server.fault.write_text("raise")
-        assert server.process.wait(20) == 1
+        assert server.process.wait(30) == 1
         assert "the engine broke" in server.log.read_text()
 
 
 def test_an_engine_that_fails_once_while_the_server_ends_loses_only_what_it_ran() -> None:
     with serving(seconds=0.02, limits={"running": 1}) as server, ThreadPoolExecutor(3) as pool:
         body = {"prompt": "The", "max_actions": 40, "stop_bias": -1}
+        server.fault.write_text("hold")
         asked = [pool.submit(server.post, "/v1/generate", body) for _ in range(3)]
         eventually(lambda: server.metrics()["reviser_waiting"] == 2)
         server.process.send_signal(signal.SIGTERM)
         eventually(lambda: server.get("/ready").status_code == 503)
         server.fault.write_text("raise once")
         assert sorted(future.result().status_code for future in asked) == [200, 200, 502]
-        assert server.process.wait(10) == 1
+        assert server.process.wait(30) == 1
 
 
 def test_a_request_that_enters_while_the_engine_dies_is_told() -> None:
@@ -236,7 +239,7 @@ def test_a_request_that_enters_while_the_engine_dies_is_told() -> None:
             assert first.result().status_code == 502
             late = entering.result()
         assert (late.status_code, "about to end" in sentence(late)) == (503, True)
-        assert server.process.wait(10) == 1
+        assert server.process.wait(30) == 1
 
 
 def test_an_engine_that_fails_while_the_server_ends_is_not_waited_for() -> None:
@@ -248,16 +251,16 @@ def test_an_engine_that_fails_while_the_server_ends_is_not_waited_for() -> None:
             eventually(lambda: server.get("/ready").status_code == 503)
             server.fault.write_text("raise")
             assert asked.result().status_code == 502
-        assert server.process.wait(5) == 1  # something accepted was lost
+        assert server.process.wait(30) == 1  # something accepted was lost
     with serving(limits={"probe_seconds": 0.1, "recovery_seconds": 60}) as server:
         server.fault.write_text("raise")
         eventually(lambda: server.get("/ready").status_code == 503)
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(5) == 1
+        assert server.process.wait(30) == 1
 
 
 def test_a_slow_reader_holds_up_nobody_and_may_fall_behind() -> None:
-    limits = {"stream_bytes": 5000, "write_seconds": 1, "resume_seconds": 5, "max_actions": 4000}
+    limits = {"stream_bytes": 5000, "resume_seconds": 60, "max_actions": 4000}
     with serving(limits=limits) as server:
         body = json.dumps(LONG | {"stream": True, "max_actions": 4000, "max_length": 50}).encode()
         with socket.socket() as reader:
@@ -271,11 +274,12 @@ def test_a_slow_reader_holds_up_nobody_and_may_fall_behind() -> None:
             stream = head.partition("x-stream-id: ")[2].partition("\r\n")[0]
             answer = server.post("/v1/generate", {"prompt": "The", "max_actions": 50})
             assert answer.status_code == 200  # while the other takes nothing
-            eventually(lambda: server.engine()["running"] == 0, 30)
-            reader.settimeout(5)
+            eventually(lambda: server.engine()["running"] == 0, 120)
+            reader.settimeout(60)
             rest = b""
             while not rest.endswith(b"0\r\n\r\n"):  # now it reads on
-                rest += reader.recv(65536)
+                rest += (data := reader.recv(65536))
+                assert data
             assert b"event: done" not in rest
             assert b"event: failure" in rest
         late = server.get(f"/v1/streams/{stream}", headers={"Last-Event-ID": "3"})
@@ -283,7 +287,8 @@ def test_a_slow_reader_holds_up_nobody_and_may_fall_behind() -> None:
 
 
 def test_a_reader_who_takes_nothing_is_cut_off() -> None:
-    with serving(limits={"write_seconds": 0.5}) as server, socket.socket() as reader:
+    limits = {"write_seconds": 1, "resume_seconds": 600}
+    with serving(limits=limits) as server, socket.socket() as reader:
         body = LONG | {"stream": True, "max_length": 50}
         written = server.post("/v1/generate", body)
         address, times = f"/v1/streams/{written.headers['x-stream-id']}", 20
@@ -292,7 +297,7 @@ def test_a_reader_who_takes_nothing_is_cut_off() -> None:
         reader.sendall(f"GET {address} HTTP/1.1\r\nhost: x\r\n\r\n".encode() * times)
         assert len(written.content) * times > 8e6  # more than a system keeps for one
         time.sleep(2)
-        reader.settimeout(5)
+        reader.settimeout(60)
         rest = b""
         with suppress(ConnectionResetError):
             while data := reader.recv(1 << 20):
@@ -301,14 +306,14 @@ def test_a_reader_who_takes_nothing_is_cut_off() -> None:
         assert written.content[:1000] in rest
         with socket.create_connection(("127.0.0.1", server.port)) as patient:
             asked = f"GET {address} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
-            patient.settimeout(20)
+            patient.settimeout(60)
             patient.sendall(asked * times)
             time.sleep(0.3)
             rest = b""
             while rest.count(b"event: done") < times:
                 rest += (data := patient.recv(1 << 20))
                 assert data
-            time.sleep(0.8)  # who was slow for a while and is no more is left alone
+            time.sleep(1.3)  # who was slow for a while and is no more is left alone
             patient.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
             while b'"ok"' not in (rest := rest[-200:] + data):
                 data = patient.recv(1 << 20)
@@ -339,7 +344,7 @@ def test_a_request_that_cannot_begin_in_time_is_told() -> None:
 def test_an_ended_stream_is_kept_for_its_time_and_holds_little() -> None:
     with serving(seconds=0.02, limits={"resume_seconds": 3}) as server:
         body = {"prompt": "The", "max_actions": 100, "stop_bias": -1, "stream": True}
-        with httpx2.stream("POST", server.url + "/v1/generate", json=body) as response:
+        with httpx2.stream("POST", server.url + "/v1/generate", json=body, timeout=20) as response:
             address = f"/v1/streams/{response.headers['x-stream-id']}"
         time.sleep(3.8)  # it ended after two seconds, and is kept for three more
         again = server.get(address)
@@ -401,9 +406,9 @@ def test_pages_of_other_hosts_are_answered_only_if_they_were_named(server: Serve
         ("null", None),
     ):
         url = server.url + "/v1/generate"
-        before = httpx2.options(url, headers={"origin": origin} | asks)
+        before = httpx2.options(url, headers={"origin": origin} | asks, timeout=20)
         assert (before.status_code == 200) == (allowed is not None)
-        after = httpx2.post(url, json={"max_actions": 1}, headers=KEY | {"origin": origin})
+        after = server.post("/v1/generate", {"max_actions": 1}, headers=KEY | {"origin": origin})
         for answer in (before, after):
             assert answer.headers.get("access-control-allow-origin") == allowed
             assert "access-control-allow-credentials" not in answer.headers
@@ -413,7 +418,9 @@ def test_pages_of_other_hosts_are_answered_only_if_they_were_named(server: Serve
 def test_what_a_form_of_another_page_can_send_is_refused(server: Served, kind: str | None) -> None:
     headers = KEY | ({} if kind is None else {"content-type": kind})
     for path in ("generate", "completions"):
-        answer = httpx2.post(f"{server.url}/v1/{path}", content=b'{"prompt": "a"}', headers=headers)
+        answer = httpx2.post(
+            f"{server.url}/v1/{path}", content=b'{"prompt": "a"}', headers=headers, timeout=20
+        )
         assert answer.status_code == 400
 
 
@@ -507,14 +514,16 @@ def test_a_body_that_is_endless_or_does_not_come_is_cut_off(server: Served) -> N
         yield from [b"x" * 1000] * 100
 
     try:
-        answer = httpx2.post(server.url + "/v1/generate", content=endless(), headers=KEY)
+        answer = httpx2.post(
+            server.url + "/v1/generate", content=endless(), headers=KEY, timeout=20
+        )
         assert answer.status_code == 413
     except httpx2.TransportError:
         pass  # it may break off before the answer is read
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.sendall(b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
                      b"authorization: Bearer first-key\r\n\r\n{")  # fmt: skip
-        slow.settimeout(5)
+        slow.settimeout(20)
         assert b" 408 " in slow.recv(200)
 
 
@@ -548,7 +557,9 @@ def test_the_log_tells_facts_and_no_text(server: Served) -> None:
     ]:
         server.post(path, body, headers=KEY | {"user-agent": marker, "x-request-id": marker})
         server.post(path, body, headers={"authorization": f"Bearer {marker}"})
-    with httpx2.stream("POST", server.url + "/v1/generate", headers=KEY, json=LONG) as response:
+    with httpx2.stream(
+        "POST", server.url + "/v1/generate", headers=KEY, json=LONG, timeout=20
+    ) as response:
         response.close()
     time.sleep(0.1)
     log = server.log.read_text()
@@ -635,7 +646,7 @@ def test_a_buffer_forgets_the_oldest_and_never_the_newest() -> None:
 
 
 def test_other_ways_to_ask_do_no_harm(server: Served) -> None:
-    assert httpx2.head(server.url + "/health").status_code == 200
+    assert httpx2.head(server.url + "/health", timeout=20).status_code == 200
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
     assert server.get("/health", headers=upgrade).status_code == 200
