@@ -298,7 +298,11 @@ def watch(pairs: list[Pair], model: Reviser, notes: float | None) -> list[str]:
     drawn = np.random.default_rng(SEED).choice(len(wanted), WATCHED, replace=False)
     drafts = [wanted[n] for n in sorted(drawn.tolist())]
     made = model.revise_many(drafts, window=WINDOW, context=CONTEXT, notes=notes)
-    return [rollout.to_json() for each in made for rollout in each.rollouts]
+    return [
+        replace(each, provenance=each.provenance | {"model": "the editor"}).to_json()
+        for revised in made
+        for each in revised.rollouts
+    ]
 
 
 def notes_of(folder: Path) -> float | None:

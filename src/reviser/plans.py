@@ -214,15 +214,15 @@ class Revising:
         of the cursor, since it begins in a gap. Where nothing is noted, nothing may be edited.
         """
         request, unseen = plan.request, plan.unseen
+        still = replace(request.config, max_edits=0)
         if not request.gaps:
-            return plan
+            return replace(plan, request=replace(request, config=still))
         is_token = np.isin(self.vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
         shown = np.flatnonzero(is_token)[unseen:]  # where the history shows the text
         tokens = [request.history[n] for n in shown.tolist()]
         places = self.codec.places(tokens)
         is_word = (self.codec.unit_starts(tokens) & UNITS["word"]) > 0
-        gaps = [(request.cursor, request.cursor)]
-        is_free = False
+        free = []
         for end in np.flatnonzero(1 - np.array(stays)[shown] >= self.notes).tolist():
             start = max(0, end - 1)
             while start and not (is_word[start] and places[start] >= 0):
@@ -231,17 +231,19 @@ class Revising:
                 end += 1
             for low, high in request.gaps:
                 first, last = max(start + unseen, low), min(end + unseen, high)
-                if first <= last:
-                    is_free = True
-                    if first <= gaps[-1][1]:
-                        first, last = min(first, gaps[-1][0]), max(last, gaps.pop()[1])
-                    gaps.append((first, last))
+                free += [(first, last)] if first <= last else []
+        gaps = [(request.cursor, request.cursor)]
+        for first, last in sorted(free):  # those in two gaps of the plan never meet
+            if first <= gaps[-1][1]:
+                gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
+            else:
+                gaps.append((first, last))
         edges = [0, *(bound - unseen for gap in gaps for bound in gap), len(tokens)]
         spans = list(zip(edges[::2], edges[1::2], strict=True))
         locked = [plan.prompt[places[start] : places[end]] for start, end in spans]
         if self.codec.hides_first_space and gaps[0][1] == unseen:  # no longer the first, it shows
             locked[1] = " " * self.codec.token_bytes[tokens[0]].startswith(b" ") + locked[1]
-        config = request.config if is_free else replace(request.config, max_edits=0)
+        config = request.config if free else still
         return replace(
             plan,
             locked=tuple(locked),

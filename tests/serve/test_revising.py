@@ -59,12 +59,14 @@ def random_asked(rng: Random) -> tuple[str, dict[str, Any]]:
     ]
     options = {"seed": rng.randrange(2**32), "max_actions": rng.randint(1, 20), "locked": spans}
     options |= {"instruction": rng.choice(["", "Mend it"]), "window": rng.choice([6, 20, 256])}
+    options["notes"] = rng.choice([None, 0.0, 0.5])
     return draft, options | {"context": rng.randint(0, 5)}
 
 
 def test_a_revision_is_what_it_would_be_without_a_server(server: Served) -> None:
     asked = [random_asked(Random(seed)) for seed in range(40)]
-    assert sum(len(list(MODEL.plan_revise(draft, **options))) > 1 for draft, options in asked) > 9
+    counts = [len(list(MODEL.plan_revise(draft, **options))) for draft, options in asked]
+    assert sum(count > 1 for count in counts) > 7
     with Client(server.url) as client, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda each: client.revise(each[0], **each[1]), asked))
 
@@ -141,6 +143,9 @@ def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
         never = server.post("/v1/revise", SLOW | {"window": 4})
         assert never.status_code == 400
         assert f"{parts + 3} parts or more; this server takes {parts + 2}" in never.text
+        added = server.engine()["added"]
+        assert server.post("/v1/revise", SLOW | {"window": 4, "notes": 0}).text == never.text
+        assert server.engine()["added"] == added  # nothing was read
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(server.post, "/v1/revise", SLOW)
             eventually(lambda: server.metrics()["reviser_waiting"] == parts - 2)

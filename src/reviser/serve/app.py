@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -151,7 +152,11 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         locked: list[str | tuple[int, int]] = [*texts, *in_characters(body.draft, spans, body.unit)]
 
         def plans() -> Iterator[Plan]:
-            return service.reviser.plan_revise(body.draft, locked=locked, **options)
+            plan = partial(service.reviser.plan_revise, body.draft, locked=locked)
+            if body.notes is not None or body.precision is not None:
+                # The engine may read all of it: limits come first.
+                service.parts(plan(**options | {"notes": None, "precision": None}))
+            return plan(**options)
 
         if body.stream:
             return await service.answer(request, body, lambda: service.only_part(plans()))
