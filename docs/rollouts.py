@@ -21,8 +21,9 @@ STORIES = (
 )
 DRAFTS = (
     "What the story editor of the results page made of ten held-out pieces with mistakes in them,"
-    " drawn by seed 7 from those that need a change, not by hand. It searches for a place, changes it"
-    " and goes on, or stops. It has learnt little yet: most mistakes it does not find."
+    " drawn by seed 7 from those that need a change, not by hand. It has read each first and may edit"
+    " only where it noted something; it searches for a place, changes it and goes on, or stops. Of"
+    " ten mistakes it leaves six or seven."
 )
 
 
