@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 
+import noting
 import strategies
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
@@ -70,8 +71,6 @@ class RandomEngine:
             steps.append(Step(number, action, -1.0, ended, notes=notes))
         return steps
 
-    @staticmethod
-    def notes(history: tuple[int, ...]) -> tuple[float, ...]:
-        """What it makes of what it reads: the same of the same, and mostly nothing to change."""
-        rng = Random(repr(history))
-        return tuple(rng.choice([0.1, 0.9, 1.0, 1.0]) for _ in history[1:])
+    def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
+        """What it makes of what it reads."""
+        return noting.notes(history)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import noting
 import small_tokenizers
-from random_engine import RandomEngine
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.mask import Boundary
@@ -120,7 +120,7 @@ class FaultyEngine:
             elif walk.actions == walk.request.config.max_actions:
                 ended = "max_actions"
             is_noted = walk.request.is_noted and walk.actions == 1
-            notes = RandomEngine.notes(walk.request.history) if is_noted else None
+            notes = noting.notes(walk.request.history) if is_noted else None
             steps.append(Step(number, action, -walk.actions / 8, ended, notes=notes))
             if ended:
                 self._leave(number)

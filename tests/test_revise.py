@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import noting
 import small_tokenizers
 from random_engine import RandomEngine
 from reviser.core.actions import ActionVocab, Kind
@@ -98,7 +99,7 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
     free: list[tuple[int, int]] = []
     for plan in plain:
         vocab, history = model.engine.vocab, plan.request.history
-        stays = RandomEngine.notes(history)
+        stays = noting.notes(history)
         shown = [n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.BARRED)]
         tokens = [history[n] for n in shown]
         places = model.codec.places(tokens) + plan.place
@@ -126,8 +127,7 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
 
 def test_a_lock_within_a_noted_word_stays_however_often_it_is_noted() -> None:
     class Sure(RandomEngine):
-        @staticmethod
-        def notes(history: tuple[int, ...]) -> tuple[float, ...]:
+        def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
             return (0.0,) * (len(history) - 1)
 
     model = Reviser(Sure(BYTES.engine.vocab), BYTES.codec)
