@@ -402,7 +402,7 @@ class Reviser:
 
     async def arevise(self, draft: str, **options: Any) -> Revision:
         """The same for asyncio."""
-        plans = list(self.plan_revise(draft, **options))
+        plans = await asyncio.to_thread(lambda: list(self.plan_revise(draft, **options)))
         written = await asyncio.gather(*(self.write(plan).arollout() for plan in plans))
         return self.revision(draft, plans, written)
 

@@ -35,10 +35,11 @@ def test_no_search_is_longer_than_it_must_be(before: str, after: str) -> None:
     blocks_of = blocks.write(before, after).split(END)[:-1]
     for block in blocks_of:
         search, _, text = block.partition(PART)
-        pieces = blocks._WORD.findall(search)
-        shorter = ["".join(pieces[1:]), "".join(pieces[:-1])] if len(pieces) > 1 else []
-        for part in shorter:
-            is_context = text.endswith(part) or text.startswith(part)
+        pieces, words = blocks._WORD.findall(search), blocks._WORD.findall(text)
+        size = len(pieces) - 1
+        sides = [(pieces[1:], words[-size:]), (pieces[:-1], words[:size])] if size > 0 else []
+        for some, kept in sides:
+            part, is_context = "".join(some), some == kept
             begins = [n for n in range(len(before)) if before.startswith(part, n)]
             if is_context and len(blocks_of) == 1 and text.count(part) == 1 == len(begins):
                 pytest.fail(f"{search!r} could be {part!r}")
