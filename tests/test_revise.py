@@ -125,6 +125,24 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
         assert made.actions == 1
 
 
+@pytest.mark.parametrize("notes", [0.0, 0.5, 1.0])
+def test_parts_are_counted_before_notes_leave_some_out(notes: float) -> None:
+    with pytest.raises(ConfigError, match="revised in 3 parts"):
+        BYTES.stream_revise("one two three four", window=8, context=0, notes=notes)
+    writing = BYTES.stream_revise("one two", notes=notes, max_actions=9)
+    assert writing.text == "one two"
+    assert writing.rollout().prompt == "one two"
+
+
+def test_what_is_no_share_is_refused_whatever_the_precision() -> None:
+    model = Reviser(BYTES.engine, BYTES.codec, calibration=[(0.3, 0.5)], calibrated_by="notes")
+    assert model.revising(precision=0.5).notes == 0.3
+    assert model.revising(precision=0.5, notes=0.6).notes == 0.6
+    for options in ({"notes": "x"}, {"notes": 2}, {"notes": "x", "precision": 0.5}):
+        with pytest.raises(ConfigError, match="must be a number from 0 to 1"):
+            model.revising(**options)
+
+
 def test_a_lock_within_a_noted_word_stays_however_often_it_is_noted() -> None:
     class Sure(RandomEngine):
         def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:

@@ -408,13 +408,14 @@ class Reviser:
 
     def stream_revise(self, draft: str, **options: Any) -> Writing:
         """The same, edit by edit as they happen, for a draft of one part."""
-        plans = list(self.plan_revise(draft, **options))
-        if len(plans) > 1:
+        parts = sum(1 for _ in self.revising(**options).plans(draft))
+        if parts > 1:
             raise ConfigError(
-                f"This draft is revised in {len(plans)} parts, which have no edits in common to"
+                f"This draft is revised in {parts} parts, which have no edits in common to"
                 " stream: use revise, a larger window, or stream each plan of plan_revise."
             )
-        return self.write(plans[0])
+        (plan,) = self.plan_revise(draft, **options)
+        return self.write(plan)
 
     def revise_many(self, drafts: Iterable[str], **options: Any) -> Iterator[Revision]:
         """Many drafts side by side, in the order given; each is all there before it is told."""
@@ -632,7 +633,8 @@ class Reviser:
         if precision is not None:
             value = self._least_for(precision)
             if self.calibrated_by == "notes":
-                notes = max(value, 0.0 if notes is None else notes)
+                least = 0.0 if notes is None else notes
+                notes = max(value, least) if is_share(least) else least
             else:
                 settings = settings | {"move_bias": settings.get("move_bias", 0.0) - value}
         return Revising(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import index
+from typing import TypeGuard
 
 import numpy as np
 
@@ -341,7 +342,7 @@ def windows(
         yield at[0], at[1], at[2], at[3]
 
 
-def is_share(value: object) -> bool:
+def is_share(value: object) -> TypeGuard[float]:
     """Whether this is a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 

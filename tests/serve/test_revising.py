@@ -145,6 +145,8 @@ def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
         assert f"{parts + 3} parts or more; this server takes {parts + 2}" in never.text
         added = server.engine()["added"]
         assert server.post("/v1/revise", SLOW | {"window": 4, "notes": 0}).text == never.text
+        streamed = server.post("/v1/revise", SLOW | {"stream": True, "notes": 0})
+        assert (streamed.status_code, "no edits in common" in streamed.text) == (400, True)
         assert server.engine()["added"] == added  # nothing was read
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(server.post, "/v1/revise", SLOW)

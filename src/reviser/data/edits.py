@@ -179,7 +179,8 @@ class PairStream(Passes):
     def _note(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
         """Label the ids behind those that show the draft with what is to be noted there."""
         given = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.unlearned)])]
-        shown = np.flatnonzero(given == Kind.INSERT)  # none where the draft is the prefix
+        is_token = np.isin(given, [Kind.INSERT, Kind.BARRED])
+        shown = np.flatnonzero(is_token)  # none where the draft is the prefix
         end = len(labels) - len(trajectory.restoration) + (int(shown[-1]) + 1 if shown.size else 0)
         hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))
         first = end - len(pair.before) + 1

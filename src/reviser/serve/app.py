@@ -155,7 +155,8 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
             plan = partial(service.reviser.plan_revise, body.draft, locked=locked)
             if body.notes is not None or body.precision is not None:
                 # The engine may read all of it: limits come first.
-                service.parts(plan(**options | {"notes": None, "precision": None}))
+                check = service.only_part if body.stream else service.parts
+                check(plan(**options | {"notes": None, "precision": None}))
             return plan(**options)
 
         if body.stream:

@@ -5,7 +5,7 @@ Knows recipes and how the rooms below read them; nothing of the Trainer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,12 @@ def training_set(recipe: Recipe, parts: Parts) -> MicroBatches:
 
 
 def held_out_set(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy) -> MicroBatches:
-    """Held-out windows or pairs, none twice, under some policy; one that changes, as it ends up."""
+    """Held-out windows or pairs, none twice, under some policy; one that changes, as it ends up.
+
+    Notes are lessons, no part of what is written, and are not scored.
+    """
+    if isinstance(policy, Edits):
+        policy = replace(policy, noted=False)
     stream = _stream(recipe, parts, policy, held_out=True)
     examples = min(recipe.evaluation.examples, len(stream.windows))
     size = min(recipe.training.micro_batch, examples)
