@@ -180,6 +180,14 @@ def test_whoever_leaves_takes_all_parts_along_and_one_failure_is_that_of_all() -
         eventually(lambda: server.engine()["running"] == 0)
         assert server.metrics()["reviser_waiting"] == 0
         assert server.post("/v1/revise", {"draft": "The", "max_actions": 3}).status_code == 200
+        server.fault.write_text("step errors")  # while it is read for notes
+        failed = server.post("/v1/revise", {"draft": "The cat", "notes": 0.5})
+        assert failed.status_code == 502
+        assert "refused" not in failed.text  # that is for the log
+        assert '"reason": "refused"' in server.log.read_text()
+        server.fault.write_text("")
+        asked = {"draft": "The cat", "notes": 0.5, "max_actions": 3}
+        assert server.post("/v1/revise", asked).status_code == 200
 
 
 def test_browsers_revise_too(server: Served) -> None:
