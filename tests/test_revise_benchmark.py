@@ -216,6 +216,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
 ) -> None:
     monkeypatch.setattr(intervals, "REPEATS", 20)
     monkeypatch.setattr(run, "BIASES", (0.0, 1.0))
+    monkeypatch.setattr(run, "SHARES", (0.2, 0.8))
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(
         tokenizer, operators=["delete", "replace"], marks=True, search=True
@@ -241,11 +242,15 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     cost = run.cost([{"id": "25-1-0", **draft}], systems, repeats=2)
     assert [row["editor"]["steps"] > 0 for row in cost["rows"]] == [True, True]
     more = [draft | {"clean": f"The dog {n}"} for n in range(24)]
-    route = run.route(more, model, model)
+    route = run.route(more, model, model, None)
     ideal = router.ideal(vocab, Codec(tokenizer), more)
     assert route["drafts"] == route["fitted_on"] == 12
-    curve = run.precision(pairs, model)
+    curve = run.precision(pairs, model, None)
     assert [bias for bias, *_ in curve] == [*run.BIASES]
+    shares = run.precision(pairs, model, run.NOTES)
+    assert [share for share, *_ in shares] == [*run.SHARES]
+    read = [a.steps for a in run.edit(model, notes=1.0)([pair.before for pair in pairs])]
+    assert read == [2] * len(pairs)  # one to read, one to stop
     seen = {"ids": 10, "examples": 2}
     told["models"] = {name: {"parameters": 10, "seen": seen} for name in run.MAKERS}
     told["systems"]["editor"]["whole"] = alone["whole"]
@@ -253,6 +258,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     monkeypatch.setattr(maker, "RESULTS", tmp_path)
     for name, content in (
         ("stories", told),
+        ("arms", told),
         ("cost", cost),
         ("precision", {"curve": curve, "pairs": 12}),
         ("speculation", speculated(cost)),
@@ -263,6 +269,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     page = maker.page()
     assert "| left alone |" in page
     assert "| 25 | 1 | 2 | 0 | 0 |" in page
+    assert "## How it is taught" in page
     assert "## Precision" in page
     assert "Blocks that could not be done: " in page
     assert "| always revising |" in page
