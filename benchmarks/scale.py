@@ -210,7 +210,7 @@ RUNS = (
 class Service:
     """Requests, and the decode rate of the engine below."""
 
-    requests: float = given(1000, "requests/s", "the issue")
+    requests: float = given(1000, "requests/s", "assumed")
     prompt: int = given(256, "tokens", "assumed")
     text: int = given(256, "tokens written", "assumed")
     actions_per_token: float = given(1.02, "actions per token", "docs/results.md, late-1-marks")

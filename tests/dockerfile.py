@@ -60,7 +60,7 @@ class Run:
 
     def inside(self, words: str) -> str:
         """The same with the image's own absolute paths led into the folder."""
-        return re.sub(r"(?<![\w:/.$])/(?=(?:src|opt|model)\b)", f"{self.root}/", words)
+        return re.sub(r"(?<![\w:/.$])/(?=(?:src|venv|model)\b)", f"{self.root}/", words)
 
     def step(self, step: Step) -> None:
         """Do one."""

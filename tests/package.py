@@ -157,7 +157,7 @@ class Environment:
     def started(self, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
         """A command that runs, in a folder of its own, seeing no other environment."""
         own = {name: v for name, v in os.environ.items() if not name.startswith("PYTHON")}
-        own |= {"PATH": f"{self.bin}:/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
+        own |= {"PATH": f"{self.bin}{os.pathsep}{os.defpath}", "HF_HUB_OFFLINE": "1"}
         program = self.bin / ("python" if words[0] == "-c" else "reviser")
         with subprocess.Popen(
             [program, *words], cwd=self.folder, env=own, text=True,
