@@ -247,7 +247,7 @@ def page() -> str:
             ids=editor["seen"]["ids"] / 1e6,
             editor_pairs=editor["seen"]["examples"],
             rewriter_pairs=rewriter["seen"]["examples"],
-            notes=0.5,
+            notes=told["notes"],
         ),
         *quality(told),
     ]

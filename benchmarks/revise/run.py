@@ -405,7 +405,7 @@ def main() -> None:
             told |= {"window": WINDOW, "context": CONTEXT}
             write_json(given.models[0] / CALIBRATION, told)
         else:
-            told = quality(pairs, systems)
+            told = quality(pairs, systems) | {"notes": notes}
             told["models"] = {
                 name: facts(folder) for name, folder in zip(named, given.models, strict=True)
             }
