@@ -50,7 +50,7 @@ SECTIONS = [
     (
         "training",
         recipe.TrainingConfig,
-        "Sizes are of the whole run, whatever number of processes shares it.",
+        "Sizes are of the whole run, whatever number of processes shares it, but for `micro_batch` and `workers`.",
     ),
     ("training.lora", recipe.LoraConfig, "Needs the package peft."),
     ("evaluation", recipe.EvaluationConfig, "What is scored and written on the way."),
@@ -135,11 +135,8 @@ def reference() -> str:
     parts = [INTRODUCTION]
     for name, cls, line in SECTIONS:
         rows = [f"| `{field}` | {default} | {text} |" for field, default, text in settings(cls)]
-        parts.append(
-            "\n".join(
-                [f"## {name}", "", line, "", "| setting | default | |", "|---|---|---|", *rows]
-            )
-        )
+        table = ["", "| setting | default | |", "|---|---|---|", *rows] if rows else []
+        parts.append("\n".join([f"## {name}", "", line, *table]))
     return "\n\n".join([part.strip("\n") for part in [*parts, OUTPUT]]) + "\n"
 
 

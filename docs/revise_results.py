@@ -19,7 +19,7 @@ INTRODUCTION = """\
 
 Made by `python docs/revise_results.py` from the files in `results/revise`. How an editor is trained and used is in [guides/revise.md](guides/revise.md).
 
-An editor and its twin, which writes the whole text anew, from the same base, pairs and number of ids read in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters); the pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes put in by `reviser data corrupt` (six for a hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor reaches places by searches and learned to note (`policy: {{kind: edits, address: search, noted: true}}`): it reads each draft first, and edits where a change was at least {notes:.0%} likely by its notes; that reading counts as a step for each window.
+An editor and its twin, which writes the whole text anew, from the same base, pairs and number of ids read in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters); the pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes put in by `reviser data corrupt` (six for a hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor reaches places by searches and learned to note (`policy: {{kind: edits, address: search, noted: true}}`): it reads each draft first, and edits where a change was at least {notes:.0%} likely by its notes; that reading counts as a step, for each window that is then gone on with; in the others it is the only one.
 """
 
 ARMS = """\
@@ -250,13 +250,13 @@ def page() -> str:
             notes=told["notes"],
         ),
         *quality(told),
+        (RESULTS / "notes.md").read_text("utf-8"),
     ]
     makers = (arms, cost, speculation, ideal, router, precision)
     for name, make in ((make.__name__, make) for make in makers):
         if (RESULTS / f"{name}.json").is_file():
             parts += make(json.loads((RESULTS / f"{name}.json").read_text("utf-8")))
-    notes = RESULTS / "notes.md"
-    return "\n".join([*parts, notes.read_text("utf-8")] if notes.is_file() else parts)
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

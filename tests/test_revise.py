@@ -119,14 +119,15 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
             assert {*range(change.start, change.end)} <= covered
         for start, end in locked:
             assert start == end or change.end <= start or end <= change.start
-    assert 1 <= len(made.rollouts) <= len(plain)
+    assert len(made.rollouts) == len(plain)
     if least == 1.0:  # this engine is never so sure
         assert made.text == draft
-        assert made.actions == 1
+        assert made.actions == len(plain)  # each stopped where it was read
+        assert all(rollout.stop_reason == "stop" for rollout in made.rollouts)
 
 
 @pytest.mark.parametrize("notes", [0.0, 0.5, 1.0])
-def test_parts_are_counted_before_notes_leave_some_out(notes: float) -> None:
+def test_a_draft_of_one_part_can_be_streamed_whatever_its_notes(notes: float) -> None:
     with pytest.raises(ConfigError, match="revised in 3 parts"):
         BYTES.stream_revise("one two three four", window=8, context=0, notes=notes)
     writing = BYTES.stream_revise("one two", notes=notes, max_actions=9)

@@ -63,8 +63,8 @@ class Attempt:
 
     text: str
     steps: int
-    """Ids that the model chose, one after another in each window, and one for each that was read
-    first."""
+    """Ids that the model chose, one after another in each window, and one more for each that was
+    read first and then gone on with."""
     is_whole: bool
     """Whether the model ended by itself, everywhere."""
     faults: tuple[str, ...] = ()
@@ -82,11 +82,12 @@ def edit(model: Reviser, **settings: Any) -> Callable[[Sequence[str]], Iterator[
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         options = {"window": WINDOW, "context": CONTEXT} | settings
-        for draft, made in zip(drafts, model.revise_many(drafts, **options), strict=True):
+        for made in model.revise_many(drafts, **options):
             ends = {rollout.stop_reason for rollout in made.rollouts}
             read = 0
-            if options.get("notes") is not None:
-                read = sum(1 for _ in windows(model.codec, draft, WINDOW, CONTEXT))
+            if options.get("notes") is not None:  # where all was locked, nothing was noted
+                locked = ([part.text for part in rollout.locked] for rollout in made.rollouts)
+                read = sum(a != [b.prompt] for a, b in zip(locked, made.rollouts, strict=True))
             yield Attempt(text=made.text, steps=made.actions + read, is_whole=ends == {"stop"})
 
     return attempts

@@ -206,6 +206,9 @@ class Writing:
             raise step.error
         if not isfinite(step.logprob):
             raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
+        if step.notes is not None and self.plan.narrow is not None:
+            self.plan = self.plan.narrow(step.notes)
+            self._gaps = [list(gap) for gap in self.plan.request.gaps]
         is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
         kind = self._vocab.kind(step.action)
@@ -408,13 +411,12 @@ class Reviser:
 
     def stream_revise(self, draft: str, **options: Any) -> Writing:
         """The same, edit by edit as they happen, for a draft of one part."""
-        parts = sum(1 for _ in self.revising(**options).plans(draft))
-        if parts > 1:
+        plan, *more = self.plan_revise(draft, **options)
+        if more:
             raise ConfigError(
-                f"This draft is revised in {parts} parts, which have no edits in common to"
+                f"This draft is revised in {1 + len(more)} parts, which have no edits in common to"
                 " stream: use revise, a larger window, or stream each plan of plan_revise."
             )
-        (plan,) = self.plan_revise(draft, **options)
         return self.write(plan)
 
     def revise_many(self, drafts: Iterable[str], **options: Any) -> Iterator[Revision]:
@@ -586,28 +588,8 @@ class Reviser:
         return infilling(self.engine.vocab, self.codec, text, spans, decode_config(settings))
 
     def plan_revise(self, draft: str, /, **options: Any) -> Iterator[Plan]:
-        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens.
-
-        With `notes` only for those in which something is noted, but there is always one.
-        """
-        how = self.revising(**options)
-        return how.plans(draft) if how.notes is None else self._noted(how, draft)
-
-    def _noted(self, how: Revising, draft: str) -> Iterator[Plan]:
-        """What notes leave of the plans for a draft, which the engine reads here."""
-        plans = self.checked(how.plans(draft))
-        requests = [
-            replace(request, is_noted=True, config=replace(request.config, max_actions=1))
-            for request in (plan.request for plan in plans)
-        ]
-        for step in self.driver.run(requests):
-            if step.error is not None:
-                raise step.error
-            if step.notes is None:
-                raise EngineError("This engine gives no notes: leave them out.")
-            plans[step.request] = how.narrowed(plans[step.request], step.notes)
-        left = [plan for plan in plans if plan.request.config.max_edits != 0]
-        yield from left or plans[:1]
+        """What `revise` asks: one plan, or for a long draft one for each `window` of its tokens."""
+        return self.revising(**options).plans(draft)
 
     def revising(
         self,

@@ -7,9 +7,9 @@ plan. A long draft is revised in windows, each a plan of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from operator import index
 from typing import TypeGuard
@@ -20,6 +20,7 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import present
 from reviser.engines.base import MOST, DecodeConfig, Request
+from reviser.engines.driver import Reading
 from reviser.errors import ConfigError
 
 __all__ = ["Plan"]
@@ -49,6 +50,8 @@ class Plan:
     request's `max_length` counts them, since an engine does."""
     place: int = 0
     """Where in a draft its text begins, if it is a part of one."""
+    narrow: Callable[[Sequence[float]], Plan] | None = field(default=None, compare=False)
+    """What is left of it by the notes on its draft, if these are to be made first."""
 
     @property
     def length(self) -> int:
@@ -156,7 +159,8 @@ class Revising:
             around = [(a - low, b - low) for a, b in ((low, start), (end, high)) if a < b]
             seed = (self.config.seed + n) % (1 << 64)
             plan = self._plan(draft[low:high], inner, around, replace(self.config, seed=seed))
-            yield replace(plan, place=low)
+            plan = replace(plan, place=low)
+            yield plan if self.notes is None else self._reading(plan)
 
     def _plan(
         self,
@@ -207,17 +211,25 @@ class Revising:
             beside=beside,
         )
 
+    def _reading(self, plan: Plan) -> Plan:
+        """The same, but the engine reads the draft first, and its notes decide what is left."""
+        request, narrow = plan.request, partial(self.narrowed, plan)
+
+        def left(stays: Sequence[float]) -> Request | None:
+            narrowed = narrow(stays).request
+            return narrowed if narrowed.gaps else None
+
+        told = {each.name: getattr(request, each.name) for each in fields(request)}
+        return replace(plan, request=Reading(**told, narrow=left), narrow=narrow)
+
     def narrowed(self, plan: Plan, stays: Sequence[float]) -> Plan:
         """A plan that is free only where the likelihood of a change reaches `notes`.
 
         `stays` says of each id of the history how likely nothing is to change right before it.
         Where something is, the word that ends there is free, and the place itself; so is the place
-        of the cursor, since it begins in a gap. Where nothing is noted, nothing may be edited.
+        of the cursor, since it begins in a gap. Where nothing is noted, all is locked.
         """
         request, unseen = plan.request, plan.unseen
-        still = replace(request.config, max_edits=0)
-        if not request.gaps:
-            return replace(plan, request=replace(request, config=still))
         is_token = np.isin(self.vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
         shown = np.flatnonzero(is_token)[unseen:]  # where the history shows the text
         tokens = [request.history[n] for n in shown.tolist()]
@@ -233,6 +245,8 @@ class Revising:
             for low, high in request.gaps:
                 first, last = max(start + unseen, low), min(end + unseen, high)
                 free += [(first, last)] if first <= last else []
+        if not free:
+            return replace(plan, locked=(plan.prompt,), request=replace(request, gaps=()))
         gaps = [(request.cursor, request.cursor)]
         for first, last in sorted(free):  # those in two gaps of the plan never meet
             if first <= gaps[-1][1]:
@@ -244,12 +258,7 @@ class Revising:
         locked = [plan.prompt[places[start] : places[end]] for start, end in spans]
         if self.codec.hides_first_space and gaps[0][1] == unseen:  # no longer the first, it shows
             locked[1] = " " * self.codec.token_bytes[tokens[0]].startswith(b" ") + locked[1]
-        config = request.config if free else still
-        return replace(
-            plan,
-            locked=tuple(locked),
-            request=replace(request, gaps=tuple(gaps), config=config),
-        )
+        return replace(plan, locked=tuple(locked), request=replace(request, gaps=tuple(gaps)))
 
 
 def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:

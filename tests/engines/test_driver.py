@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import noting
 from random_engine import RandomEngine
 from reviser.core.actions import ActionVocab
 from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
-from reviser.engines.driver import Driver
+from reviser.engines.driver import Driver, Reading
 from reviser.errors import EngineError
 
 VOCAB = ActionVocab.build(20, max_move=8)
@@ -26,6 +29,30 @@ def request(seed: int, most: int = 20) -> Request:
 
 def alone(asked: Request) -> list[int]:
     return [step.action for step in Driver(RandomEngine(VOCAB)).run([asked])]
+
+
+def plain(seed: int) -> Request:
+    """A text of three tokens, which is another for another seed, all of it free."""
+    asked = Request.continuation(
+        VOCAB, [seed % 20, seed // 20, 3], DecodeConfig(seed=seed, max_actions=20)
+    )
+    return replace(asked, gaps=((0, 3),))
+
+
+def left(seed: int, notes: Sequence[float]) -> Request | None:
+    """As much of it as is noted, from the end."""
+    free = sum(note < 1 for note in notes[:3])
+    return replace(plain(seed), gaps=((3 - free, 3),)) if free else None
+
+
+def read_first(seed: int) -> Reading:
+    return Reading(**vars(plain(seed)), narrow=lambda notes: left(seed, notes))
+
+
+def read_by_hand(seed: int) -> list[int]:
+    """What comes of it, asked for one by one."""
+    rest = left(seed, noting.notes(plain(seed).history))
+    return [VOCAB.stop] if rest is None else alone(rest)
 
 
 def finish(driver: Driver, number: int) -> list[Step]:
@@ -186,6 +213,73 @@ def test_a_thread_and_a_task_share_an_engine() -> None:
         assert asyncio.run(tasks()) == [alone(request(seed)) for seed in range(20)]
         for seed, thread in enumerate(threads):
             assert [step.action for step in thread.result()] == alone(request(seed))
+
+
+@given(st.lists(st.integers(0, 399), max_size=12), st.integers(1, 5), st.integers(1, 6))
+def test_what_is_read_first_runs_by_its_notes_as_one_request(
+    seeds: list[int], rows: int, ahead: int
+) -> None:
+    requests = [read_first(seed) if seed % 3 else request(seed) for seed in seeds]
+    found: list[list[Step]] = [[] for _ in requests]
+    engine = RandomEngine(VOCAB, rows=rows)
+    driver = Driver(engine)
+    for step in driver.run(requests, ahead=ahead):
+        found[step.request].append(step)
+    for seed, asked, steps in zip(seeds, requests, found, strict=True):
+        is_read = isinstance(asked, Reading)
+        told = [step.action for step in steps]
+        assert told == (read_by_hand(seed) if is_read else alone(asked))
+        assert steps[0].notes == (noting.notes(asked.history) if is_read else None)
+        assert all(step.notes is None for step in steps[1:])
+        assert steps[-1].ended is not None
+    assert not engine.running
+    assert not driver._numbers  # nothing is left of what was read
+
+
+def test_some_are_noted_and_some_are_not() -> None:
+    counts = [len(read_by_hand(seed)) > 1 for seed in range(100)]
+    assert 10 < sum(counts) < 95
+
+
+def test_what_is_read_can_be_dropped_at_any_time() -> None:
+    for steps in range(4):
+        engine = RandomEngine(VOCAB, rows=1)
+        driver = Driver(engine)
+        seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+        number = driver.add(read_first(seed))
+        for _ in range(steps):
+            driver.take([number])
+        driver.drop(number)
+        assert not engine.running
+        assert driver.take([number]) == []
+
+    class Dropping(RandomEngine):
+        def add(self, request: Request) -> int:
+            if self.added:  # what was read: the garbage collector comes just before it runs
+                driver.drop(1)
+            return super().add(request)
+
+    engine = Dropping(VOCAB)
+    driver = Driver(engine)
+    assert driver.add(read_first(seed)) == 1
+    other = driver.add(request(1))
+    assert finish(driver, other)
+    assert not engine.running
+
+
+def test_an_engine_that_gives_no_notes_is_told() -> None:
+    driver = Driver(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    number = driver.add(read_first(1))
+    (step,) = driver.take([number])
+    assert "gives no notes" in str(step.error)
+
+    class Refusing(RandomEngine):
+        def step(self) -> list[Step]:
+            return [replace(step, error=EngineError("refused")) for step in super().step()]
+
+    driver = Driver(Refusing(VOCAB))
+    (step,) = driver.take([driver.add(read_first(1))])
+    assert str(step.error) == "refused"
 
 
 def test_an_engine_with_nothing_left_does_not_hang_its_caller() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -180,14 +181,42 @@ def test_whoever_leaves_takes_all_parts_along_and_one_failure_is_that_of_all() -
         eventually(lambda: server.engine()["running"] == 0)
         assert server.metrics()["reviser_waiting"] == 0
         assert server.post("/v1/revise", {"draft": "The", "max_actions": 3}).status_code == 200
-        server.fault.write_text("step errors")  # while it is read for notes
-        failed = server.post("/v1/revise", {"draft": "The cat", "notes": 0.5})
+
+
+NOTED = {"draft": "The cat sat.", "notes": 0.0, "max_actions": 3}
+
+
+@pytest.mark.parametrize("word", ["step errors", "raise once"])
+def test_an_engine_may_fail_while_it_reads(word: str) -> None:
+    with serving(limits={"probe_seconds": 60}) as server:
+        server.fault.write_text(word)
+        failed = server.post("/v1/revise", NOTED)
         assert failed.status_code == 502
-        assert "refused" not in failed.text  # that is for the log
-        assert '"reason": "refused"' in server.log.read_text()
-        server.fault.write_text("")
-        asked = {"draft": "The cat", "notes": 0.5, "max_actions": 3}
-        assert server.post("/v1/revise", asked).status_code == 200
+        assert "ask again" in failed.text
+        assert "secret" not in failed.text  # nor "refused": that is for the log
+        assert "refused" not in failed.text
+        assert ("engine broke" if word == "raise once" else ": refused") in server.log.read_text()
+        server.fault.unlink(missing_ok=True)
+        eventually(lambda: server.get("/ready").status_code == 200)
+        assert server.post("/v1/revise", NOTED).status_code == 200
+        assert server.engine()["running"] == 0
+
+
+def test_reading_ends_with_the_time_and_with_whoever_asked() -> None:
+    with serving(limits={"seconds": 1.0, "stall_seconds": 600}) as server:
+        server.fault.write_text("hold")
+        with ThreadPoolExecutor(2) as pool:
+            late = pool.submit(server.post, "/v1/revise", NOTED)
+            with pytest.raises(httpx2.ReadTimeout):
+                httpx2.post(server.url + "/v1/revise", json=NOTED, timeout=0.5)
+            assert server.get("/health").status_code == 200
+            time.sleep(1.0)
+            server.fault.unlink()
+            told = late.result().json()
+        assert [part["stop_reason"] for part in told["rollouts"]] == ["time"]
+        assert told["text"] == NOTED["draft"]
+        eventually(lambda: server.engine()["running"] == 0)
+        assert server.engine()["cancelled"] == 2
 
 
 def test_browsers_revise_too(server: Served) -> None:

@@ -20,7 +20,7 @@ from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
 from reviser.core.policy import Policy  # noqa: E402
 from reviser.core.trajectory import Sampler  # noqa: E402
 from reviser.data.dataset import DIGEST_RANGE, Example, Stream, Windows  # noqa: E402
-from reviser.errors import VocabError  # noqa: E402
+from reviser.errors import ReviserError, VocabError  # noqa: E402
 from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
 from reviser.train.run import train  # noqa: E402
@@ -327,6 +327,12 @@ def test_the_rate_rises_in_a_line_and_falls_by_half_a_cosine(
         fall = 0.005 + 0.015 * (1 + math.cos(math.pi * (done - 4) / 8)) / 2
         expected.append(0.02 * done / 4 if done < 4 else fall)
     assert rates == pytest.approx(expected)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(workshop: Path, tmp_path: Path) -> None:
+    with pytest.raises(ReviserError, match=r"The loss is (nan|inf) at step \d+: .* learning_rate"):
+        run(workshop, tmp_path, "training.learning_rate=1.0e+30", "training.clip=0")
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_gradients_are_clipped_to_the_norm_asked_for(workshop: Path, tmp_path: Path) -> None:

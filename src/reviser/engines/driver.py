@@ -2,6 +2,7 @@
 
 No thread of its own: a caller that waits steps the engine, and what that gives others lies in
 their inboxes until they ask. Callers may be interleaved, in several threads or in asyncio tasks.
+A request that is to be read first runs twice, as one for whoever waits.
 """
 
 from __future__ import annotations
@@ -9,12 +10,37 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from reviser.engines.base import Engine, Request, Step
 from reviser.errors import EngineError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Request):
+    """A request that is read before it runs: its first step brings the notes it then ran by."""
+
+    narrow: Callable[[Sequence[float]], Request | None] = field(compare=False)
+    """What is left of it by these notes; if nothing, all stays as it is."""
+
+    def only(self) -> Request:
+        """What reads it, and can do nothing but stop."""
+        return replace(self, is_noted=True, config=replace(self.config, max_edits=0))
+
+
+@dataclass
+class _Inbox:
+    """What has come for a request, and what is needed to ask for more."""
+
+    run: int
+    """The engine's number of what runs for it."""
+    reading: Reading | None
+    """If it is being read."""
+    notes: tuple[float, ...] | None = None
+    """Of what was read, for the next step to bring."""
+    steps: deque[Step] = field(default_factory=deque)
 
 
 class Driver:
@@ -26,15 +52,17 @@ class Driver:
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
-        self._inboxes: dict[int, deque[Step]] = {}
-        self._dropped: deque[int] = deque()  # of which the engine may not know yet
+        self._inboxes: dict[int, _Inbox] = {}
+        self._numbers: dict[int, int] = {}  # of requests, by what runs in their place
+        self._dropped: deque[int] = deque()  # what runs for nobody, if the engine still runs it
 
     def add(self, request: Request) -> int:
         """Hand a request to the engine; its number."""
         with self._lock:
             self._forget()
-            number = self.engine.add(request)
-            self._inboxes[number] = deque()
+            reading = request if isinstance(request, Reading) else None
+            number = self.engine.add(reading.only() if reading else request)
+            self._inboxes[number] = _Inbox(number, reading)
             return number
 
     def drop(self, number: int) -> None:
@@ -42,8 +70,9 @@ class Driver:
 
         Never waits: the garbage collector may call it in the middle of a step.
         """
-        if self._inboxes.pop(number, None) is not None:
-            self._dropped.append(number)
+        inbox = self._inboxes.pop(number, None)
+        if inbox is not None:
+            self._dropped.append(inbox.run)
             self._tidy()
 
     def take(self, numbers: Collection[int]) -> list[Step]:
@@ -96,7 +125,7 @@ class Driver:
     def _waits(self, numbers: Collection[int]) -> bool:
         """Whether there is something to wait for, and nothing has come."""
         boxes = [box for n in numbers if (box := self._inboxes.get(n)) is not None]
-        return bool(boxes) and not any(boxes)
+        return bool(boxes) and not any(box.steps for box in boxes)
 
     def _drive(self, numbers: Collection[int]) -> None:
         """Step the engine, unless another caller has just done what was needed."""
@@ -107,14 +136,36 @@ class Driver:
                 if not steps and self._waits(numbers):
                     raise EngineError("The engine has nothing left to run, yet a request waits.")
                 for step in steps:
-                    inbox = self._inboxes.get(step.request)
-                    if inbox is not None:  # it may have been dropped meanwhile
-                        inbox.append(step)
+                    self._deliver(step)
         self._tidy()
+
+    def _deliver(self, step: Step) -> None:
+        """Put a step where it is waited for; what was only read runs first, if it is to."""
+        number = self._numbers.get(step.request, step.request)
+        inbox = self._inboxes.get(number)
+        if inbox is None:  # it may have been dropped meanwhile
+            return
+        reading, inbox.reading = inbox.reading, None
+        if reading and step.error is None:
+            if step.notes is None:
+                refusal = EngineError("This engine gives no notes: leave them out.")
+                step = replace(step, error=refusal)
+            elif (left := reading.narrow(step.notes)) is not None:
+                inbox.notes, inbox.run = step.notes, self.engine.add(left)
+                self._numbers[inbox.run] = number
+                if number not in self._inboxes:  # dropped just now, by the old number
+                    self._dropped.append(inbox.run)
+                return
+        if step.request != number:
+            step = replace(step, request=number, notes=inbox.notes)
+            inbox.notes = None
+        inbox.steps.append(step)
 
     def _forget(self) -> None:
         while self._dropped:
-            self.engine.cancel(self._dropped.popleft())
+            run = self._dropped.popleft()
+            self._numbers.pop(run, None)
+            self.engine.cancel(run)
 
     def _tidy(self) -> None:
         """Tell the engine who was dropped, if nobody is using it just now."""
@@ -128,6 +179,6 @@ class Driver:
         steps: list[Step] = []
         for number in numbers:
             inbox = self._inboxes.get(number)
-            while inbox:  # another thread may be putting more in
-                steps.append(inbox.popleft())
+            while inbox and inbox.steps:  # another thread may be putting more in
+                steps.append(inbox.steps.popleft())
         return steps

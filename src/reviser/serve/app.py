@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -17,7 +17,6 @@ from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.generate import Reviser
-from reviser.plans import Plan
 from reviser.serve.answers import Json
 from reviser.serve.bodies import (
     Failure,
@@ -151,14 +150,7 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         spans = [part for part in body.locked if not isinstance(part, str)]
         locked: list[str | tuple[int, int]] = [*texts, *in_characters(body.draft, spans, body.unit)]
 
-        def plans() -> Iterator[Plan]:
-            plan = partial(service.reviser.plan_revise, body.draft, locked=locked)
-            if body.notes is not None or body.precision is not None:
-                # The engine may read all of it: limits come first.
-                check = service.only_part if body.stream else service.parts
-                check(plan(**options | {"notes": None, "precision": None}))
-            return plan(**options)
-
+        plans = partial(service.reviser.plan_revise, body.draft, locked=locked, **options)
         if body.stream:
             return await service.answer(request, body, lambda: service.only_part(plans()))
         revision = await service.revise(request, body.draft, plans)

@@ -242,9 +242,6 @@ class Desk:
             writings = await asyncio.to_thread(
                 lambda: [self.reviser.write(plan, unit=unit) for plan in plans()]
             )
-        except EngineError as error:  # while a draft was read for its notes
-            log.error("request failed", extra={"facts": {"reason": str(error)}})
-            raise EngineError(FAILED) from error
         finally:
             self._entering -= 1
         if self._is_over:  # meanwhile

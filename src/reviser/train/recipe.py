@@ -29,6 +29,7 @@ class VocabConfig:
     preset: Literal["paper"] | None = None
     """The released checkpoints' id layout; the other fields are then not used."""
     operators: tuple[str, ...] = ()
+    """Any of delete, replace, swap, span_delete, span_move, span_copy."""
     max_move: int = 512
     begin: str | None = None
     """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
@@ -85,7 +86,10 @@ class LoraConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The optimisation. Sizes are of the whole run, whatever number of processes shares it."""
+    """The optimisation. Sizes are of the whole run, whatever number of processes shares it.
+
+    But for `micro_batch` and `workers`, which are of one process.
+    """
 
     steps: int
     batch: int = 64
@@ -109,7 +113,7 @@ class TrainingConfig:
     compile: bool = False
     """Compile the trunk: a minute or more at the start, then faster steps."""
     workers: int = 0
-    """Processes that prepare batches ahead; with 0 the training process does it itself."""
+    """Processes, for each that trains, that prepare batches ahead; with 0 it does so itself."""
     log_every: int = 10
     evaluate_every: int = 500
     save_every: int = 500

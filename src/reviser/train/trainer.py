@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.mask import is_argument, is_search
 from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
+from reviser.errors import ReviserError
 
 GROUPS = ("insert", "move", "stop", "operator")
 """What the held-out score is split into; arguments belong to their operator, searches are moves."""
@@ -93,6 +95,12 @@ class ReviserTrainer(transformers.Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add to the Trainer's figures what was read, how fast, and the memory it took."""
         if "loss" in logs:
+            if not isfinite(logs["loss"]):  # the same for every process
+                raise ReviserError(
+                    f"The loss is {logs['loss']} at step {self.state.global_step}: the weights are"
+                    " lost since the last lines of the log. Begin anew with a lower learning_rate"
+                    " or more warmup."
+                )
             logs = logs | self._throughput()
         super().log(logs, start_time)
 
