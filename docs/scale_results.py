@@ -299,7 +299,7 @@ INTRODUCTION = """\
 Made by `python docs/scale_results.py` from a model (`benchmarks/scale.py`) and a record of runs (`results/scale`). No accelerator was used: rates of our own code were measured on one shared machine with two cores, those of accelerators are published ones, and every input is in the last table with its unit and source. Read ratios; distrust absolute figures by a factor of two. Two sizes throughout: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
 
 - **The paper's size needs nothing new.** One node, one disk, a checkpoint every few hours, hours of training.
-- **10T works but for the loader.** Two things of ours stand in the way: memory per document in every process, and shards that every node must hold. Both are changes in two files of ours. Two settings that Accelerate and the Trainer have, layers computed again and sharding within a node, are missing from our recipes. Engines that exist carry the rest.
+- **10T works, on paper, but for the loader and two settings.** Two things of ours stand in the way: memory per document in every process, and shards that every node must hold. Both are changes in two files of ours. Two settings that Accelerate and the Trainer have, layers computed again and sharding within a node, are missing from our recipes. Engines that exist carry the rest.
 - **1,000 requests a second are a few dozen devices**, about {price:.2f} times what the same texts cost left to right, of which actions are 2 % and the mask on the host the rest. What a wait of the device for the host costs on a GPU has not been measured, and could cost more than all else of ours (below).
 """
 
@@ -432,7 +432,7 @@ SENSITIVE = """\
 REVISING = """\
 Actions per token multiply the price; little else does. The rows on vLLM's hidden host work are the largest unknown: the second runner's mask waits for the device once a step, and nobody has run it on a GPU ([engines.md](engines.md)). Measure that first, with `just bench-decode --vllm`, before any of this is built. A way around exists for vocabularies without marks, searches and spans: cursor and length are sums over the history that the device can take by itself.
 
-**Where it is cheaper:** revising. An editor takes a tenth of the steps of a twin that writes anew, at a thousand tokens, and a quarter to two fifths of its seconds ([revise-results.md](../revise-results.md)); so a service that revises drafts needs that share of the devices. That editor is far behind in quality so far, so it is a price without a product. Filling a gap costs the gap: 17 actions in the mean where the twin continues to the end of the sentences.
+**Where it is cheaper:** revising. An editor takes a tenth of the steps of a twin that writes anew, at a thousand tokens, and a third to a half of its seconds ([revise-results.md](../revise-results.md)); so a service that revises drafts needs that share of the devices. That editor mends half as much, so it is a price without a product yet. Filling a gap costs the gap: 17 actions in the mean where the twin continues to the end of the sentences.
 """
 
 NOT_NEEDED = """\
@@ -442,7 +442,8 @@ NOT_NEEDED = """\
 2. Follow marks in numpy rather than row by row.
 3. Before a corpus of a billion documents: lengths and ends out of every process' memory.
 4. Before several nodes hold more shards than disks: shards by node.
-5. Nothing else here is worth building before somebody has the problem.
+5. Before 8B trunks on many nodes: layers computed again and sharding within a node, as settings of a recipe.
+6. Nothing else here is worth building before somebody has the problem.
 """
 
 INPUTS = """\
