@@ -124,6 +124,10 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
         assert made.text == draft
         assert made.actions == len(plain)  # each stopped where it was read
         assert all(rollout.stop_reason == "stop" for rollout in made.rollouts)
+        locked_texts = [[part.text for part in rollout.locked] for rollout in made.rollouts]
+        proofs = [part for rollout in made.rollouts for part in rollout.locked]
+        assert all(part.before == part.after for part in proofs)
+        assert locked_texts == [[plan.prompt] if plan.prompt else [] for plan in plain]
 
 
 @pytest.mark.parametrize("notes", [0.0, 0.5, 1.0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from operator import index
@@ -19,8 +19,7 @@ import numpy as np
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import present
-from reviser.engines.base import MOST, DecodeConfig, Request
-from reviser.engines.driver import Reading
+from reviser.engines.base import MOST, DecodeConfig, Reading, Request
 from reviser.errors import ConfigError
 
 __all__ = ["Plan"]
@@ -50,7 +49,9 @@ class Plan:
     request's `max_length` counts them, since an engine does."""
     place: int = 0
     """Where in a draft its text begins, if it is a part of one."""
-    narrow: Callable[[Sequence[float]], Plan] | None = field(default=None, compare=False)
+    narrow: Callable[[Sequence[float]], Plan] | None = field(
+        default=None, compare=False, repr=False
+    )
     """What is left of it by the notes on its draft, if these are to be made first."""
 
     @property
@@ -160,7 +161,8 @@ class Revising:
             seed = (self.config.seed + n) % (1 << 64)
             plan = self._plan(draft[low:high], inner, around, replace(self.config, seed=seed))
             plan = replace(plan, place=low)
-            yield plan if self.notes is None else self._reading(plan)
+            is_read = self.notes is not None and plan.request.gaps
+            yield self._reading(plan) if is_read else plan
 
     def _plan(
         self,
@@ -213,14 +215,9 @@ class Revising:
 
     def _reading(self, plan: Plan) -> Plan:
         """The same, but the engine reads the draft first, and its notes decide what is left."""
-        request, narrow = plan.request, partial(self.narrowed, plan)
-
-        def left(stays: Sequence[float]) -> Request | None:
-            narrowed = narrow(stays).request
-            return narrowed if narrowed.gaps else None
-
-        told = {each.name: getattr(request, each.name) for each in fields(request)}
-        return replace(plan, request=Reading(**told, narrow=left), narrow=narrow)
+        narrow = partial(self.narrowed, plan)
+        reading = Reading(**vars(plan.request), narrow=lambda stays: narrow(stays).request.gaps)
+        return replace(plan, request=reading, narrow=narrow)
 
     def narrowed(self, plan: Plan, stays: Sequence[float]) -> Plan:
         """A plan that is free only where the likelihood of a change reaches `notes`.

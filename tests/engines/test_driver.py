@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import noting
 from random_engine import RandomEngine
 from reviser.core.actions import ActionVocab
-from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
-from reviser.engines.driver import Driver, Reading
-from reviser.errors import EngineError
+from reviser.engines.base import DecodeConfig, Reading, Request, ScriptedEngine, Step
+from reviser.engines.driver import Driver
+from reviser.errors import ConfigError, EngineError
 
 VOCAB = ActionVocab.build(20, max_move=8)
 
@@ -39,20 +39,20 @@ def plain(seed: int) -> Request:
     return replace(asked, gaps=((0, 3),))
 
 
-def left(seed: int, notes: Sequence[float]) -> Request | None:
+def left(notes: Sequence[float]) -> tuple[tuple[int, int], ...]:
     """As much of it as is noted, from the end."""
     free = sum(note < 1 for note in notes[:3])
-    return replace(plain(seed), gaps=((3 - free, 3),)) if free else None
+    return ((3 - free, 3),) if free else ()
 
 
 def read_first(seed: int) -> Reading:
-    return Reading(**vars(plain(seed)), narrow=lambda notes: left(seed, notes))
+    return Reading(**vars(plain(seed)), narrow=left)
 
 
 def read_by_hand(seed: int) -> list[int]:
     """What comes of it, asked for one by one."""
-    rest = left(seed, noting.notes(plain(seed).history))
-    return [VOCAB.stop] if rest is None else alone(rest)
+    gaps = left(noting.notes(plain(seed).history))
+    return alone(replace(plain(seed), gaps=gaps)) if gaps else [VOCAB.stop]
 
 
 def finish(driver: Driver, number: int) -> list[Step]:
@@ -255,7 +255,7 @@ def test_what_is_read_can_be_dropped_at_any_time() -> None:
 
     class Dropping(RandomEngine):
         def add(self, request: Request) -> int:
-            if self.added:  # what was read: the garbage collector comes just before it runs
+            if self.added == 2:  # the garbage collector comes just before what was read runs
                 driver.drop(1)
             return super().add(request)
 
@@ -263,8 +263,9 @@ def test_what_is_read_can_be_dropped_at_any_time() -> None:
     driver = Driver(engine)
     assert driver.add(read_first(seed)) == 1
     other = driver.add(request(1))
-    assert finish(driver, other)
-    assert not engine.running
+    assert driver.take([other])
+    assert engine.cancelled == [3]  # what would have run in its place
+    assert [*engine.running] == [other]
 
 
 def test_an_engine_that_gives_no_notes_is_told() -> None:
@@ -280,6 +281,39 @@ def test_an_engine_that_gives_no_notes_is_told() -> None:
     driver = Driver(Refusing(VOCAB))
     (step,) = driver.take([driver.add(read_first(1))])
     assert str(step.error) == "refused"
+
+
+@pytest.mark.parametrize("fault", ["add", "notes"])
+def test_what_fails_once_it_was_read_fails_alone(fault: str) -> None:
+    class Faulty(RandomEngine):
+        def add(self, request: Request) -> int:
+            if fault == "add" and self.added == 2:
+                raise ConfigError("too many gaps")
+            return super().add(request)
+
+        def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
+            return super().notes(history)[fault == "notes" :]
+
+    seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+    driver = Driver(Faulty(VOCAB))
+    number, other = driver.add(read_first(seed)), driver.add(request(1))
+    steps = driver.take([number])
+    assert isinstance(steps[-1].error, EngineError)
+    assert ("too many gaps" if fault == "add" else "gave 3 notes on 5 ids") in str(steps[-1].error)
+    driver.drop(number)
+    assert [step.action for step in finish(driver, other)] == alone(request(1))
+
+
+def test_a_turn_is_one_step_of_the_engine() -> None:
+    engine = RandomEngine(VOCAB)
+    driver = Driver(engine)
+    seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+    number = driver.add(read_first(seed))
+    assert driver.turn([number]) == []  # it was read, and runs now
+    assert engine.added == 2
+    assert len(driver.turn([number])) == 1
+    driver.drop(number)
+    assert driver.turn([number]) == []
 
 
 def test_an_engine_with_nothing_left_does_not_hang_its_caller() -> None:

@@ -6,8 +6,8 @@ time; who calls it applies the actions. `ScriptedEngine` is one for tests, witho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from numbers import Integral, Real
 from typing import Literal, Protocol
@@ -21,6 +21,7 @@ from reviser.errors import ConfigError, EngineError
 
 __all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
 
+Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
 
 
@@ -96,7 +97,7 @@ class Request:
     length: int
     """Of the canvas."""
     cursor: int
-    gaps: tuple[tuple[int, int], ...]
+    gaps: Gaps
     """Where tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
     is_noted: bool = False
@@ -146,6 +147,31 @@ class Request:
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Request):
+    """A request that is read before it runs: its first step brings the notes that it runs by.
+
+    For the driver, which asks an engine twice.
+    """
+
+    narrow: Callable[[Sequence[float]], Gaps] = field(compare=False, repr=False)
+    """Which gaps are left by these notes."""
+
+    def only(self) -> Request:
+        """What reads it, and can do nothing but stop."""
+        return replace(self, is_noted=True, config=replace(self.config, max_edits=0, max_actions=1))
+
+    def left(self, notes: Sequence[float] | None) -> Request | None:
+        """What runs by these notes; nothing if all is to stay."""
+        if notes is None:
+            raise EngineError("This engine gives no notes: leave them out.")
+        if len(notes) != len(self.history) - 1:
+            raise EngineError(f"The engine gave {len(notes)} notes on {len(self.history)} ids.")
+        gaps = self.narrow(notes)
+        told = {each.name: getattr(self, each.name) for each in fields(Request)}
+        return Request(**told | {"gaps": gaps}) if gaps else None
 
 
 def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:

@@ -10,24 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from reviser.engines.base import Engine, Request, Step
-from reviser.errors import EngineError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading(Request):
-    """A request that is read before it runs: its first step brings the notes it then ran by."""
-
-    narrow: Callable[[Sequence[float]], Request | None] = field(compare=False)
-    """What is left of it by these notes; if nothing, all stays as it is."""
-
-    def only(self) -> Request:
-        """What reads it, and can do nothing but stop."""
-        return replace(self, is_noted=True, config=replace(self.config, max_edits=0))
+from reviser.engines.base import Engine, Reading, Request, Step
+from reviser.errors import EngineError, ReviserError
 
 
 @dataclass
@@ -78,6 +66,12 @@ class Driver:
     def take(self, numbers: Collection[int]) -> list[Step]:
         """Wait for steps of any of these requests; none if all of them were dropped."""
         while self._waits(numbers):
+            self._drive(numbers)
+        return self._collect(numbers)
+
+    def turn(self, numbers: Collection[int]) -> list[Step]:
+        """The same, but wait for one step of the engine at most: nothing may have come of it."""
+        if self._waits(numbers):
             self._drive(numbers)
         return self._collect(numbers)
 
@@ -147,14 +141,16 @@ class Driver:
             return
         reading, inbox.reading = inbox.reading, None
         if reading and step.error is None:
-            if step.notes is None:
-                refusal = EngineError("This engine gives no notes: leave them out.")
-                step = replace(step, error=refusal)
-            elif (left := reading.narrow(step.notes)) is not None:
-                inbox.notes, inbox.run = step.notes, self.engine.add(left)
-                self._numbers[inbox.run] = number
+            try:
+                left = reading.left(step.notes)
+                run = None if left is None else self.engine.add(left)
+            except ReviserError as error:  # of this request: others have their steps to get
+                run, step = None, replace(step, error=EngineError(str(error)))
+            if run is not None:
+                inbox.notes, inbox.run = step.notes, run
+                self._numbers[run] = number
                 if number not in self._inboxes:  # dropped just now, by the old number
-                    self._dropped.append(inbox.run)
+                    self._dropped.append(run)
                 return
         if step.request != number:
             step = replace(step, request=number, notes=inbox.notes)

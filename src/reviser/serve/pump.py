@@ -158,7 +158,7 @@ class Pump:
     def _step(self) -> None:
         self.stepping_since = time.monotonic()
         try:
-            steps = self._driver.take(self._running)
+            steps = self._driver.turn(self._running)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises ends all that it ran
             self._fail_all(error)
             self._recover()
