@@ -2,6 +2,8 @@
 
 core_venv := ".venv-core"
 vllm_venv := ".venv-vllm"
+# Two files at a time with one thread each: threads that wait for each other's cores crawl.
+pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder"
 
 # list the targets
 default:
@@ -32,9 +34,9 @@ types:
 imports:
     lint-imports --no-logo
 
-# every test, two files at a time; what is skipped is named with its reason
+# every test; what is skipped is named with its reason
 test *args:
-    python -m pytest --timeout=1200 -rs --numprocesses=2 --dist=loadfile --no-loadscope-reorder {{ args }}
+    {{ pytest }} -rs {{ args }}
 
 # the sdist, and the wheel from it
 build:
@@ -51,11 +53,11 @@ test-core: build
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
     {{ core_venv }}/bin/python -m pip install -qq dist/*.whl --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
-    {{ core_venv }}/bin/python -m pytest --timeout=1200 tests/core
+    PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core
 
-# the vLLM engine in an environment of its own, with vLLM's CPU build; about 4 minutes more to install
+# an environment with vLLM's CPU build; minutes to install
 # (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
-test-vllm:
+install-vllm:
     python -m venv --clear {{ vllm_venv }}
     {{ vllm_venv }}/bin/python -m pip install -qq --upgrade pip
     {{ vllm_venv }}/bin/python -m pip install -qq torch==2.13.0
@@ -63,12 +65,15 @@ test-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
+
+# the vLLM engine, in its environment
+test-vllm: install-vllm
     {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
-    REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=1800 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py tests/serve/test_load.py
+    OMP_NUM_THREADS=1 REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=1800 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py tests/serve/test_load.py
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
-    NUMBA_DISABLE_JIT=1 python -m pytest --timeout=1200 tests/core src/reviser/core --cov
+    NUMBA_DISABLE_JIT=1 {{ pytest }} tests/core src/reviser/core --cov
 
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
@@ -94,5 +99,9 @@ bench-serve *args:
 bench-train *args:
     python benchmarks/bench_train.py {{ args }}
 
-# the gate
-check: lint types imports coverage test-core package test-vllm test
+# what takes one core each, side by side
+[parallel]
+alongside: types package install-vllm
+
+# the gate; the core's tests have run twice before the last step
+check: lint imports alongside coverage test-core test-vllm (test "--ignore=tests/core")

@@ -592,17 +592,20 @@ def test_the_page_is_as_wide_as_the_window(show: Any, width: int) -> None:
 # -- ten thousand actions -------------------------------------------------------------------------
 
 
-def test_ten_thousand_actions_stay_smooth(show: Any, long_film: Film) -> None:
-    page = show(long_film)
-    page.click("#order")
-    measured = page.evaluate(MEASURE)
-    assert at(page) == LONG
-    assert text(page) == long_film.final
-    assert page.locator(".row").count() < 60
-    # An idle machine is far below all of these; a busy one may stall.
-    assert measured["scrubbed"]["median"] < 150, measured
-    assert measured["played"]["median"] < 150, measured
-    assert measured["longest"] < 2000, measured
+def test_ten_thousand_actions_are_as_smooth_as_a_few_hundred(show: Any, long_film: Film) -> None:
+    measured = []
+    for film in (films.long(LONG // 40), long_film, films.long(LONG // 40)):  # on a noisy machine
+        page = show(film)
+        page.click("#order")
+        measured.append(page.evaluate(MEASURE))
+        assert at(page) == len(film.steps)
+        assert text(page) == film.final
+        assert page.locator(".row").count() < 60
+    before, long, after = measured
+    for way in ("scrubbed", "played"):
+        short = max(each[way]["median"] for each in (before, after))
+        assert long[way]["median"] < 6 * max(short, 17), measured  # a frame is 17 ms
+    assert long["longest"] < 6 * max(before["longest"], after["longest"], 250), measured
 
 
 MEASURE = """async () => {
@@ -617,7 +620,7 @@ MEASURE = """async () => {
     const scrub = document.getElementById("scrub");
     const scrubbed = [];
     for (let n = 0; n < 100; n++) {
-        scrub.value = n % 2 ? n * 100 : 9999 - n * 97;
+        scrub.value = scrub.max * (n % 2 ? n : 99 - 0.97 * n) / 100;
         scrub.dispatchEvent(new Event("input"));
         const before = performance.now();
         await frame();
@@ -627,7 +630,7 @@ MEASURE = """async () => {
     scrub.value = 0;
     scrub.dispatchEvent(new Event("input"));
     await frame();
-    document.getElementById("speed").value = 2000;
+    document.getElementById("speed").value = scrub.max / 5;
     document.getElementById("play").click();
     const played = [];
     let before = await frame();
