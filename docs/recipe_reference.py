@@ -84,7 +84,7 @@ OUTPUT = """\
 | file | |
 |---|---|
 | config.json, model.safetensors, tokenizer.json, action_vocab.json ... | the model folder; any engine opens it |
-| log.jsonl | a line per `log_every` steps and per evaluation, below |
+| log.jsonl | a line per `log_every` steps, per checkpoint and per evaluation, below |
 | samples.jsonl | continuations of `evaluation.prompts` at each evaluation: `text`, how it `ended` (`stop`, `max_actions` or `context`), and the actions as ids (`prefix`, then `restoration`, as in training) |
 | run.json | provenance: recipe, fingerprints of shards and tokenizer, versions, commit, counts, last scores; written last, so its presence means finished |
 | recipe.json, data.json | whose output it is: what a restart is compared with |

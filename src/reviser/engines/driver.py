@@ -70,13 +70,13 @@ class Driver:
         return self._collect(numbers)
 
     def turn(self, numbers: Collection[int]) -> list[Step]:
-        """The same, but wait for one step of the engine at most: nothing may have come of it."""
+        """`take`, but after one step of the engine at most: there may be none."""
         if self._waits(numbers):
             self._drive(numbers)
         return self._collect(numbers)
 
     async def atake(self, numbers: Collection[int]) -> list[Step]:
-        """The same without blocking the event loop."""
+        """`take`, without blocking the event loop."""
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         while self._waits(numbers):
             async with turn:  # one task at a time takes a thread to drive

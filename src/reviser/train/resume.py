@@ -63,13 +63,7 @@ def check_meeting(output: Path, word: str) -> None:
 
 
 class MarkComplete(TrainerCallback):
-    """Notes in each checkpoint that it was written to its end; a broken loss is told before."""
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Have the loss looked at before anything is written."""
-        control.should_log |= control.should_save or control.should_training_stop
+    """Notes in each checkpoint that it was written to its end."""
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

@@ -95,12 +95,13 @@ class ReviserTrainer(transformers.Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add to the Trainer's figures what was read, how fast, and the memory it took."""
         if "loss" in logs:
-            if not isfinite(logs["loss"]):  # the same for every process
-                raise ReviserError(
-                    f"The loss is {logs['loss']} at step {self.state.global_step}: the weights are"
-                    " lost since the last lines of the log. Begin anew with a lower learning_rate"
-                    " or more warmup."
-                )
+            for name in ("loss", "grad_norm"):  # the same for every process
+                if not isfinite(logs.get(name, 0.0)):
+                    raise ReviserError(
+                        f"The {name} is {logs[name]} at step {self.state.global_step}: the weights"
+                        " are lost since the last lines of the log. Begin anew with a lower"
+                        " learning_rate or more warmup."
+                    )
             logs = logs | self._throughput()
         super().log(logs, start_time)
 
