@@ -232,6 +232,8 @@ def test_what_is_read_first_runs_by_its_notes_as_one_request(
         assert steps[0].notes == (noting.notes(asked.history) if is_read else None)
         assert all(step.notes is None for step in steps[1:])
         assert steps[-1].ended is not None
+    again = [isinstance(r, Reading) and left(noting.notes(r.history)) != () for r in requests]
+    assert engine.added == len(requests) + sum(again)  # where nothing is noted, once is enough
     assert not engine.running
     assert not driver._numbers  # nothing is left of what was read
 
