@@ -35,7 +35,7 @@ class JsonLines(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Log with every checkpoint, so that a restart finds the counts up to it."""
+        """Log before every checkpoint: a restart finds the counts, and no broken loss is saved."""
         control.should_log |= control.should_save
 
     def on_log(
