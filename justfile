@@ -45,7 +45,7 @@ build:
 
 # what was built: its contents, and each extra by itself put to use
 package: build
-    python tests/package.py
+    PYTHONPATH=tests python -m support.package
 
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core: build
@@ -53,7 +53,7 @@ test-core: build
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
     {{ core_venv }}/bin/python -m pip install -qq dist/*.whl --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
-    PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core
+    PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core tests/trajectories
 
 # an environment with vLLM's CPU build; minutes to install
 # (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
@@ -73,7 +73,7 @@ test-vllm: install-vllm
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
-    NUMBA_DISABLE_JIT=1 {{ pytest }} tests/core src/reviser/core --cov
+    NUMBA_DISABLE_JIT=1 {{ pytest }} tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
 
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
@@ -81,11 +81,11 @@ docs *args:
 
 # the property tests at length
 full *args:
-    REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core {{ args }}
+    REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core tests/trajectories {{ args }}
 
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:
-    python tests/fuzz.py {{ args }}
+    PYTHONPATH=tests python -m support.fuzz {{ args }}
 
 bench *args:
     python benchmarks/bench_core.py {{ args }}
@@ -104,4 +104,4 @@ bench-train *args:
 alongside: types package install-vllm
 
 # the gate; the core's tests have run twice before the last step
-check: lint imports alongside coverage test-core test-vllm (test "--ignore=tests/core")
+check: lint imports alongside coverage test-core test-vllm (test "--ignore=tests/core" "--ignore=tests/trajectories")

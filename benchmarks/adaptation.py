@@ -21,8 +21,8 @@ import torch
 
 from reviser import Append, Codec
 from reviser.data.dataset import NO_LABEL
-from reviser.models import adapt, load, load_base
-from reviser.train.parts import held_out_set, open_parts
+from reviser.models.trunks import adapt, load, load_base
+from reviser.train.inputs import held_out_set, open_parts
 from reviser.train.recipe import load_recipe
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from reviser import Action, ActionVocab, Boundary, Canvas, Kind, Obfuscation
 from reviser.core.actions import OPERATORS
-from reviser.core.trajectory import Sampler
+from reviser.trajectories.sampler import Sampler
 
 Timing = list[float]  # seconds of one unit of work, one entry per round
 

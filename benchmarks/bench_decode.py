@@ -26,8 +26,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Engine, Request
-from reviser.engines.driver import Driver
 from reviser.engines.logits import LogitsMask
+from reviser.writing.driver import Driver
 
 PREFIX = 35
 TOKENS = 50_257
@@ -94,7 +94,7 @@ def show(name: str, top: Timing, bottom: Timing) -> None:
 
 def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[int, Timing]:
     from reviser.engines.hf import HFEngine
-    from reviser.models import load
+    from reviser.models.trunks import load
 
     model, vocab = load(folder, dtype=torch.bfloat16)
     kept = {}
@@ -224,7 +224,7 @@ def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
 
 def paper_100m(folder: Path) -> Path:
     """The paper's 100M trunk with fresh weights."""
-    from reviser.models import TrunkConfig, build, save
+    from reviser.models.trunks import TrunkConfig, build, save
 
     pieces = {f"{n:x}": n for n in range(TOKENS)}
     tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[]))

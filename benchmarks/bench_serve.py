@@ -33,7 +33,7 @@ from bench_core import ratio
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
-from reviser.generate import Rollout, load
+from reviser.writing.model import Rollout, load
 
 NAMES = ("Ben", "Ada", "The dog", "Mia", "A small bird", "Tom", "Her mother", "The old man")
 WAYS = ("stream", "JSON")

@@ -16,9 +16,9 @@ import torch
 from bench_core import ratio, take_turns
 
 from reviser import PRESETS, ActionVocab, Sampler
-from reviser.core.policy import operators_needed
 from reviser.data.dataset import GROUP, MicroBatches, Stream, WindowConfig, Windows
-from reviser.models import TrunkConfig, build
+from reviser.models.trunks import TrunkConfig, build
+from reviser.trajectories.policy import operators_needed
 
 TOKENS = 4096
 ACCELERATOR = 400e12

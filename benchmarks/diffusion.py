@@ -31,18 +31,19 @@ import transformers
 from torch.utils.data import Dataset
 from transformers.trainer_utils import IntervalStrategy
 
-from reviser import ActionVocab, Append, Codec, Kind, models
+from reviser import ActionVocab, Append, Codec, Kind
 from reviser.data.dataset import MicroBatches, Stream
-from reviser.data.files import write_json, write_whole
 from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals.texts import read_prompts
+from reviser.files import write_json, write_whole
+from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
-from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
-from reviser.train.reading import to_plain
+from reviser.train.inputs import Parts, held_out_set, make_missing, open_parts, training_set
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.report import JsonLines, TerminalBar, cut_after
 from reviser.train.resume import MarkComplete, check_claim, claim, last_checkpoint, step_of
+from reviser.train.yaml_reader import to_plain
 
 LEAST_TIME = 1e-3
 """Times of training lie above this, as in MDLM's own runs: the weight is one over the time."""
@@ -213,7 +214,7 @@ def train(recipe: Recipe, output: Path) -> None:
     width = parts.context
     parts = replace(parts, context=width + 1)  # for the delimiter, which is taken out again
     trainer = run(recipe, parts, output, width)
-    models.save(trainer.model, parts.tokenizer, parts.vocab, output)
+    trunks.save(trainer.model, parts.tokenizer, parts.vocab, output)
     held_out = held_out_set(recipe, parts, recipe.policy)
     metrics = {
         name: bound(trainer.model, held_out, width=width, behind_prefix=behind_prefix)
@@ -280,7 +281,7 @@ def write(folder: Path, prompts: Path, output: Path, batch: int, seed: int, **ho
     """Continue every prompt of a file."""
     if how["steps"] < 1 or batch < 1 or how["temperature"] <= 0:
         raise ConfigError("Steps and batch must be 1 or more, the temperature above 0.")
-    model, vocab = models.load(folder)
+    model, vocab = trunks.load(folder)
     look_both_ways(model.eval(), vocab)
     codec, rng = Codec.load(folder), torch.Generator().manual_seed(seed)
     width, begin = model.config.max_position_embeddings, [vocab.begin] * first_open(vocab)

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from reviser import models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
@@ -34,7 +33,8 @@ from reviser.data.dataset import Example, IntArray, Stream, labelled
 from reviser.engines.base import Request
 from reviser.engines.hf import HFEngine
 from reviser.evals.texts import read_prompts
-from reviser.generate import Rollout, Statistics, decode_config, nth
+from reviser.models import trunks
+from reviser.writing.model import Rollout, Statistics, decode_config, nth
 
 OPERATORS = "vocab.operators=[delete, swap]"
 
@@ -245,7 +245,7 @@ def write(
     **settings: Any,
 ) -> None:
     """Rollouts of a model that looks, without what it was shown; the provenance counts that."""
-    model, vocab = models.load(folder, dtype=torch.float32)
+    model, vocab = trunks.load(folder, dtype=torch.float32)
     codec = Codec.load(folder)
     engine = HFEngine(model, vocab)
     rows = LookingRows(vocab, 64, look, can_correct=can_correct)

@@ -23,13 +23,14 @@ import torch
 from world import held_out_texts, recipe_of
 
 import reviser
-from reviser import Codec, models
-from reviser.data.files import write_json
+from reviser import Codec
 from reviser.engines.hf import HFEngine
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
-from reviser.generate import Reviser
-from reviser.plans import Plan
+from reviser.files import write_json
+from reviser.models import trunks
+from reviser.writing.model import Reviser
+from reviser.writing.tasks import Plan
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, with the space before it."""
@@ -132,7 +133,7 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
 @torch.no_grad()
 def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
     """Bits that the true sentences cost a model, given that it inserts: which tokens, not where."""
-    model, vocab = models.load(folder, dtype=torch.float32)
+    model, vocab = trunks.load(folder, dtype=torch.float32)
     writer, found = Reviser(HFEngine(model, vocab), Codec.load(folder)), []
     for gap in gaps:
         left, middle, _ = writer.codec.encode_parts([gap.left, gap.gap, gap.right])

@@ -19,10 +19,11 @@ import numpy.typing as npt
 import torch
 import world
 
-from reviser import ActionVocab, Codec, Kind, Sampler, models
-from reviser.core.policy import PRESETS
-from reviser.data.files import write_json
+from reviser import ActionVocab, Codec, Kind, Sampler
 from reviser.evals import intervals
+from reviser.files import write_json
+from reviser.models import trunks
+from reviser.trajectories.policy import PRESETS
 
 PREFIX, POLICY = 32, PRESETS["late-1"]
 NAMES = ("before the mark", "behind it", "written last")
@@ -59,7 +60,7 @@ def compare(
             texts.append((codec, tokens))
         if len(texts) == count:
             break
-    plain, plain_vocab = models.load(runs / twin)
+    plain, plain_vocab = trunks.load(runs / twin)
     expected = [
         nats(plain.eval(), [*plain_vocab.prefix_actions(t[:PREFIX]), *t[PREFIX:].tolist()])
         for _, t in texts
@@ -67,7 +68,7 @@ def compare(
     places = ActionVocab.build(max(len(t) for _, t in texts), marks=True)
     record: dict[str, Any] = {}
     for name in names:
-        model, vocab = models.load(runs / name)
+        model, vocab = trunks.load(runs / name)
         model.eval()
         above = defaultdict[int, list[float]](list)
         sizes: list[list[int]] = []

@@ -19,7 +19,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 from reviser import Codec
-from reviser.models import load_base
+from reviser.models.trunks import load_base
 
 BLOCK = 256
 """Ids whose probabilities are summed before one is looked for among them."""

@@ -309,7 +309,7 @@ def check_training() -> None:
     from reviser.core.actions import ActionVocab
     from reviser.data.shards import tokenize
     from reviser.data.tokenizer import train_bpe
-    from reviser.models import rows_for
+    from reviser.models.trunks import rows_for
 
     text = ROOT / "recipes" / "smoke.txt"
     context = multiprocessing.get_context("fork")  # what is imported is shared

@@ -20,9 +20,9 @@ from infill import SENTENCE
 
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
-from reviser.data.files import write_json
 from reviser.evals import perplexity
 from reviser.evals.texts import Sample, read_samples
+from reviser.files import write_json
 
 
 def variants(sample: Sample, vocab: ActionVocab, codec: Codec) -> dict[str, list[int]]:

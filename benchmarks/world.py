@@ -35,22 +35,23 @@ import torch
 from sample_corpus import divergence
 
 import reviser
-from reviser import batch, models
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec, read_tokenizer
-from reviser.core.order_tax import policy_cost
 from reviser.data.dataset import NO_LABEL, Stream, held_out_documents
-from reviser.data.files import write_json, write_whole
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.evals import evaluation, flops, intervals, texts
 from reviser.evals.evaluation import Measures, System
 from reviser.evals.texts import Protocol
-from reviser.generate import Rollout
-from reviser.train import parts
+from reviser.files import write_json, write_whole
+from reviser.models import trunks
+from reviser.train import inputs
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.run import train
+from reviser.trajectories.order_tax import policy_cost
+from reviser.writing import batch
+from reviser.writing.model import Rollout
 
 HERE = Path(__file__).resolve().parent.parent
 RECIPE = HERE / "recipes" / "world.yaml"
@@ -191,12 +192,12 @@ def _example_cost(recipe: Recipe) -> float:
 
 def stream_of(recipe: Recipe) -> Stream:
     """The examples that a run is trained on."""
-    return parts.training_set(recipe, parts.open_parts(recipe, NOWHERE)).stream
+    return inputs.training_set(recipe, inputs.open_parts(recipe, NOWHERE)).stream
 
 
 def held_out_texts(recipe: Recipe) -> Iterator[tuple[Codec, npt.NDArray[np.int32]]]:
     """The documents that no arm is trained on, as tokens, each with what reads them."""
-    codec, shards = parts.open_text(recipe, NOWHERE)
+    codec, shards = inputs.open_text(recipe, NOWHERE)
     for document in np.flatnonzero(held_out_documents(shards, recipe.data.windows)):
         yield codec, shards.read(int(document))
 
@@ -216,7 +217,7 @@ def run(
     name = f"{arm_name}-{seed}"
     own = (*own, grounding.OPERATORS) if looks else own
     stream = grounding.looking(grounding.Look.parse(looks), slips) if looks else Stream
-    parts.Stream = stream  # type: ignore[misc]
+    inputs.Stream = stream  # type: ignore[misc]
     folder = world / "runs" / budget / name
     changes = plan(world, arm, seed, budget, own)
     recipe = recipe_of(world, *changes)
@@ -267,11 +268,11 @@ def _score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
     `kind` is whether to insert, move, stop or look; `text` is which token, given an insert;
     `move` which move, given a move. The order tax of a policy is part of the first and the last.
     """
-    opened = parts.open_parts(recipe, folder)
-    model, vocab = models.load(folder, dtype=torch.float32)
+    opened = inputs.open_parts(recipe, folder)
+    model, vocab = trunks.load(folder, dtype=torch.float32)
     kinds = torch.from_numpy(vocab.kinds.astype(np.int64))
     sums, tokens = {"kind": 0.0, "text": 0.0, "move": 0.0}, 0
-    for batch_ in parts.held_out_set(recipe, opened, recipe.policy):
+    for batch_ in inputs.held_out_set(recipe, opened, recipe.policy):
         ids, labels = batch_["input_ids"], batch_["labels"][:, 1:]
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(input_ids=ids).logits[:, :-1, : vocab.size].float()
@@ -310,7 +311,7 @@ def prompts_of(world: Path, count: int = PROTOCOL.prompts) -> Path:
     path = world / f"prompts-{count}.jsonl"
     if not path.is_file():
         recipe = recipe_of(world)
-        codec, _ = parts.open_text(recipe, NOWHERE)
+        codec, _ = inputs.open_text(recipe, NOWHERE)
         documents = (codec.decode(tokens) for _, tokens in held_out_texts(recipe))
         ((_, chosen),) = texts.choose_prompts(documents, codec, PROTOCOL)[0].items()
         texts.write_prompts(path, chosen[:count])
@@ -417,7 +418,7 @@ def real_prompts(world: Path, stories: Path, count: int) -> Path:
     """Beginnings of TinyStories as people have them: stories parted by one line end."""
     path = world / f"prompts-real-{count}.jsonl"
     if not path.is_file():
-        codec, _ = parts.open_text(recipe_of(world), NOWHERE)
+        codec, _ = inputs.open_text(recipe_of(world), NOWHERE)
         text = lzma.decompress(stories.read_bytes()).decode("utf-8")
         documents = re.split(r"(?<!\n)\n(?!\n)", text)
         protocol = replace(PROTOCOL, prompts=count)
@@ -444,9 +445,9 @@ def measure_machine() -> None:
 
 def ship(folder: Path, name: str) -> None:
     """Copy a model to models/ in bfloat16, without what this machine is called."""
-    model, vocab = models.load(folder, dtype=torch.bfloat16)
+    model, vocab = trunks.load(folder, dtype=torch.bfloat16)
     goal = HERE / "models" / name
-    models.save(model, read_tokenizer(folder), vocab, goal)
+    trunks.save(model, read_tokenizer(folder), vocab, goal)
     record = json.loads((folder / "run.json").read_text("utf-8"))
     record["recipe"]["data"] |= {"shards": "shards", "tokenizer": "tokenizer"}
     kept = ("recipe", "data", "tokenizer", "seen", "metrics", "versions", "commit")

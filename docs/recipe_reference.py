@@ -11,12 +11,12 @@ import sys
 import textwrap
 
 from reviser import reproduce
-from reviser.core import policy
 from reviser.data.dataset import WindowConfig
 from reviser.evals.judges import JudgeConfig
 from reviser.evals.texts import Protocol
-from reviser.models import TrunkConfig
+from reviser.models.trunks import TrunkConfig
 from reviser.train import recipe
+from reviser.trajectories import policy
 
 INTRODUCTION = """\
 # Recipes

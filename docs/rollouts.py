@@ -9,9 +9,9 @@ from pathlib import Path
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
-from reviser.generate import Rollout
 from reviser.player.film import Cutter
 from reviser.player.page import to_html
+from reviser.writing.model import Rollout
 
 DOCS = Path(__file__).parent
 STORIES = (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-import browsers
+from support import browsers
 
 settings.register_profile(
     "default", deadline=None, derandomize=os.environ.get("CI") == "true", max_examples=100

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from reviser import Codec, Kind  # noqa: E402
 from reviser.errors import CheckpointError  # noqa: E402
-from reviser.models import adapt, load_base  # noqa: E402
+from reviser.models.trunks import adapt, load_base  # noqa: E402
 
 DATA = Path(os.environ.get("REVISER_DATA") or Path(__file__).parents[2] / "shared" / "data")
 STORIES = DATA / "stories15M"

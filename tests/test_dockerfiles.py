@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import dockerfile
 from reviser.cli import main
+from support import dockerfile
 
 FILES = sorted((Path(__file__).parent.parent / "docker").glob("Dockerfile.*"))
 

@@ -27,9 +27,6 @@ from urllib.parse import unquote, urljoin, urlsplit
 import click
 import pytest
 
-import browsers
-import fuzz
-import small_tokenizers
 from reviser import errors
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
@@ -38,7 +35,8 @@ from reviser.data.pairs import Pair
 from reviser.data.shards import Manifest, Shard
 from reviser.engines.base import DecodeConfig
 from reviser.evals.texts import Prompt
-from reviser.generate import Revision, Rollout
+from reviser.writing.model import Revision, Rollout
+from support import browsers, fuzz, small_tokenizers
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -361,14 +359,14 @@ def names_of(kind: type) -> set[str]:
 
 def bodies() -> dict[str, set[str]]:
     """The fields of requests, by the heading they stand under."""
-    from reviser.serve import bodies
+    from reviser.serve import schema
 
-    of_all = set(bodies.Settings.model_fields)
+    of_all = set(schema.Settings.model_fields)
     routes = {
-        "POST /v1/generate": bodies.GenerateBody,
-        "POST /v1/infill": bodies.InfillBody,
-        "POST /v1/revise": bodies.ReviseBody,
-        "POST /v1/completions": bodies.CompletionBody,
+        "POST /v1/generate": schema.GenerateBody,
+        "POST /v1/infill": schema.InfillBody,
+        "POST /v1/revise": schema.ReviseBody,
+        "POST /v1/completions": schema.CompletionBody,
     }
     found = {path: set(body.model_fields) - of_all for path, body in routes.items()}
     return found | {"Settings": of_all}
@@ -404,7 +402,7 @@ def test_the_fields_of_files_are_those_of_the_code() -> None:
 def test_the_fields_over_the_wire_are_those_of_the_code() -> None:
     pytest.importorskip("pydantic", reason="pydantic is not installed.")
     from reviser.core.codec import TextEdit
-    from reviser.serve import bodies as wire
+    from reviser.serve import schema as wire
     from reviser.serve.events import edit_data
 
     page = "reference/formats.md"

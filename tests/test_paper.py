@@ -21,8 +21,9 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.core.mask import Boundary
-from reviser.core.policy import Obfuscation
-from reviser.core.trajectory import Sampler, Trajectory
+from reviser.core.trajectory import Trajectory
+from reviser.trajectories.policy import Obfuscation
+from reviser.trajectories.sampler import Sampler
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SHARED = Path(__file__).parents[2] / "shared"

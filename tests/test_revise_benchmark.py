@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from revise import drafts, router, run, sets, speculation
 
-import small_tokenizers
-from random_engine import RandomEngine
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.data.pairs import Pair
 from reviser.errors import DataError
 from reviser.evals import intervals
 from reviser.evals.revision import edits_between
-from reviser.generate import Reviser
+from reviser.writing.model import Reviser
+from support import small_tokenizers
+from support.random_engine import RandomEngine
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,12 +11,12 @@ import scale_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviser import models
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
-from reviser.models import TrunkConfig
+from reviser.models import trunks
+from reviser.models.trunks import TrunkConfig
 
 ROOT = Path(__file__).parents[1]
 MACHINE, STORAGE, SERVICE = scale.Accelerator(), scale.Storage(), scale.Service()
@@ -102,9 +102,9 @@ def test_parameters_are_counted_as_torch_counts_them(architecture: str) -> None:
     vocab = ActionVocab.build(500, max_move=16)
     sizes = {"layers": 3, "width": 32, "mlp_width": 80}
     config = TrunkConfig(architecture=architecture, heads=4, context=64, **sizes)  # type: ignore[arg-type]
-    built = models.build(config, vocab)
+    built = trunks.build(config, vocab)
     trunk = scale.Trunk(
-        name="", rows=models.rows_for(vocab.size), kv_width=32, gated=architecture == "llama",
+        name="", rows=trunks.rows_for(vocab.size), kv_width=32, gated=architecture == "llama",
         tied=built.config.tie_word_embeddings, **sizes,
     )  # fmt: skip
     assert trunk.parameters == sum(p.numel() for p in built.parameters())

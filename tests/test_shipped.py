@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import reviser
-from reviser import ActionVocab, Canvas, Codec, Kind, info, models
+from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
 from reviser.evals.trajectories import Walk
-from reviser.generate import Reviser
+from reviser.models import info, trunks
+from reviser.writing.model import Reviser
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {name: ROOT / "models" / name for name in ("stories-revise", "stories-append")}
@@ -37,7 +38,7 @@ either = pytest.mark.parametrize("name", FOLDERS)
 def opened() -> Iterator[dict[str, Reviser]]:
     models = {name: reviser.load(folder) for name, folder in FOLDERS.items()}
     yield models
-    for model in models.values():
+    for model in trunks.values():
         model.close()
 
 
@@ -74,7 +75,7 @@ def test_card_weights_and_results_are_of_one_run(name: str) -> None:
 @either
 def test_it_has_learnt_to_tell_stories(name: str) -> None:
     """What it makes of a story it has not seen, in nats per token: far below a model untrained."""
-    model, vocab = models.load(FOLDERS[name], dtype=torch.float32)
+    model, vocab = trunks.load(FOLDERS[name], dtype=torch.float32)
     codec = Codec.load(FOLDERS[name])
     history = [*vocab.prefix_actions([]), *codec.encode(STORY), vocab.stop]
     ids = torch.tensor([history])

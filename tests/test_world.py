@@ -13,17 +13,18 @@ import torch
 import world
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import small_tokenizers
-from reviser import PRESETS, ActionVocab, Canvas, Codec, Sampler, info, models
+from reviser import PRESETS, ActionVocab, Canvas, Codec, Sampler
 from reviser.core.actions import Kind
 from reviser.core.codec import read_tokenizer
 from reviser.data.dataset import Example, labelled
 from reviser.evals import flops
 from reviser.evals.texts import Prompt, write_prompts
-from reviser.generate import Rollout
-from reviser.models import TrunkConfig
+from reviser.models import info, trunks
+from reviser.models.trunks import TrunkConfig
 from reviser.train.recipe import Recipe
 from reviser.train.run import train
+from reviser.writing.model import Rollout
+from support import small_tokenizers
 
 VOCAB = ActionVocab.build(50, operators=["delete", "swap"], max_move=16)
 
@@ -247,10 +248,10 @@ def test_a_gap_is_filled_between_both_sides_and_the_truth_has_its_price(
 ) -> None:
     tokenizer = read_tokenizer(small_world / "tokenizer")
     vocab = ActionVocab.from_tokenizer(tokenizer, marks=True)
-    model = models.build(
+    model = trunks.build(
         TrunkConfig(layers=1, width=32, heads=2, mlp_width=32, context=384, dropout=0.0), vocab
     )
-    models.save(model, tokenizer, vocab, tmp_path)
+    trunks.save(model, tokenizer, vocab, tmp_path)
     gaps = infill.choose(small_world, 4)
     fills, actions = infill.filled(tmp_path, gaps)
     assert all(0 < count <= 128 for count in actions)
@@ -259,7 +260,7 @@ def test_a_gap_is_filled_between_both_sides_and_the_truth_has_its_price(
     codec = Codec.load(tmp_path)
     for gap, cost in zip(gaps, bits, strict=True):  # fresh weights know next to nothing
         tokens = codec.encode_parts([gap.left, gap.gap, gap.right])[1]
-        assert cost / len(tokens) == pytest.approx(np.log2(models.rows_for(vocab.size)), rel=0.02)
+        assert cost / len(tokens) == pytest.approx(np.log2(trunks.rows_for(vocab.size)), rel=0.02)
 
 
 def test_a_shipped_model_says_nothing_of_this_machine(
@@ -278,7 +279,7 @@ def test_a_shipped_model_says_nothing_of_this_machine(
     for path in shipped.glob("*.json"):
         assert str(small_world) not in path.read_text("utf-8")
         assert str(tmp_path) not in path.read_text("utf-8")
-    _, vocab = models.load(shipped)
+    _, vocab = trunks.load(shipped)
     assert vocab.mark is not None
     facts = info.describe(shipped)
     assert facts["dtypes"] == ["BF16"]
@@ -289,12 +290,12 @@ def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Pat
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete", "swap"], max_move=8)
     trunk = TrunkConfig(layers=1, width=32, heads=2, mlp_width=32, context=96, dropout=0.0)
-    model = models.build(trunk, vocab)
+    model = trunks.build(trunk, vocab)
     with torch.no_grad():  # moves often, and never stops at once
         table = model.get_output_embeddings().weight
         table[vocab.first_move : vocab.first_move + len(vocab.deltas)] *= 40
         table[vocab.stop] = 0
-    models.save(model, tokenizer, vocab, tmp_path)
+    trunks.save(model, tokenizer, vocab, tmp_path)
     prompts = tmp_path / "prompts.jsonl"
     write_prompts(
         prompts, [Prompt(id=str(n), prompt="ab" * (n % 12), reference="x") for n in range(48)]
@@ -302,7 +303,7 @@ def test_a_model_that_looks_writes_the_histories_it_was_trained_on(tmp_path: Pat
     written = tmp_path / "written.jsonl"
     look = grounding.Look(2, 2)
     grounding.write(tmp_path, prompts, written, look, max_actions=80, temperature=1.0, top_k=0)
-    loaded, _ = models.load(tmp_path, dtype=torch.float32)
+    loaded, _ = trunks.load(tmp_path, dtype=torch.float32)
     shown = 0
     for line in written.read_text("utf-8").splitlines():
         rollout = Rollout.from_json(line)

@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from reviser import models
 from reviser.core.codec import read_tokenizer
+from reviser.models import trunks
 
 
 def without_actions(folder: Path, output: Path) -> None:
     """Save the model with the rows of its ordinary tokens alone, and its tokenizer with them."""
-    model, vocab = models.load(folder, dtype=torch.float32)
+    model, vocab = trunks.load(folder, dtype=torch.float32)
     model.resize_token_embeddings(vocab.tokens, mean_resizing=False)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(model.config, name, None)

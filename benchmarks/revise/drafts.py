@@ -21,8 +21,8 @@ from pathlib import Path
 
 from reviser import Codec
 from reviser.core.codec import read_tokenizer
-from reviser.data.files import write_whole
 from reviser.errors import DataError
+from reviser.files import write_whole
 
 SIZES = (25, 100, 250, 500, 1000, 2000)
 MISTAKES = (1, 2, 5, 10, 20)

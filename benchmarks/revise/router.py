@@ -18,8 +18,8 @@ from speculation import forwards
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
-from reviser.core.diff import Address, revision
 from reviser.evals import intervals
+from reviser.trajectories.alignment import Address, revision
 
 Floats = npt.NDArray[np.float64]
 ADDRESS: Address = "both"

@@ -40,11 +40,11 @@ import sets
 import reviser
 from reviser import ActionVocab, Codec
 from reviser.data import blocks
-from reviser.data.files import write_json, write_whole
 from reviser.data.pairs import Pair, read_pairs
 from reviser.evals import intervals, revision
-from reviser.generate import CALIBRATION, Reviser
-from reviser.plans import windows
+from reviser.files import write_json, write_whole
+from reviser.writing.model import CALIBRATION, Reviser
+from reviser.writing.tasks import windows
 
 WINDOW, CONTEXT = 62, 12
 """Tokens: the longest texts that the models learned on."""

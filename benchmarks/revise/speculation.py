@@ -17,7 +17,7 @@ from reviser import Codec
 from reviser.core.actions import ActionVocab, Kind
 from reviser.engines.base import Request, Step
 from reviser.engines.vllm import VLLMEngine, _Running, _sampling
-from reviser.generate import Reviser
+from reviser.writing.model import Reviser
 
 SMALL = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
 """Of every engine here. Compiling takes minutes, and the models are small."""

@@ -7,16 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reviser.changes import Change, Changes
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import Boundary
-    from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
-    from reviser.core.trajectory import Sampler, Trajectory
+    from reviser.core.trajectory import Trajectory
     from reviser.engines.base import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
-    from reviser.generate import Reviser, Revision, Rollout, load
+    from reviser.trajectories.policy import (
+        PRESETS,
+        Append,
+        Mixture,
+        Noise,
+        Obfuscation,
+        Policy,
+        Spans,
+    )
+    from reviser.trajectories.sampler import Sampler
+    from reviser.writing.changes import Change, Changes
+    from reviser.writing.model import Reviser, Revision, Rollout, load
 
 __all__ = [
     "PRESETS",
@@ -49,12 +58,12 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "reviser.changes": ("Change", "Changes"),
+    "reviser.writing.changes": ("Change", "Changes"),
     "reviser.core.actions": ("Action", "ActionVocab", "Kind"),
     "reviser.core.canvas": ("Canvas", "Edit"),
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
     "reviser.core.mask": ("Boundary",),
-    "reviser.core.policy": (
+    "reviser.trajectories.policy": (
         "PRESETS",
         "Append",
         "Mixture",
@@ -63,10 +72,11 @@ _ROOMS = {
         "Policy",
         "Spans",
     ),
-    "reviser.core.trajectory": ("Sampler", "Trajectory"),
+    "reviser.core.trajectory": ("Trajectory",),
+    "reviser.trajectories.sampler": ("Sampler",),
     "reviser.engines.base": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
-    "reviser.generate": ("Reviser", "Revision", "Rollout", "load"),
+    "reviser.writing.model": ("Reviser", "Revision", "Rollout", "load"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from reviser import batch, hub
 from reviser.core.codec import Codec
 from reviser.data.dataset import held_out_documents
-from reviser.data.files import lock, write_json
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, EngineError
@@ -28,12 +26,15 @@ from reviser.evals import evaluation, mauve, report, texts
 from reviser.evals.evaluation import Measures, System, Tell
 from reviser.evals.judges import JudgeConfig, check_judge, open_judge
 from reviser.evals.texts import MADE, REFERENCE, Protocol
-from reviser.generate import decode_config
-from reviser.train.parts import open_text
-from reviser.train.reading import read
+from reviser.files import lock, write_json
+from reviser.models import hub
+from reviser.train.inputs import open_text
 from reviser.train.recipe import COMPARISON, Recipe, beside, load_recipe, read_yaml
 from reviser.train.resume import check_claim
 from reviser.train.run import train
+from reviser.train.yaml_reader import read
+from reviser.writing import batch
+from reviser.writing.model import decode_config
 
 OWN = "own"
 """As the name of a scorer: the one that is trained for it."""

@@ -13,10 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-import naive
 from reviser.core.actions import FILE_NAME, OPERATORS, Action, ActionVocab, Kind
 from reviser.errors import VocabError
-from strategies import operator_sets, seeds, vocabs
+from support import naive
+from support.strategies import operator_sets, seeds, vocabs
 
 ALL = ActionVocab.build(10, operators=OPERATORS, max_move=8)
 NO_ACTIONS = {"end", "given", "barred", "forbidden"}

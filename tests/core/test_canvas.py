@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import naive
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.errors import InvalidAction, VocabError
-from strategies import SMALL_VOCABS, pick, random_action, random_history, seeds, small_vocabs
+from support import naive
+from support.strategies import (
+    SMALL_VOCABS,
+    pick,
+    random_action,
+    random_history,
+    seeds,
+    small_vocabs,
+)
 
 ALL = SMALL_VOCABS[3]
 PLAIN = ActionVocab.build(10, operators=OPERATORS, max_move=8)

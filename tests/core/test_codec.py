@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-import small_tokenizers
-from editors import Editor, Reader
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import UNITS, Codec, TextEdit
 from reviser.errors import ConfigError, VocabError
-from small_tokenizers import END_OF_TEXT, SPACE
-from strategies import seeds
+from support import small_tokenizers
+from support.editors import Editor, Reader
+from support.small_tokenizers import END_OF_TEXT, SPACE
+from support.strategies import seeds
 
 ACTIONS = 60  # of a walk, each of one id or several
 

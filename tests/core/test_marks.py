@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, trace
-from reviser.core.policy import Spans
-from reviser.core.trajectory import Sampler, Trajectory
+from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction, TrajectoryError, VocabError
-from strategies import pick, random_layout, random_marks, seeds
+from reviser.trajectories.policy import Spans
+from reviser.trajectories.sampler import Sampler
+from support.strategies import pick, random_layout, random_marks, seeds
 
 TOKENS = 6
 ALL = ActionVocab.build(TOKENS, operators=OPERATORS, max_move=4, marks=True, reserved=1)

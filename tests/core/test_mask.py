@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import naive
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, is_argument, trace
 from reviser.errors import ConfigError, InvalidAction
-from strategies import (
+from support import naive
+from support.strategies import (
     SMALL_VOCABS,
     Layout,
     pick,

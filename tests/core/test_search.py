@@ -11,7 +11,7 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, is_argument, trace
 from reviser.errors import ConfigError, InvalidAction, VocabError
-from strategies import Layout, pick, random_layout, seeds
+from support.strategies import Layout, pick, random_layout, seeds
 
 TOKENS, BARRED = 4, 4
 ALL = ActionVocab.build(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-import small_tokenizers  # noqa: E402
 from reviser import (  # noqa: E402
     PRESETS,
     ActionVocab,
@@ -27,7 +26,6 @@ from reviser import (  # noqa: E402
     Sampler,
     Spans,
 )
-from reviser.core.policy import operators_needed  # noqa: E402
 from reviser.data.dataset import (  # noqa: E402
     COUNTS,
     DIGEST_RANGE,
@@ -40,6 +38,8 @@ from reviser.data.dataset import (  # noqa: E402
     permute,
 )
 from reviser.errors import ConfigError, DataError  # noqa: E402
+from reviser.trajectories.policy import operators_needed  # noqa: E402
+from support import small_tokenizers  # noqa: E402
 
 TOKENS = 400
 

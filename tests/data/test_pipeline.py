@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 from tokenizers import Tokenizer, decoders, models, normalizers
 
-import small_tokenizers
 from reviser.cli import main
 from reviser.core.codec import Codec
 from reviser.data import pipeline
@@ -25,6 +24,7 @@ from reviser.data.pipeline import make_plan
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import Manifest, TokenShards, finish, tokenize
 from reviser.errors import ConfigError, DataError, MissingExtra
+from support import small_tokenizers
 
 pytest.importorskip("datatrove")
 pa = pytest.importorskip("pyarrow")

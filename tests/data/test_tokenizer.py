@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import small_tokenizers
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError, DataError
+from support import small_tokenizers
 
 
 @pytest.fixture(scope="module")

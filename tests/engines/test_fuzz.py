@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import fuzz
+from support import fuzz
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 

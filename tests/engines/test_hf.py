@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import strategies
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, is_argument
 from reviser.engines.base import DecodeConfig, Request
-from reviser.engines.driver import Driver
+from reviser.writing.driver import Driver
+from support import strategies
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
 from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM  # noqa: E402
 
-from reviser import models  # noqa: E402
 from reviser.core.trajectory import Trajectory  # noqa: E402
 from reviser.engines.hf import HFEngine, MaskProcessor  # noqa: E402
 from reviser.engines.logits import LogitsMask  # noqa: E402
 from reviser.errors import ConfigError, ReviserError  # noqa: E402
+from reviser.models import trunks  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
 MISTRAL = {
@@ -58,11 +58,11 @@ def trunk(architecture: str, name: str) -> Any:
     """A small trunk that has opinions: fresh weights hold every action for equally likely."""
     if architecture == "mistral":  # whose layers see a window only
         torch.manual_seed(3)
-        rows = models.rows_for(VOCABS[name].size)
+        rows = trunks.rows_for(VOCABS[name].size)
         model = MistralForCausalLM(MistralConfig(vocab_size=rows, **MISTRAL))
     else:
-        config = models.TrunkConfig(architecture=architecture, **SIZES)
-        model = models.build(config, VOCABS[name], seed=3)
+        config = trunks.TrunkConfig(architecture=architecture, **SIZES)
+        model = trunks.build(config, VOCABS[name], seed=3)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(6)

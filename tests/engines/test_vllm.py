@@ -29,19 +29,19 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig, Request, Step
-from reviser.engines.driver import Driver
 from reviser.engines.vllm import PROCESSOR, VLLMServer
 from reviser.errors import ConfigError, EngineError, InvalidAction
+from reviser.writing.driver import Driver
 
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed; `just test-vllm` installs it.", allow_module_level=True)
 
 import torch
 
-import small_tokenizers
-import vllm_runs
-from reviser import generate, models
 from reviser.engines.hf import HFEngine
+from reviser.models import trunks
+from reviser.writing import model
+from support import small_tokenizers, vllm_runs
 
 # In one process, so that the mask can be broken on purpose.
 ENVIRONMENT = {**os.environ, **vllm_runs.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
@@ -72,8 +72,8 @@ every_vocab = pytest.mark.parametrize("name", VOCABS)
 @cache
 def trunk(architecture: str, name: str) -> Any:
     """A small trunk that has opinions: fresh weights hold every action for equally likely."""
-    config = models.TrunkConfig(architecture=architecture, **SIZES)
-    model = models.build(config, VOCABS[name], seed=3)
+    config = trunks.TrunkConfig(architecture=architecture, **SIZES)
+    model = trunks.build(config, VOCABS[name], seed=3)
     for parameter in model.parameters():
         parameter.data.mul_(4)
     return model.eval()
@@ -220,12 +220,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
     for architecture in ARCHITECTURES:
         for name, vocab in VOCABS.items():
-            models.save_weights(trunk(architecture, name), root / f"{architecture}-{name}")
+            trunks.save_weights(trunk(architecture, name), root / f"{architecture}-{name}")
             vocab.save(root / f"{architecture}-{name}")
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"], max_move=8)
-    config = models.TrunkConfig(architecture="llama", **SIZES)
-    models.save(models.build(config, vocab), tokenizer, vocab, root / "text")
+    config = trunks.TrunkConfig(architecture="llama", **SIZES)
+    trunks.save(trunks.build(config, vocab), tokenizer, vocab, root / "text")
     return root
 
 
@@ -569,7 +569,7 @@ def test_a_cancelled_request_gives_no_further_step_over_http(server: str, folder
 
 
 def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
-    reviser = generate.load(folder / "text", engine="vllm", url=server)
+    reviser = model.load(folder / "text", engine="vllm", url=server)
     rollout = reviser.infill("The cat {} the mat {}.", max_actions=30, seed=4)
     assert rollout.text.startswith("The cat ")
     assert all(part.before == part.after for part in rollout.locked)

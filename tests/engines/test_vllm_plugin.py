@@ -14,11 +14,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import strategies
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.errors import ConfigError
+from support import strategies
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no logits.")
 

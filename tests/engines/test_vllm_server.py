@@ -15,9 +15,9 @@ import pytest
 
 from reviser.core.actions import ActionVocab
 from reviser.engines.base import DecodeConfig, Request
-from reviser.engines.driver import Driver
 from reviser.engines.vllm import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
+from reviser.writing.driver import Driver
 
 pytest.importorskip("httpx2", reason="httpx2 is not installed, so no server can be asked.")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import small_tokenizers
+from support import small_tokenizers
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 CONTEXT = 48

@@ -493,7 +493,7 @@ def test_a_local_judge_replies_as_greedy_decoding_does(causal_lm: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    import small_tokenizers
+    from support import small_tokenizers
 
     tokenizer = small_tokenizers.byte_level()
     model: Any = AutoModelForCausalLM.from_pretrained(causal_lm)
@@ -512,7 +512,7 @@ def test_a_local_judge_replies_as_greedy_decoding_does(causal_lm: Path) -> None:
 
 
 def test_a_chat_template_is_around_the_question_only(causal_lm: Path, tmp_path: Path) -> None:
-    import small_tokenizers
+    from support import small_tokenizers
 
     for path in causal_lm.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import small_tokenizers
 from reviser.cli import main
+from support import small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no scorers.")
 

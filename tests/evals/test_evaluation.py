@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-import small_tokenizers
 from reviser.errors import ConfigError, DataError
 from reviser.evals.texts import Sample
+from support import small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models.")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
 
 from safetensors.numpy import load_file, save_file
 
-from reviser import hub, info, models
 from reviser.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.evals.evaluation import Measures, System, evaluate
-from reviser.generate import load
+from reviser.models import hub, info, trunks
+from reviser.writing.model import load
 
 PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]
 
@@ -33,8 +33,8 @@ PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They
 def folder(causal_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that writes by editing, untrained."""
     output = tmp_path_factory.mktemp("writes")
-    model, tokenizer = models.load_base(causal_lm)
-    models.save(model, tokenizer, models.adapt(model, tokenizer, max_move=4), output)
+    model, tokenizer = trunks.load_base(causal_lm)
+    trunks.save(model, tokenizer, trunks.adapt(model, tokenizer, max_move=4), output)
     return output
 
 
@@ -291,8 +291,8 @@ def test_what_cannot_be_compared_is_refused(
 def test_rollouts_of_another_vocabulary_are_told(
     ours: System, causal_lm: Path, tmp_path: Path
 ) -> None:
-    model, tokenizer = models.load_base(causal_lm)
-    vocab = models.adapt(model, tokenizer, max_move=4, delimiter=False)
-    models.save(model, tokenizer, vocab, tmp_path / "other")
+    model, tokenizer = trunks.load_base(causal_lm)
+    vocab = trunks.adapt(model, tokenizer, max_move=4, delimiter=False)
+    trunks.save(model, tokenizer, vocab, tmp_path / "other")
     with pytest.raises(DataError, match=r"Rollout \d+ of 'ours' does not replay"):
         evaluate([replace(ours, folder=tmp_path / "other")])

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from reviser.core.actions import ActionVocab
-from reviser.core.policy import Append, Obfuscation
-from reviser.core.trajectory import Sampler, Trajectory
+from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
 from reviser.evals.flops import (
     LLADA_8B,
@@ -47,6 +46,8 @@ from reviser.evals.flops import (
     vocab,
 )
 from reviser.evals.trajectories import Walk
+from reviser.trajectories.policy import Append, Obfuscation
+from reviser.trajectories.sampler import Sampler
 
 S, N = SHARED, 128
 AR = autoregressive(S, N)

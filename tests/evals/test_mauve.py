@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import small_tokenizers
 from reviser.errors import CheckpointError, DataError
 from reviser.evals.texts import Sample
+from support import small_tokenizers
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed, so there is no MAUVE.")
 pytest.importorskip("torch", reason="torch is not installed, so there are no features.")

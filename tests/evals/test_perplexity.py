@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import small_tokenizers
 from reviser.core.codec import Codec
 from reviser.errors import CheckpointError, ConfigError, DataError
 from reviser.evals.texts import Sample
+from support import small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no scorers.")
 
@@ -23,9 +23,9 @@ import torch
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM
 
-from reviser import hub, models
 from reviser.evals import perplexity
 from reviser.evals.perplexity import Scorer
+from reviser.models import hub, trunks
 
 from .conftest import CONTEXT
 
@@ -205,9 +205,9 @@ def test_texts_may_begin_with_other_tokens(causal_lm: Path) -> None:
 
 
 def test_a_model_of_ours_is_a_scorer_if_it_only_appends(causal_lm: Path, tmp_path: Path) -> None:
-    model, tokenizer = models.load_base(causal_lm)
-    vocab = models.adapt(model, tokenizer, max_move=4)
-    models.save(model, tokenizer, vocab, tmp_path)
+    model, tokenizer = trunks.load_base(causal_lm)
+    vocab = trunks.adapt(model, tokenizer, max_move=4)
+    trunks.save(model, tokenizer, vocab, tmp_path)
     with pytest.raises(ConfigError, match="writes by editing"):
         Scorer.load(tmp_path)
     for kind in ("spans", "append"):

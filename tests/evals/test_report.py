@@ -19,8 +19,8 @@ from markdown_it import MarkdownIt
 from reviser.errors import DataError
 from reviser.evals import paper, report
 from reviser.evals.plots import visible
+from reviser.evals.report.format import interval
 from reviser.evals.report.page import Figure, Page, Paragraph, Span, Table, Texts, words
-from reviser.evals.report.shown import interval
 
 HOSTILE = (
     "<script>alert(1)</script> | a ``` b ```` & &amp; [x](http://x) ![y](//y)\n"

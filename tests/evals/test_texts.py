@@ -11,14 +11,14 @@ import pytest
 from tokenizers import pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 
-import small_tokenizers
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.engines.base import ScriptedEngine
 from reviser.errors import ConfigError, DataError
 from reviser.evals import texts
 from reviser.evals.texts import Prompt, Protocol, Sample
-from reviser.generate import Reviser
+from reviser.writing.model import Reviser
+from support import small_tokenizers
 
 SMALL = {"prefix_tokens": 5, "total_tokens": 12, "min_tokens": 9, "max_tokens": 40}
 

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.diff import revision
-from reviser.core.policy import Append, Obfuscation
-from reviser.core.trajectory import Sampler, Trajectory
+from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError, InvalidAction
 from reviser.evals.paper import TRAJECTORIES
 from reviser.evals.trajectories import Walk, order_map, statistics
-from strategies import random_history, scattered_vocab
+from reviser.trajectories.alignment import revision
+from reviser.trajectories.policy import Append, Obfuscation
+from reviser.trajectories.sampler import Sampler
+from support.strategies import random_history, scattered_vocab
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PRINTED = json.loads((FIXTURES / "paper.json").read_text(encoding="utf-8"))["printed"]

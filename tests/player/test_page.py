@@ -18,14 +18,13 @@ from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import films
-import small_tokenizers
 from reviser.cli import main
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, DataError
-from reviser.generate import Rollout
 from reviser.player import film, page
+from reviser.writing.model import Rollout
+from support import films, small_tokenizers
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODEL, CUTTER = films.cutter()
@@ -312,7 +311,10 @@ def test_the_page_asks_for_nothing_else() -> None:
 
 
 def test_the_same_films_give_the_same_bytes() -> None:
-    code = "import films; from reviser.player import page; print(page.to_html([films.long(50)]))"
+    code = (
+        "from support import films; from reviser.player import page;"
+        " print(page.to_html([films.long(50)]))"
+    )
     runs = {
         subprocess.run(
             [sys.executable, "-c", code], cwd=Path(films.__file__).parent, check=True,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import films
-from browsers import serious, walked
 from reviser.core.codec import TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.player import page as pages
 from reviser.player.film import Film, Step
+from support import films
+from support.browsers import serious, walked
 
 MODEL, CUTTER = films.cutter()
 LONG = 10_000

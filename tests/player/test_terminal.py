@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import editors
-import small_tokenizers
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import TextEdit
 from reviser.player.terminal import FRESH, Screen, printable, show
+from support import editors, small_tokenizers
 
 READER = editors.Reader(small_tokenizers.byte_level())
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

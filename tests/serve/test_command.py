@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import fuzz
-import small_tokenizers
-from serving import eventually
+from support import fuzz, small_tokenizers
+from support.serving import eventually
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
 
-from reviser.client import Client
-from reviser.generate import load
+from reviser.serve.client import Client
+from reviser.writing.model import load
 
 
 def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:

@@ -16,9 +16,7 @@ from unittest import mock
 
 import pytest
 
-import fuzz
-import small_tokenizers
-import vllm_runs
+from support import fuzz, small_tokenizers, vllm_runs
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
@@ -27,7 +25,7 @@ import bench_serve
 import httpx2
 from bench_serve import WAYS, Judge, Served, bodies, load_up
 
-from serving import eventually
+from support.serving import eventually
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 ENGINE = "vllm" if HAS_VLLM else "hf"

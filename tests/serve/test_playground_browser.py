@@ -11,17 +11,16 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner
 
-import films
-import small_tokenizers
-from browsers import serious, walked
 from reviser.cli import main
 from reviser.engines.base import RANGES, DecodeConfig
-from reviser.generate import Rollout
 from reviser.serve.limits import Limits
+from reviser.writing.model import Rollout
+from support import films, small_tokenizers
+from support.browsers import serious, walked
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
-from serving import NAME, Served, eventually, serving
+from support.serving import NAME, Served, eventually, serving
 
 MODEL, CUTTER = films.cutter()
 MIXED = f"The {films.MULTIBYTE} sat."

@@ -19,12 +19,12 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 import httpx2
 
-from browsers import node
-from reviser.client import AsyncClient, Client
 from reviser.errors import ConfigError, DataError, EngineError
-from reviser.generate import Revision
-from reviser.serve.bodies import ChangeBody, RevisionBody
-from serving import Served, eventually, reviser, serving
+from reviser.serve.client import AsyncClient, Client
+from reviser.serve.schema import ChangeBody, RevisionBody
+from reviser.writing.model import Revision
+from support.browsers import node
+from support.serving import Served, eventually, reviser, serving
 
 MODEL = reviser()
 CLIENT_JS = Path(__file__).parents[2] / "src/reviser/serve/assets/client.js"

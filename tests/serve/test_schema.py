@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from serving import Served, serving
+from support.serving import Served, serving
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed.")

@@ -22,15 +22,15 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 import httpx2
 from bench_serve import resident
 
-from reviser.client import Client
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused
-from reviser.generate import Rollout
-from reviser.serve.bodies import RolloutBody, Settings
+from reviser.serve.client import Client
 from reviser.serve.events import Buffer
-from reviser.serve.gate import Keys, read_keys
 from reviser.serve.limits import Limits
-from serving import NAME, Served, eventually, serving
+from reviser.serve.middleware import Keys, read_keys
+from reviser.serve.schema import RolloutBody, Settings
+from reviser.writing.model import Rollout
+from support.serving import NAME, Served, eventually, serving
 
 LONG = {"prompt": "The", "max_actions": 3000, "stop_bias": -1}
 

@@ -20,12 +20,12 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 import httpx2
 
-from browsers import node
-from reviser.client import AsyncClient, Client, StreamedEdit
 from reviser.core.canvas import Canvas
 from reviser.errors import ConfigError, EngineError, RequestRefused
-from reviser.generate import Rollout
-from serving import NAME, Served, eventually, reviser, serving
+from reviser.serve.client import AsyncClient, Client, StreamedEdit
+from reviser.writing.model import Rollout
+from support.browsers import node
+from support.serving import NAME, Served, eventually, reviser, serving
 
 HERE = Path(__file__).parent
 CLIENT_JS = HERE.parent.parent / "src/reviser/serve/assets/client.js"

@@ -17,12 +17,13 @@ pytest.importorskip("datatrove")
 
 import diffusion  # noqa: E402
 
-from reviser import ActionVocab, Codec, Kind, models  # noqa: E402
+from reviser import ActionVocab, Codec, Kind  # noqa: E402
 from reviser.data.dataset import permute  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
 from reviser.evals.texts import Prompt, read_prompts, read_samples, write_prompts  # noqa: E402
-from reviser.models import TrunkConfig  # noqa: E402
-from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
+from reviser.models import trunks  # noqa: E402
+from reviser.models.trunks import TrunkConfig  # noqa: E402
+from reviser.train.inputs import held_out_set, open_parts, training_set  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
 
 from .conftest import assert_same_weights  # noqa: E402
@@ -72,7 +73,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_a_later_token_changes_what_is_said_of_an_earlier_place(architecture, tmp_path):
     vocab = ActionVocab.build(50, max_move=4)
     sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 32, "context": 16}
-    model = models.build(TrunkConfig(architecture=architecture, dropout=0.0, **sizes), vocab).eval()
+    model = trunks.build(TrunkConfig(architecture=architecture, dropout=0.0, **sizes), vocab).eval()
     one = torch.arange(10)[None]
     other = torch.cat([one[:, :-1], one[:, -1:] + 1], dim=1)
 
@@ -102,7 +103,7 @@ def test_a_run_keeps_to_its_budget_and_records_what_it_read(trained):
     assert last["step"] == STEPS
     assert last["ids_seen"] == record["ids_seen"] == STEPS * BATCH * WIDTH
     assert last["seconds"] == record["seconds"] > 0
-    assert record["parameters"] == models.load(trained)[0].num_parameters()
+    assert record["parameters"] == trunks.load(trained)[0].num_parameters()
 
 
 def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
@@ -167,7 +168,7 @@ def test_a_model_that_knows_nothing_is_bounded_by_chance_exactly(opened, behind_
 
 @pytest.mark.parametrize("steps", [1, 7])
 def test_filling_leaves_clean_places_alone_and_gives_only_text_and_stop(trained, steps):
-    model, vocab = models.load(trained)
+    model, vocab = trunks.load(trained)
     rng = torch.Generator().manual_seed(0)
     clean_BT = torch.randint(0, 300, (40, WIDTH), generator=rng)
     masked_BT = torch.rand(clean_BT.shape, generator=rng) < 0.7
@@ -247,6 +248,6 @@ def test_a_trunk_without_a_row_to_spare_is_refused():
     vocab = ActionVocab.build(54, max_move=4)  # and nine control tokens
     full = replace(vocab, size=64)
     sizes = {"layers": 1, "width": 16, "heads": 2, "mlp_width": 32, "context": 16}
-    diffusion.look_both_ways(models.build(TrunkConfig(**sizes), vocab), vocab)
+    diffusion.look_both_ways(trunks.build(TrunkConfig(**sizes), vocab), vocab)
     with pytest.raises(ConfigError, match="All 64 rows are taken"):
-        diffusion.look_both_ways(models.build(TrunkConfig(**sizes), full), full)
+        diffusion.look_both_ways(trunks.build(TrunkConfig(**sizes), full), full)

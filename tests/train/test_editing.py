@@ -20,7 +20,7 @@ from reviser.core.codec import Codec
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import write_pairs
 from reviser.errors import ConfigError
-from reviser.train.parts import Parts
+from reviser.train.inputs import Parts
 from reviser.train.recipe import load_recipe
 from reviser.train.samples import _plans
 

@@ -15,15 +15,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import strategies
-from reviser.core.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Spans
 from reviser.data.dataset import WindowConfig
 from reviser.errors import ConfigError
+from reviser.trajectories.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Spans
+from support import strategies
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
 
-from reviser.models import TrunkConfig
-from reviser.train.reading import to_plain
+from reviser.models.trunks import TrunkConfig
 from reviser.train.recipe import (
     DataConfig,
     EvaluationConfig,
@@ -33,6 +32,7 @@ from reviser.train.recipe import (
     VocabConfig,
     load_recipe,
 )
+from reviser.train.yaml_reader import to_plain
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

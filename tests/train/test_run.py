@@ -25,20 +25,20 @@ from transformers import (  # noqa: E402
     TrainingArguments,
 )
 
-import small_tokenizers  # noqa: E402
-from reviser import models  # noqa: E402
 from reviser.cli import main  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.core.codec import Codec  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
-from reviser.generate import load  # noqa: E402
-from reviser.train.parts import make_missing, open_parts  # noqa: E402
-from reviser.train.reading import to_plain  # noqa: E402
+from reviser.models import trunks  # noqa: E402
+from reviser.train.inputs import make_missing, open_parts  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
 from reviser.train.resume import check_claim, check_meeting, meet  # noqa: E402
 from reviser.train.run import train  # noqa: E402
+from reviser.train.yaml_reader import to_plain  # noqa: E402
+from reviser.writing.model import load  # noqa: E402
+from support import small_tokenizers  # noqa: E402
 
 from .conftest import RECIPES, TINY, assert_same_weights, weights  # noqa: E402
 
@@ -128,7 +128,7 @@ def interrupted(finished: Path, tmp_path: Path) -> Path:
 
 def test_the_folder_is_a_model_that_plain_transformers_opens(finished: Path) -> None:
     model = assert_opens_plainly(finished)
-    ours, _ = models.load(finished)
+    ours, _ = trunks.load(finished)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, ours.state_dict()[name])
     newest = finished / "checkpoints" / "checkpoint-12"
@@ -216,7 +216,7 @@ def test_the_record_tells_what_the_model_came_from(
     assert kept["recipe"] == json.loads((finished / "recipe.json").read_text(encoding="utf-8"))
     assert kept["data"] == TokenShards.open(workshop / "shards").fingerprint
     assert kept["tokenizer"] == Codec.load(workshop / "tokenizer").fingerprint
-    model, _ = models.load(finished)
+    model, _ = trunks.load(finished)
     assert kept["parameters"] == sum(p.numel() for p in model.parameters())
     assert kept["processes"] == 1
     log = lines(finished / "log.jsonl")
@@ -456,7 +456,7 @@ def test_a_compiled_trunk_learns_the_same(finished: Path, recipe: Path, tmp_path
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         assert ours[name] == pytest.approx(value, abs=0.01), name
-    models.load(tmp_path)
+    trunks.load(tmp_path)
 
 
 def test_the_append_baseline_differs_in_nothing_but_the_policy(

@@ -15,16 +15,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
 
-from reviser import models  # noqa: E402
 from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
-from reviser.core.policy import Policy  # noqa: E402
-from reviser.core.trajectory import Sampler  # noqa: E402
 from reviser.data.dataset import DIGEST_RANGE, Example, Stream, Windows  # noqa: E402
 from reviser.errors import ReviserError, VocabError  # noqa: E402
-from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
+from reviser.models import trunks  # noqa: E402
+from reviser.train.inputs import held_out_set, open_parts, training_set  # noqa: E402
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 from reviser.train.trainer import GROUPS, groups_of  # noqa: E402
+from reviser.trajectories.policy import Policy  # noqa: E402
+from reviser.trajectories.sampler import Sampler  # noqa: E402
 
 from .conftest import assert_same_weights, weights  # noqa: E402
 
@@ -152,7 +152,7 @@ def test_held_out_scores_are_those_of_the_saved_model_one_example_at_a_time(
     changes = ["seed=5", "training.steps=6", "evaluation.examples=9"]
     recipe, log = run(workshop, tmp_path, *changes, *(richer if operators else [scored]))
     parts = open_parts(recipe, tmp_path)
-    model, vocab = models.load(tmp_path)
+    model, vocab = trunks.load(tmp_path)
     expected = {}
     for name, policy in recipe.evaluation.policies.items():
         examples = held_out_examples(recipe, parts, policy, 8)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reviser.core._moves import fewest_moves, path_capacity
 from reviser.errors import VocabError
 
 if TYPE_CHECKING:
@@ -394,10 +395,8 @@ class ActionVocab:
             raise VocabError(
                 f"Cannot move {distance} from cursor {cursor}: the canvas has length {length}."
             )
-        from reviser.core import _kernels
-
-        path = np.empty(_kernels.path_capacity(abs(distance), self.max_move), np.int64)
-        count = _kernels.fewest_moves(cursor, cursor + distance, length, self.max_move, path)
+        path = np.empty(path_capacity(abs(distance), self.max_move), np.int64)
+        count = fewest_moves(cursor, cursor + distance, length, self.max_move, path)
         return tuple(path[:count].tolist())
 
     @cached_property

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reviser.core.diff import Hunk, diff
 from reviser.errors import DataError
+from reviser.trajectories.alignment import Hunk, diff
 
 PART, END = "\x1f", "\x1e"
 """Between a search and its replacement, and behind each block."""

@@ -18,9 +18,9 @@ from torch.utils.data import Dataset
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
-from reviser.core.trajectory import Sampler
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, DataError
+from reviser.trajectories.sampler import Sampler
 
 IntArray = npt.NDArray[np.int64]
 Hash = npt.NDArray[np.uint64]

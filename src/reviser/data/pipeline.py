@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.codec import Codec
-from reviser.data.files import write_json
 from reviser.data.readers import Reader, Source, Tally, find_sources
 from reviser.errors import DataError
+from reviser.files import write_json
 
 if TYPE_CHECKING:
     from datatrove.data import Document

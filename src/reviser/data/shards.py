@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.data.files import write_json
 from reviser.data.pipeline import FORMAT, Plan, make_plan
 from reviser.data.readers import Reader, Split
 from reviser.errors import DataError
+from reviser.files import write_json
 
 Tokens = npt.NDArray[np.int32]
 Integers = Sequence[int] | npt.NDArray[np.integer]

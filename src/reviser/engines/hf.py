@@ -24,12 +24,12 @@ import torch
 from transformers import DynamicCache, LogitsProcessor
 from transformers.cache_utils import DynamicLayer
 
-from reviser import hub, models
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.engines.logits import LogitsMask
 from reviser.errors import ConfigError, ReviserError
+from reviser.models import hub, trunks
 
 NOTED_ROWS = 8
 """Most histories that are read together if notes are wanted: for these all logits are kept."""
@@ -92,7 +92,7 @@ class HFEngine:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = hub.find(name)
         try:
-            model, vocab = models.load(folder, **options)
+            model, vocab = trunks.load(folder, **options)
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             if not options or isinstance(error, ReviserError):
                 raise

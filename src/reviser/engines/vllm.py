@@ -19,11 +19,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from reviser import hub
 from reviser.core.actions import ActionVocab, Kind
 from reviser.engines import wire
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import ConfigError, EngineError, MissingExtra
+from reviser.models import hub
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
 NOTED = 20

@@ -12,11 +12,11 @@ import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SlotLogitsProcessor
 
-from reviser import hub
 from reviser.core.actions import ActionVocab
 from reviser.engines import wire
 from reviser.engines.vllm_state import BatchMask, SlotMask, check_config
 from reviser.errors import ConfigError
+from reviser.models import hub
 
 
 class ReviserMask(LogitsProcessor, SlotLogitsProcessor):

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from reviser import hub, info, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.data.files import write_json
 from reviser.errors import CheckpointError, ConfigError, DataError, ReviserError
 from reviser.evals import arena, flops, intervals, mauve, perplexity, trajectories
 from reviser.evals.diversity import diversity
@@ -29,8 +27,10 @@ from reviser.evals.flops import Sizes
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import FORMAT, REFERENCE, Sample
 from reviser.evals.trajectories import Walk
-from reviser.generate import Rollout
+from reviser.files import write_json
+from reviser.models import hub, info, trunks
 from reviser.provenance import digest, made_with
+from reviser.writing.model import Rollout
 
 EXAMPLES = 3
 """Texts of each system that a record shows."""
@@ -83,13 +83,13 @@ class Measures:
         """Refuse what cannot be measured, before anything is."""
         device_of(self.device)
         for name in self.scorers:
-            folder = models.find(name)
+            folder = trunks.find(name)
             hub.weights_in(folder)
             perplexity.check_scorer(folder)
         if self.mauve:
             mauve.check_installed()
         for features in self.mauve:
-            hub.weights_in(models.find(features_of(features)[1]))
+            hub.weights_in(trunks.find(features_of(features)[1]))
 
 
 def evaluate(
@@ -284,7 +284,7 @@ def _perplexities(
     name: str, systems: Sequence[System], measures: Measures, store: _Store, tell: Tell
 ) -> Iterator[tuple[System, dict[str, Any]]]:
     """Of each system, under one scorer, which is opened only if something is to be measured."""
-    weights, device = hub.fingerprint(models.find(name)), measures.device
+    weights, device = hub.fingerprint(trunks.find(name)), measures.device
     called = measures.names.get(name, name)
     opened: list[perplexity.Scorer] = []
     for system in systems:
@@ -316,7 +316,7 @@ def _mauves(
     kind, name = features_of(given)
     for system in systems:
         mauve.references_of(system.samples)  # refuses before a model is opened
-    weights, device = hub.fingerprint(models.find(name)), measures.device
+    weights, device = hub.fingerprint(trunks.find(name)), measures.device
     called = measures.names.get(name, name)
     extract = (
         partial(mauve.pseudo_log_likelihoods, name, device=device)

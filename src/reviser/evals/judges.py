@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reviser import hub
-from reviser.data.files import write_whole
 from reviser.errors import ConfigError, DataError, EngineError, MissingExtra
 from reviser.evals.arena import Judge, Order, Question, pair_up, questions_of, read_verdict
 from reviser.evals.texts import Sample
+from reviser.files import write_whole
+from reviser.models import hub
 
 if TYPE_CHECKING:
     import httpx2
@@ -231,14 +231,14 @@ class LocalJudge:
         try:
             from transformers import AutoTokenizer
 
-            from reviser import models
+            from reviser.models import trunks
         except ModuleNotFoundError as error:
             raise MissingExtra(
                 f"A judge of one's own needs the eval extra: {error.name} is not installed. Install"
                 " it with: pip install 'reviser-lm[eval]'."
             ) from error
-        folder = models.find(name)
-        self._model: Any = models.load_base(folder, **options)[0].to(device).eval()  # type: ignore[arg-type]
+        folder = trunks.find(name)
+        self._model: Any = trunks.load_base(folder, **options)[0].to(device).eval()  # type: ignore[arg-type]
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self._template = _checked(template)
         self._max_tokens = max_tokens

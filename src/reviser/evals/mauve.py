@@ -21,10 +21,10 @@ from transformers import (
     AutoTokenizer,
 )
 
-from reviser import hub, models
 from reviser.errors import CheckpointError, DataError, MissingExtra
 from reviser.evals.intervals import Estimate, jackknife
 from reviser.evals.texts import Sample
+from reviser.models import hub, trunks
 
 SCALE = 5.0
 """c of the paper: how fast a divergence becomes a distance of almost 1."""
@@ -267,7 +267,7 @@ def pseudo_log_likelihoods(
 
 
 def _opened(kind: Any, name: str | Path, device: str) -> tuple[Any, Any, dict[str, Any]]:
-    folder = models.find(name)
+    folder = trunks.find(name)
     try:
         opened: Any = kind.from_pretrained(
             folder,

@@ -16,13 +16,13 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
-from reviser import hub, info, models
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
 from reviser.evals import intervals
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
+from reviser.models import hub, info, trunks
 
 TOKENIZATION = (
     "Prompt and continuation are tokenized as one text; a token counts if it holds any of the"
@@ -104,9 +104,9 @@ class Scorer:
         bos, if any. A model of ours that only appends is a scorer too; its texts begin as an empty
         prefix does. Options go to `from_pretrained`.
         """
-        folder = models.find(name)
+        folder = trunks.find(name)
         check_scorer(folder)
-        model, tokenizer = models.load_base(folder, **options)
+        model, tokenizer = trunks.load_base(folder, **options)
         if begin is None and (folder / FILE_NAME).is_file():
             begin = ActionVocab.load(folder).prefix_actions(())
         elif begin is None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from reviser.core.codec import Codec
-from reviser.data.files import read_objects, write_whole
 from reviser.errors import ConfigError, DataError, TrajectoryError
-from reviser.generate import Rollout
+from reviser.files import read_objects, write_whole
+from reviser.writing.model import Rollout
 
 FORMAT = 1
 """Of the record of an evaluation; a report refuses another."""

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from reviser import hub
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, TextEdit, TextStream
 from reviser.core.mask import is_argument, is_search
 from reviser.core.trajectory import Trajectory
-from reviser.data.files import read_objects
 from reviser.errors import DataError, InvalidAction, ReviserError, TrajectoryError
-from reviser.generate import Rollout
+from reviser.files import read_objects
+from reviser.models import hub
+from reviser.writing.model import Rollout
 
 NAME = 60
 """Characters of a text that name it."""

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from reviser.data.files import write_whole
 from reviser.errors import ConfigError
+from reviser.files import write_whole
 from reviser.player.film import Film
 from reviser.player.terminal import printable
 

@@ -16,9 +16,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
-from reviser.generate import Reviser
-from reviser.serve.answers import Json
-from reviser.serve.bodies import (
+from reviser.serve.completions import add_completions
+from reviser.serve.limits import Limits
+from reviser.serve.middleware import Gate, Keys, headers_of
+from reviser.serve.pages import add_pages
+from reviser.serve.queue import status_of, told
+from reviser.serve.responses import Json
+from reviser.serve.schema import (
     Failure,
     GenerateBody,
     InfillBody,
@@ -28,11 +32,6 @@ from reviser.serve.bodies import (
     Status,
     sentence,
 )
-from reviser.serve.completions import add_completions
-from reviser.serve.desk import status_of, told
-from reviser.serve.gate import Gate, Keys, headers_of
-from reviser.serve.limits import Limits
-from reviser.serve.pages import add_pages
 from reviser.serve.service import (
     EVENTS,
     FAILURES,
@@ -42,6 +41,7 @@ from reviser.serve.service import (
     counted,
     in_characters,
 )
+from reviser.writing.model import Reviser
 
 WRITTEN: Responses = FAILURES | {
     200: {

@@ -16,10 +16,10 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
-from reviser.generate import Rollout
-from reviser.plans import Plan
-from reviser.serve.answers import EventStream, Json
-from reviser.serve.bodies import (
+from reviser.serve.events import PING
+from reviser.serve.queue import Job, told
+from reviser.serve.responses import EventStream, Json
+from reviser.serve.schema import (
     Choice,
     Completion,
     CompletionBody,
@@ -28,9 +28,9 @@ from reviser.serve.bodies import (
     Models,
     Usage,
 )
-from reviser.serve.desk import Job, told
-from reviser.serve.events import PING
 from reviser.serve.service import EVENTS, FAILURES, GONE, Responses, Service, note
+from reviser.writing.model import Rollout
+from reviser.writing.tasks import Plan
 
 
 def add_completions(app: FastAPI, service: Service, guarded: list[Any]) -> None:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from reviser.errors import ConfigError
-from reviser.serve.desk import Desk
+from reviser.serve.queue import Desk
 
 log = logging.getLogger("reviser.serve")
 

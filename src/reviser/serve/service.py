@@ -17,13 +17,13 @@ from starlette.responses import Response
 from reviser.core.codec import Unit
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError
-from reviser.generate import Reviser, Revision, Rollout
-from reviser.plans import Plan
-from reviser.serve.answers import EventStream, Json, unless_gone
-from reviser.serve.bodies import Failure, Settings, Streamed
-from reviser.serve.desk import Desk, Job
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
+from reviser.serve.queue import Desk, Job
+from reviser.serve.responses import EventStream, Json, unless_gone
+from reviser.serve.schema import Failure, Settings, Streamed
+from reviser.writing.model import Reviser, Revision, Rollout
+from reviser.writing.tasks import Plan
 
 Responses = dict[int | str, dict[str, Any]]
 GONE = 499

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from reviser.core.policy import PRESETS, PairPolicy, Policy
 from reviser.data.dataset import WindowConfig
 from reviser.data.readers import Split
 from reviser.errors import ConfigError
-from reviser.models import TrunkConfig
-from reviser.train.reading import change, one_line, read
+from reviser.models.trunks import TrunkConfig
+from reviser.train.yaml_reader import change, one_line, read
+from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
 COMPARISON = "comparison"
 """The part of a recipe that is not about one training run; see `reviser.reproduce`."""

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from reviser.data.files import write_whole
+from reviser.files import write_whole
 from reviser.train.trainer import GROUPS
 
 SILENCE = 60.0

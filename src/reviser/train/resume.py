@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from reviser.data.files import write_json
 from reviser.errors import ConfigError
-from reviser.train.parts import Parts
-from reviser.train.reading import read, to_plain
+from reviser.files import write_json
+from reviser.train.inputs import Parts
 from reviser.train.recipe import Recipe
+from reviser.train.yaml_reader import read, to_plain
 
 COMPLETE = "complete"
 """A file in every checkpoint that was written to its end; says whether it holds shards."""

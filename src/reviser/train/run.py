@@ -17,13 +17,12 @@ from safetensors import SafetensorError
 from transformers import TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
-from reviser import models
-from reviser.data.files import write_json
 from reviser.errors import CheckpointError, ReviserError
+from reviser.files import write_json
+from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
-from reviser.train.parts import Parts, held_out_set, make_missing, open_parts, training_set
-from reviser.train.reading import to_plain
+from reviser.train.inputs import Parts, held_out_set, make_missing, open_parts, training_set
 from reviser.train.recipe import Recipe
 from reviser.train.report import JsonLines, TerminalBar, cut_after
 from reviser.train.resume import (
@@ -38,6 +37,7 @@ from reviser.train.resume import (
 )
 from reviser.train.samples import is_sharded, sample_writer
 from reviser.train.trainer import SEEN, ReviserTrainer
+from reviser.train.yaml_reader import to_plain
 
 _T = TypeVar("_T")
 
@@ -123,7 +123,7 @@ def _trainer(
     if recipe.training.compile and arguments.device.type == "cpu":
         model.set_attn_implementation("eager")  # compiled, the faster one there
     if lora is not None:
-        model = models.with_lora(model, parts.vocab, **to_plain(lora))
+        model = trunks.with_lora(model, parts.vocab, **to_plain(lora))
     if recipe.training.compile:
         model.compile(dynamic=True)
     trainer = ReviserTrainer(
@@ -154,8 +154,8 @@ def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
     weights = trainer.accelerator.get_state_dict(model)  # gathers shards: every process helps
     if trainer.args.process_index == 0:
         kept = {k: v for k, v in weights.items() if k not in model.all_tied_weights_keys}
-        models.save_weights(model, output, state_dict=kept)
-        models.save_tokenizer(parts.tokenizer, parts.vocab, output)
+        trunks.save_weights(model, output, state_dict=kept)
+        trunks.save_tokenizer(parts.tokenizer, parts.vocab, output)
 
 
 def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[str, Any]:

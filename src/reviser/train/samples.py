@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from reviser.core.policy import Edits
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.generate import Reviser
-from reviser.plans import Plan, Revising, continuation
-from reviser.train.parts import Parts
+from reviser.train.inputs import Parts
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
+from reviser.trajectories.policy import Edits
+from reviser.writing.model import Reviser
+from reviser.writing.tasks import Plan, Revising, continuation
 
 
 def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:

@@ -13,12 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from reviser.data.files import write_whole
 from reviser.errors import DataError
 from reviser.evals import paper
-from reviser.evals.report import origins, quality, writing
-from reviser.evals.report.page import Block, Page, Paragraph, Span, to_html, to_markdown, words
-from reviser.evals.report.shown import (
+from reviser.evals.report import provenance, quality, writing
+from reviser.evals.report.format import (
     Found,
     Record,
     estimate,
@@ -27,7 +25,9 @@ from reviser.evals.report.shown import (
     systems_of,
     whole,
 )
+from reviser.evals.report.page import Block, Page, Paragraph, Span, to_html, to_markdown, words
 from reviser.evals.texts import FORMAT, REFERENCE
+from reviser.files import write_whole
 
 __all__ = ["build", "read", "to_html", "to_json", "to_markdown", "write"]
 
@@ -188,14 +188,14 @@ def _spent(system: Record) -> Iterator[str | Span]:
 
 SECTIONS = (
     _summary,
-    origins.differences,
+    provenance.differences,
     quality.perplexity,
     quality.mauve,
     quality.diversity,
     quality.arena,
     writing.trajectories,
     writing.cost,
-    origins.training,
-    origins.examples,
-    origins.provenance,
+    provenance.training,
+    provenance.examples,
+    provenance.provenance,
 )

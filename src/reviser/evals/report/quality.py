@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reviser.evals import paper, plots
 from reviser.evals.plots import Dot
-from reviser.evals.report.page import (
-    Block,
-    Figure,
-    Heading,
-    Span,
-    words,
-)
-from reviser.evals.report.shown import (
+from reviser.evals.report.format import (
     NOTHING,
     Record,
     dot_of,
@@ -29,6 +22,13 @@ from reviser.evals.report.shown import (
     system_name,
     systems_of,
     whole,
+)
+from reviser.evals.report.page import (
+    Block,
+    Figure,
+    Heading,
+    Span,
+    words,
 )
 
 # -- evalPPL ---------------------------------------------------------------------------------------

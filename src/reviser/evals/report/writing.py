@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 from reviser.evals import flops, paper, plots
 from reviser.evals.plots import Bars, Dot
-from reviser.evals.report.page import (
-    Block,
-    Figure,
-    Heading,
-    Span,
-    Table,
-    Words,
-    words,
-)
-from reviser.evals.report.shown import (
+from reviser.evals.report.format import (
     NOTHING,
     Record,
     Systems,
@@ -27,6 +18,15 @@ from reviser.evals.report.shown import (
     printed,
     say,
     whole,
+)
+from reviser.evals.report.page import (
+    Block,
+    Figure,
+    Heading,
+    Span,
+    Table,
+    Words,
+    words,
 )
 
 PAPERS = {

@@ -1,0 +1,1 @@
+"""Trunks of causal language models: build, adapt, save, load, convert and describe them."""

@@ -1,0 +1,178 @@
+"""What every request passes: keys, the size of its body, its line in the log and its count.
+
+Plain ASGI, outside the routes, so that what it refuses costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reviser.errors import ConfigError, RequestRefused
+from reviser.serve.limits import Limits
+from reviser.serve.metrics import Metrics
+from reviser.serve.queue import told
+
+log = logging.getLogger("reviser.serve")
+
+
+class Keys:
+    """The keys that open the door; without any it stands open."""
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def owner(self, header: bytes) -> str | None:
+        """Who holds the key of an Authorization header; None if nobody.
+
+        Compares with all keys, each in constant time.
+        """
+        if not self._digests:
+            return ""
+        scheme, _, key = header.partition(b" ")
+        digest = hashlib.sha256(key.strip()).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        is_known = any(matches) and scheme.lower() == b"bearer"
+        return digest.hex()[:16] if is_known else None
+
+
+def read_keys(file: Path | None, listed: str | None) -> list[str]:
+    """The keys of a file, one a line, and those of a list with commas between."""
+    try:
+        lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the keys in {str(file)!r}: {error}.") from error
+    keys = [line.strip() for line in lines if not line.lstrip().startswith("#")]
+    keys += [key.strip() for key in (listed or "").split(",")]
+    keys = [key for key in keys if key]
+    if not keys and (file is not None or listed is not None):
+        place = "REVISER_API_KEYS" if file is None else repr(str(file))
+        raise ConfigError(f"There is no key in {place}: give one, or leave it out to serve all.")
+    if any(not key.isascii() or " " in key for key in keys):
+        raise ConfigError("A key holds a space or a character that HTTP cannot send.")
+    return keys
+
+
+class Gate:
+    """Lets requests through to the app, or answers them itself."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: Keys) -> None:
+        self.app = app
+        self.limits = limits
+        self.metrics = metrics
+        self.keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, status = time.monotonic(), 500
+        number = secrets.token_hex(8)
+        state = scope.setdefault("state", {})
+        facts: dict[str, Any] = {}
+        state["facts"] = facts
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()), (b"x-request-id", number.encode())
+                ]  # fmt: skip
+            await send(message)
+
+        try:
+            try:
+                state["owner"] = self._owner(scope)
+                body = await self._body(scope, receive)
+            except RequestRefused as error:
+                await _answer(error, watched)
+            else:
+                await self.app(scope, _replayed(body, receive), watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self.metrics.requests.labels(route, status).inc()
+            seconds = round(time.monotonic() - began, 6)
+            line = {"id": number, "route": route, "status": status, "seconds": seconds, **facts}
+            log.info("request", extra={"facts": line})
+
+    def _owner(self, scope: Scope) -> str:
+        if not scope["path"].startswith("/v1/"):
+            return ""
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        owner = self.keys.owner(given)
+        if owner is None:
+            self.metrics.refused.labels("key").inc()
+            raise RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
+        return owner
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        most = self.limits.body_bytes
+        told_size = dict(scope["headers"]).get(b"content-length", b"0")
+        if not told_size.isdigit() or int(told_size[:20]) > most:
+            raise self._too_large()
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RequestRefused("The client went away.", 400)
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise self._too_large()
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise RequestRefused("The body did not come in time.", 408) from None
+
+    def _too_large(self) -> RequestRefused:
+        self.metrics.refused.labels("body").inc()
+        most = self.limits.body_bytes
+        return RequestRefused(f"The body is too large; send {most} bytes or less.", 413)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """First the body that was read, then what comes, which is that the client goes."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return next_message
+
+
+def headers_of(error: RequestRefused) -> dict[str, str]:
+    """What goes with a refusal."""
+    headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
+    if error.status in (408, 413, 503):  # the rest of the body is not read; another is better asked
+        headers["connection"] = "close"
+    if error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    return headers
+
+
+async def _answer(error: RequestRefused, send: Any) -> None:
+    body = json.dumps(told(error)).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    pairs = [(k.encode(), v.encode()) for k, v in (headers | headers_of(error)).items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})

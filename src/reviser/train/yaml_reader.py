@@ -1,0 +1,171 @@
+"""Plain YAML to dataclasses and back, with messages that say where, what and what is allowed.
+
+Knows the policies by their `kind`, and nothing of what else a recipe holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from reviser.errors import ConfigError
+from reviser.trajectories import policy as policies
+from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
+
+
+def to_plain(value: Any) -> Any:
+    """A recipe as what JSON and YAML can write; policies with their `kind`."""
+    if dataclasses.is_dataclass(value):
+        kind = next((k for k, cls in _POLICIES.items() if type(value) is cls), None)
+        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return ({"kind": kind} if kind else {}) | plain
+    if isinstance(value, Mapping):
+        return {name: to_plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+_POLICIES: dict[str, type] = {
+    "append": policies.Append,
+    "obfuscation": policies.Obfuscation,
+    "spans": policies.Spans,
+    "mixture": policies.Mixture,
+    "edits": policies.Edits,
+    "rewrite": policies.Rewrite,
+    "blocks": policies.Blocks,
+}
+_LONE = policies.Append | policies.Obfuscation | policies.Spans
+
+
+def read(cls: Any, value: Any, where: str) -> Any:
+    """Turn plain YAML into a value of some type; `where` is its path, for messages."""
+    if cls in (Policy, Policy | PairPolicy, _LONE):
+        return _read_policy(value, where)
+    if dataclasses.is_dataclass(cls):
+        return _read_dataclass(cls, value, where)
+    if cls is Any:
+        return value
+    origin, parts = get_origin(cls), get_args(cls)
+    if origin in (Union, types.UnionType):
+        rest = [part for part in parts if part is not types.NoneType]
+        if value is None or len(rest) > 1:
+            return value
+        return read(rest[0], value, where)
+    if origin is tuple and value is None and parts[-1] is ...:
+        return ()
+    if origin is tuple and isinstance(value, list):
+        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
+        if len(kinds) != len(value):
+            raise ConfigError(f"{where} takes {len(kinds)} values; got {value!r}.")
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(read(kind, part, f"{where}[{n}]") for n, (kind, part) in pairs)
+    if origin is Mapping and isinstance(value, dict):
+        return {str(key): read(parts[1], part, f"{where}.{key}") for key, part in value.items()}
+    return _read_leaf(cls, value, where)
+
+
+def _read_leaf(cls: Any, value: Any, where: str) -> Any:
+    if cls is float and type(value) in (int, str):  # YAML takes 1e-4, without a dot, for text
+        with suppress(ValueError):
+            value = float(value)
+    if cls is Path and isinstance(value, str):
+        return Path(value)
+    choices = get_args(cls) if get_origin(cls) is Literal else ()
+    if value in choices or (type(value) is cls and not (cls is float and not math.isfinite(value))):
+        return value
+    allowed = " or ".join(map(repr, choices)) or _WORDS[get_origin(cls) or cls]
+    raise ConfigError(f"{where} is {_brief(value)}; it should be {allowed}.")
+
+
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a text",
+    Path: "a path",
+    tuple: "a list",
+    Mapping: "a mapping of names",
+}
+
+
+def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where or 'A recipe'} must be a mapping of names; got {_brief(value)}.")
+    hints = get_type_hints(cls)
+    known = [f.name for f in dataclasses.fields(cls)]
+    for key in value:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            raise ConfigError(f"{_path(where, key)} is no setting. {advice}")
+    fields = {key: read(hints[key], part, _path(where, key)) for key, part in value.items()}
+    missing = [
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.name not in fields
+        and f.default is dataclasses.MISSING
+        and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{_path(where, missing[0])} is missing.")
+    try:
+        return cls(**fields)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
+    if isinstance(value, str):
+        if value not in PRESETS:
+            raise ConfigError(f"{where} is {value!r}; known names: {', '.join(PRESETS)}.")
+        return PRESETS[value]
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in _POLICIES:
+        raise ConfigError(
+            f"{where} is {value!r}; give a name ({', '.join(PRESETS)}) or a mapping with kind:"
+            f" {', '.join(_POLICIES)}."
+        )
+    fields = {key: part for key, part in value.items() if key != "kind"}
+    policy: Policy | PairPolicy = _read_dataclass(_POLICIES[kind], fields, where)
+    return policy
+
+
+def change(fields: Any, change: str) -> None:
+    """Replace one value, as in "training.steps=100"; the sections it needs are made."""
+    import yaml
+
+    name, equals, value = change.partition("=")
+    if not equals:
+        raise ConfigError(f"A change is written name=value, as training.steps=100; got {change!r}.")
+    *parents, last = name.split(".")
+    for parent in parents:
+        if not isinstance(fields, dict):
+            break
+        fields = fields.setdefault(parent, {})
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{name} cannot be changed: {change!r} goes into a value, not a mapping.")
+    try:
+        fields[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The value of {change!r} is not YAML: {one_line(error)}") from error
+
+
+def _brief(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def _path(where: str, key: Any) -> str:
+    return f"{where}.{key}" if where else str(key)
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, without its line ends."""
+    return " ".join(str(error).split())

@@ -1,0 +1,207 @@
+"""`reviser revise`: the draft stays but for its changes, told in five formats or written back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import reviser.writing.model
+from reviser.cli import main
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.engines.base import DecodeConfig, Request, ScriptedEngine
+from reviser.trajectories.alignment import revision as oracle
+from reviser.writing.changes import Changes
+from reviser.writing.model import Reviser
+from support import small_tokenizers
+from support.random_engine import RandomEngine
+
+TOKENIZER = small_tokenizers.byte_level()
+VOCAB = ActionVocab.from_tokenizer(TOKENIZER, operators=("delete", "replace"), max_move=8)
+CODEC = Codec(TOKENIZER)
+BEFORE, AFTER = "It have a end.\r\nAnd so on.", "It has an end.\r\nAnd so on."
+
+
+def run(*args: Any, stdin: str | bytes | None = None) -> Result:
+    command = ["revise", "-m", "any", *map(str, args)]
+    return CliRunner().invoke(main, command, input=stdin)
+
+
+Opens = Callable[..., list[Request]]
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
+    """Says what `load` gives: a model that this engine runs; what it was asked comes back."""
+
+    def use(engine: Any, **options: Any) -> list[Request]:
+        asked: list[Request] = []
+        engine.check = asked.append
+        opened = Reviser(engine, CODEC, **options)
+        monkeypatch.setattr(reviser.writing.model, "load", lambda *_, **__: opened)
+        return asked
+
+    return use
+
+
+@pytest.fixture
+def mends(opens: Opens) -> list[Request]:
+    """A model that makes `AFTER` of `BEFORE`."""
+    trajectory = oracle(VOCAB, CODEC.encode(BEFORE), CODEC.encode(AFTER))
+    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.unlearned) :]))
+
+
+@pytest.mark.usefixtures("mends")
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["", "\r\n", "\n\n"])
+def test_every_format_tells_the_same(tmp_path: Path, start: str, end: str) -> None:
+    file = tmp_path / "a draft.md"
+    file.write_bytes(f"{start}{BEFORE}{end}".encode())
+    wanted = f"{start}{AFTER}{end}"
+    assert run(file).stdout_bytes.decode() == wanted
+    assert run(stdin=f"{start}{BEFORE}{end}".encode()).stdout_bytes.decode() == wanted
+    told = json.loads(run(file, "--format", "json").stdout)
+    changes = Changes.from_json(json.dumps(told))
+    assert (changes.text, changes.draft) == (wanted, f"{start}{BEFORE}{end}")
+    assert [rollout["text"] for rollout in told["rollouts"]] == [AFTER]
+    assert run(file, "--format", "critic").stdout_bytes.decode() == changes.critic()
+    first, *_ = json.loads(run(file, "--format", "lsp").stdout)
+    assert first["range"]["start"] == {"line": 0, "character": 5}  # what begins a file is no place
+    assert file.read_bytes().decode() == f"{start}{BEFORE}{end}"
+
+
+@pytest.mark.usefixtures("mends")
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("tool", [["patch", "-p0"], ["git", "apply", "-p0"]])
+def test_a_diff_goes_straight_to_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, tool: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("sub", "a draft.md")
+    file.parent.mkdir()
+    file.write_bytes(f"\ufeff{BEFORE}{end}".encode())
+    diff = run(file, "--format", "diff").stdout_bytes
+    subprocess.run(tool, input=diff, check=True, capture_output=True)
+    assert file.read_bytes().decode() == f"\ufeff{AFTER}{end}"
+
+
+@pytest.mark.usefixtures("mends")
+def test_a_file_is_written_back_whole_with_its_mode_and_through_links(tmp_path: Path) -> None:
+    file, link = tmp_path / "real.md", tmp_path / "link.md"
+    file.write_bytes(f"{BEFORE}\r\n".encode())
+    file.chmod(0o640)
+    link.symlink_to(file)
+    result = run(link, "--check")
+    assert (result.exit_code, result.stdout) == (1, f"{link}: 2 changes\n")
+    assert file.read_bytes().decode() == f"{BEFORE}\r\n"
+    result = run(link, "--in-place")
+    assert (result.exit_code, result.stdout) == (0, f"{link}: 2 changes\n")
+    assert file.read_bytes().decode() == f"{AFTER}\r\n"
+    assert (link.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o640)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.md", "real.md"]
+
+
+def test_a_file_that_needs_no_change_is_not_touched(tmp_path: Path, opens: Opens) -> None:
+    opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    file = tmp_path / "fine.md"
+    file.write_bytes(b"Fine.\r\n")
+    file.chmod(0o444)
+    before = file.stat()
+    for how in ("--in-place", "--check"):
+        result = run(file, how)
+        assert (result.exit_code, result.stdout) == (0, f"{file}: 0 changes\n")
+    assert file.stat() == before
+    assert run(file, "--format", "diff").stdout == ""
+
+
+def test_a_file_that_was_changed_meanwhile_is_left_as_it_is(tmp_path: Path, opens: Opens) -> None:
+    file = tmp_path / "draft.md"
+    file.write_text("One.")
+    engine = ScriptedEngine(VOCAB, [*CODEC.encode("x"), VOCAB.stop])
+    opens(engine)
+    engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
+    result = run(file, "--in-place")
+    assert result.exit_code == 1
+    assert "was changed meanwhile" in result.stderr
+    assert file.read_text() == "Two."
+
+
+def test_options_reach_the_model(opens: Opens) -> None:
+    asked = opens(ScriptedEngine(VOCAB, [VOCAB.stop]), calibration=[(0, 0.5), (1, 0.9)])
+    draft = "one two one three"
+    result = run("--lock", "one", "--lock", "three", "--instruction", "Mend it", "--precision", 0.8,
+                 "--max-edits", 3, "--seed", 7, "--temperature", 0.5, stdin=draft)  # fmt: skip
+    assert (result.exit_code, result.stdout) == (0, draft)
+    settings = {"max_edits": 3, "seed": 7, "temperature": 0.5, "move_bias": -1}
+    assert asked[0].config == DecodeConfig(**settings)
+    assert len(asked[0].gaps) == 2
+    instruction = CODEC.encode("Mend it")
+    assert list(asked[0].history[1 : len(instruction) + 1]) == instruction
+    asked.clear()
+    run(stdin=draft)
+    assert asked[0].config == DecodeConfig(temperature=0.0)
+    asked.clear()
+    run("--window", 4, "--context", 1, stdin=draft)
+    assert len({request.length for request in asked}) <= 6
+    assert len(asked) > 4
+
+
+def test_what_is_locked_stays_and_parts_that_were_cut_are_told(opens: Opens) -> None:
+    opens(RandomEngine(VOCAB))
+    draft = "The cat sat on the mat. " * 5
+    result = run("--window", 30, "--lock", "cat", "--max-actions", 9, "--seed", 1, stdin=draft)
+    assert result.exit_code == 0
+    assert result.stdout != draft
+    assert result.stdout.count("cat") >= 5
+    assert result.stderr.endswith("parts ended by max_actions\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "status", "sentence"),
+    [
+        (["nowhere.md"], None, 1, "Cannot read 'nowhere.md': No such file"),
+        ([], b"\xff", 1, "Standard input is not UTF-8"),
+        (["--in-place"], "a", 2, "Give a FILE"),
+        (["--input", "x.jsonl"], None, 2, "--input and --output together"),
+        (["x.md", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),
+        (["--check", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),
+        (["--input", "x.jsonl", "--output", "y.jsonl"], None, 1, "no file 'x.jsonl'"),
+        (["x.md", "--in-place", "--check"], "a", 2, "--check writes nothing"),
+        (["--lock", "b"], "a", 1, "does not hold 'b'"),
+        (["--precision", "0.9"], "a", 1, "has no calibration.json"),
+        (["--temperature", "-1"], "a", 1, "temperature is -1"),
+        (["--max-length", "2"], "The cat sat", 1, "max_length is 2, and the text has"),
+        (["--window", "0"], "a", 2, "0 is not in the range"),
+        (["--format", "critic"], "a {++b++}", 1, "cannot be written in CriticMarkup"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    opens: Opens, args: list[str], stdin: Any, status: int, sentence: str
+) -> None:
+    opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    result = run(*args, stdin=stdin)
+    assert result.exit_code == status
+    assert result.stdout == ""
+    assert sentence in result.stderr
+
+
+@pytest.mark.usefixtures("mends")
+def test_a_terminal_shows_changes_in_colour_and_obeys_no_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = run(stdin=f"{BEFORE}\n").stdout
+    assert "\x1b[9;31mve\x1b[0m\x1b[32ms\x1b[0m" in shown
+    assert shown.endswith("And so on.\n")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = run(stdin=f"{BEFORE}\n").stdout
+    assert "\x1b" not in shown
+    assert shown == f"{AFTER}\n".replace("\r", "\u240d")

@@ -1,0 +1,436 @@
+"""Released checkpoints, against a slow forward pass written from the paper alone.
+
+The released files cannot be had here, so the tests write files of that shape.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+torch = pytest.importorskip("torch", reason="torch is not installed: there are no checkpoints.")
+
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
+from reviser.cli import main  # noqa: E402
+from reviser.core.actions import ActionVocab  # noqa: E402
+from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
+from reviser.models.checkpoints import convert  # noqa: E402
+from reviser.models.trunks import TrunkConfig, build, load, rows_for  # noqa: E402
+from support.paths import DATA  # noqa: E402
+
+VOCAB = ActionVocab.paper()
+SMALL = {"layers": 2, "width": 128, "mlp_width": 192}
+HEADS = 2
+IDS = [15496, 995, 50261, 11, 50264, 198, 50280, 0, 50256, 15496, 50260]
+"""Tokens and moves, some of them twice."""
+
+Tensors = dict[str, Any]
+
+
+def shapes(*, layers: int, width: int, mlp_width: int) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a released file, as the notes beside the paper list them."""
+    names: dict[str, tuple[int, ...]] = {"token_embedding.embedding.weight": (50291, width)}
+    for i in range(layers):
+        layer = f"layers.layers.{i}"
+        for norm in ("ln_self_attn", "ln_mlp"):
+            names |= {f"{layer}.{norm}.weight": (width,), f"{layer}.{norm}.bias": (width,)}
+        for part in "qkvo":
+            names[f"{layer}.self_attn.{part}_proj.weight"] = (width, width)
+        names[f"{layer}.mlp.fc1.weight"] = (mlp_width, width)
+        names[f"{layer}.mlp.fc1.bias"] = (mlp_width,)
+        names[f"{layer}.mlp.fc2.weight"] = (width, mlp_width)
+        names[f"{layer}.mlp.fc2.bias"] = (width,)
+    return names | {"final_ln.weight": (width,), "final_ln.bias": (width,)}
+
+
+def released(seed: int = 0) -> Tensors:
+    """A small checkpoint with weights large enough that every part shows in the logits."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes(**SMALL).items():
+        scale = 0.3 if "embedding" in name else 0.5 if "ln" in name else 0.15
+        tensors[name] = scale * torch.randn(shape, generator=generator)
+        if "ln" in name and name.endswith("weight"):
+            tensors[name] += 1
+    return tensors
+
+
+def with_buffers(tensors: Tensors) -> Tensors:
+    """What a released file holds beside the trunk."""
+    table = torch.randn(16, 64)
+    inside = {f"layers.layers.{i}.self_attn.rope.cos": table for i in range(SMALL["layers"])}
+    return tensors | inside | {
+        "rope.inv_freq": table[0],
+        "layers.rope.sin_cached": table,
+        "canvas_pool_position_embedding.weight": table,
+        "canvas_embedding.query": table[0],
+    }  # fmt: skip
+
+
+def gpt2_alike(folder: Path) -> Path:
+    """A tokenizer of GPT-2's size that reads a greeting as GPT-2's does."""
+    pieces = {f"piece{i}": i for i in range(50257)}
+    for i, piece in ((15496, "Hello"), (995, "\u0120world"), (50256, "<|endoftext|>")):
+        del pieces[f"piece{i}"]
+        pieces[piece] = i
+    tokenizer = Tokenizer(models.WordLevel(pieces, unk_token="piece0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def norm(x: Any, weight: Any, bias: Any) -> Any:
+    mean = x.mean()
+    variance = ((x - mean) ** 2).mean()
+    return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
+
+
+def gelu(x: Any) -> Any:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def turned(x: Any, position: int) -> Any:
+    """RoPE over a whole head: element i and element i + half turn together."""
+    half = len(x) // 2
+    out = torch.empty_like(x)
+    for i in range(half):
+        angle = position * 10000.0 ** (-2 * i / len(x))
+        cos, sin = math.cos(angle), math.sin(angle)
+        out[i] = x[i] * cos - x[i + half] * sin
+        out[i + half] = x[i + half] * cos + x[i] * sin
+    return out
+
+
+def slow_logits(tensors: Tensors, ids: list[int], heads: int) -> Any:
+    """The paper's trunk, position by position and head by head, in double precision."""
+    t = {name: tensor.double() for name, tensor in tensors.items()}
+    embedding = t["token_embedding.embedding.weight"]
+    xs = [embedding[i] for i in ids]
+    size = embedding.shape[1] // heads
+    for layer in range(SMALL["layers"]):
+        at = f"layers.layers.{layer}"
+        hs = [norm(x, t[f"{at}.ln_self_attn.weight"], t[f"{at}.ln_self_attn.bias"]) for x in xs]
+        q, k, v = ([t[f"{at}.self_attn.{part}_proj.weight"] @ h for h in hs] for part in "qkv")
+        for now in range(len(ids)):
+            mixed = []
+            for head in range(heads):
+                own = slice(head * size, (head + 1) * size)
+                query = turned(q[now][own], now)
+                scores = [
+                    query @ turned(k[past][own], past) / math.sqrt(size) for past in range(now + 1)
+                ]
+                weights = torch.softmax(torch.stack(scores), 0)
+                mixed.append(sum(weights[past] * v[past][own] for past in range(now + 1)))
+            xs[now] = xs[now] + t[f"{at}.self_attn.o_proj.weight"] @ torch.cat(mixed)
+        for now, x in enumerate(xs):
+            h = norm(x, t[f"{at}.ln_mlp.weight"], t[f"{at}.ln_mlp.bias"])
+            h = gelu(t[f"{at}.mlp.fc1.weight"] @ h + t[f"{at}.mlp.fc1.bias"])
+            xs[now] = x + t[f"{at}.mlp.fc2.weight"] @ h + t[f"{at}.mlp.fc2.bias"]
+    last = [norm(x, t["final_ln.weight"], t["final_ln.bias"]) for x in xs]
+    return torch.stack([embedding @ x for x in last])
+
+
+class Case:
+    """A file to convert, a tokenizer and a place for the folder."""
+
+    def __init__(self, tmp_path: Path, tokenizer: Path) -> None:
+        self.file, self.folder, self.tokenizer = tmp_path / "file.pt", tmp_path / "out", tokenizer
+
+    def convert(self, content: Any, **options: Any) -> TrunkConfig:
+        torch.save(content, self.file)
+        return convert(self.file, self.folder, tokenizer=self.tokenizer, **options)
+
+    def refusal(self, content: Any, **options: Any) -> str:
+        with pytest.raises((CheckpointError, VocabError)) as caught:
+            self.convert(content, **options)
+        assert not self.folder.exists()
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    def logits(self, dtype: Any = None) -> Any:
+        model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=dtype or torch.float64)
+        with torch.no_grad():
+            return model(torch.tensor([IDS])).logits[0]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gpt2_alike(tmp_path_factory.mktemp("data") / "gpt2")
+
+
+@pytest.fixture
+def case(tmp_path: Path, tokenizer: Path) -> Case:
+    return Case(tmp_path, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Case:
+    case = Case(tmp_path_factory.mktemp("converted"), tokenizer)
+    case.convert(with_buffers(released()))
+    return case
+
+
+@pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("float32", 5e-5)])
+def test_the_folder_gives_the_logits_of_the_paper(
+    converted: Case, dtype: str, close: float
+) -> None:
+    logits = converted.logits(getattr(torch, dtype))
+    expected = slow_logits(released(), IDS, HEADS)
+    assert logits.shape == (len(IDS), rows_for(50291))
+    assert (logits[:, :50291] - expected).abs().max() < close
+    assert expected.std() > 1  # so that the line above says something
+
+
+def test_the_rows_beyond_the_vocabulary_are_zero(converted: Case) -> None:
+    assert (converted.logits()[:, 50291:] == 0).all()
+
+
+def test_the_folder_is_an_ordinary_one_without_pickle(converted: Case) -> None:
+    assert {path.name for path in converted.folder.iterdir()} == {
+        "action_vocab.json",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+
+
+def test_the_folder_opens_as_a_model_with_the_papers_vocabulary(converted: Case) -> None:
+    model, vocab = load(converted.folder)
+    assert vocab == VOCAB
+    assert model.config.eos_token_id == VOCAB.stop
+    assert model.dtype == torch.float32
+
+
+def test_the_control_tokens_have_their_released_ids(converted: Case) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(converted.folder)
+    assert len(tokenizer) == VOCAB.size
+    names = [*VOCAB.control_tokens]
+    assert tokenizer.convert_tokens_to_ids(names) == [*range(50257, 50291)]
+    assert tokenizer.eos_token == "<|stop|>"
+
+
+def test_gpt2s_own_tokenizer_is_taken_and_reads_as_before(case: Case) -> None:
+    case.tokenizer = DATA / "gpt2-tokenizer"
+    if not case.tokenizer.exists():
+        pytest.skip("There is no gpt2-tokenizer in the data folder: name it with REVISER_DATA.")
+    case.convert(released())
+    saved = AutoTokenizer.from_pretrained(case.folder)
+    plain = Tokenizer.from_file(str(case.tokenizer / "tokenizer.json"))
+    text = "Hello world, déjà vu.\n\n  The cat 👩\u200d🚀"
+    assert saved.encode(text) == plain.encode(text).ids
+    assert saved.decode(saved.encode(text)) == text
+    assert saved.encode("Hello<|move-512|>") == [15496, VOCAB.move_id(-512)]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda tensors: {"model": tensors, "step": 3},
+        lambda tensors: {name: tensor.bfloat16() for name, tensor in tensors.items()},
+    ],
+    ids=["under-the-key-model", "bfloat16"],
+)
+def test_other_forms_of_a_checkpoint_are_read(
+    case: Case, wrap: Callable[[Tensors], Tensors]
+) -> None:
+    content = wrap(released())
+    case.convert(content)
+    tensors = content.get("model", content)
+    model, _ = load(case.folder)
+    assert torch.equal(
+        model.gpt_neox.layers[1].mlp.dense_4h_to_h.weight,
+        tensors["layers.layers.1.mlp.fc2.weight"].float(),
+    )
+
+
+def test_the_sizes_are_read_from_the_tensors(case: Case) -> None:
+    found = case.convert(released(), context=300)
+    assert found == TrunkConfig(**SMALL, heads=HEADS, context=300)
+    assert load(case.folder)[0].config.max_position_embeddings == 300
+
+
+def test_another_number_of_heads_can_be_named(case: Case) -> None:
+    assert case.convert(released(), heads=4).heads == 4
+    expected = slow_logits(released(), IDS, heads=4)
+    assert (case.logits()[:, :50291] - expected).abs().max() < 1e-5
+
+
+def test_heads_that_do_not_fit_the_width_are_refused(case: Case) -> None:
+    with pytest.raises(ConfigError, match="width 128 over 3 heads"):
+        case.convert(released(), heads=3)
+    assert not case.folder.exists()
+
+
+def test_a_width_of_no_whole_heads_needs_their_number(case: Case) -> None:
+    narrow = {name: torch.zeros(s) for name, s in shapes(layers=1, width=8, mlp_width=8).items()}
+    assert "say how many heads there are" in case.refusal(narrow)
+    assert case.convert(narrow, heads=2).width == 8
+
+
+@pytest.mark.parametrize(
+    ("sizes", "millions"),
+    [((24, 512, 8, 2048), 101.36), ((26, 896, 14, 3584), 295.75)],
+    ids=["100M", "300M"],
+)
+def test_the_papers_sizes_have_the_papers_parameters(
+    sizes: tuple[int, int, int, int], millions: float
+) -> None:
+    layers, width, heads, mlp_width = sizes
+    listed = shapes(layers=layers, width=width, mlp_width=mlp_width)
+    count = sum(math.prod(shape) for shape in listed.values())
+    assert round(count / 1e6, 2) == millions
+    config = TrunkConfig(layers=layers, width=width, heads=heads, mlp_width=mlp_width)
+    with torch.device("meta"):
+        model = build(config, VOCAB)
+    padding = (rows_for(VOCAB.size) - VOCAB.size) * width
+    assert model.num_parameters() == count + padding
+
+
+EVERY_NAME = [*shapes(layers=1, width=64, mlp_width=64)]
+
+
+@pytest.mark.parametrize("name", EVERY_NAME)
+def test_a_missing_tensor_is_named(case: Case, name: str) -> None:
+    tensors = released()
+    del tensors[name]
+    assert f"missing names {name}." in case.refusal(tensors)
+
+
+@pytest.mark.parametrize("name", EVERY_NAME)
+def test_a_tensor_of_another_shape_is_named(case: Case, name: str) -> None:
+    tensors = released()
+    tensors[name] = torch.zeros(*tensors[name].shape, 1)
+    assert f"'{name}' has the shape {tuple(tensors[name].shape)}; " in case.refusal(tensors)
+
+
+def test_fewer_rows_than_the_paper_has_ids_are_refused(case: Case) -> None:
+    tensors = released()
+    name = "token_embedding.embedding.weight"
+    tensors[name] = tensors[name][:50257].clone()
+    message = case.refusal(tensors)
+    assert f"'{name}' has the shape (50257, 128)" in message
+    assert message.endswith("it must be (50291, 128).")
+
+
+@pytest.mark.parametrize(
+    "name", ["head.weight", "layers.layers.0.self_attn.q_proj.bias", "layers.layers.9.ln_mlp.bias"]
+)
+def test_an_unknown_tensor_is_named(case: Case, name: str) -> None:
+    assert f"unknown names {name}, " in case.refusal(released() | {name: torch.zeros(128)})
+
+
+def test_a_key_that_is_no_name_is_unknown_too(case: Case) -> None:
+    assert "unknown names 7, " in case.refusal(released() | {7: torch.zeros(1)})
+
+
+def test_many_unknown_names_are_counted(case: Case) -> None:
+    message = case.refusal({f"name{i}": torch.zeros(1) for i in range(6)})
+    assert "unknown names name0, name1, name2, name3 and 2 more, missing names" in message
+
+
+@pytest.mark.parametrize(
+    "value", [3, torch.zeros(128, dtype=torch.int64)], ids=["number", "integers"]
+)
+def test_what_is_no_tensor_of_numbers_is_named(case: Case, value: Any) -> None:
+    assert "'final_ln.bias' in " in case.refusal(released() | {"final_ln.bias": value})
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"model": [1]}, torch.zeros(2)])
+def test_what_is_no_dict_of_tensors_is_refused(case: Case, content: Any) -> None:
+    assert "a released checkpoint is a dict of tensors" in case.refusal(content)
+
+
+class Intruder:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("intruded",)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_code_in_a_file_is_refused_and_not_run(
+    case: Case, zipped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": Intruder()}, case.file, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CheckpointError, match="holds more than tensors"):
+        convert(case.file, case.folder, tokenizer=case.tokenizer)
+    assert not Path("intruded").exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_cut_short_anywhere_is_refused(case: Case, zipped: bool) -> None:
+    tensors = {"final_ln.bias": torch.zeros(9), "final_ln.weight": torch.zeros(9)}
+    torch.save({"model": tensors}, case.file, _use_new_zipfile_serialization=zipped)
+    whole = case.file.read_bytes()
+    for length in range(0, len(whole), 17):
+        case.file.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match="it is cut short"):
+            convert(case.file, case.folder, tokenizer=case.tokenizer)
+
+
+@pytest.mark.parametrize("content", [b"Hello world", b"", b"\x80\x02", b"PK\x03\x04" + bytes(40)])
+def test_a_file_of_another_format_is_refused(case: Case, content: bytes) -> None:
+    case.file.write_bytes(content)
+    with pytest.raises(CheckpointError, match="of another format"):
+        convert(case.file, case.folder, tokenizer=case.tokenizer)
+
+
+def test_a_missing_file_is_refused(case: Case) -> None:
+    with pytest.raises(CheckpointError, match=r"There is no file '.*file\.pt'\.$"):
+        convert(case.file, case.folder, tokenizer=case.tokenizer)
+
+
+def test_a_folder_without_tokenizer_is_refused(case: Case, tmp_path: Path) -> None:
+    case.tokenizer = tmp_path
+    assert "There is no tokenizer.json in" in case.refusal(released())
+
+
+@pytest.mark.parametrize("change", ["smaller", "other"])
+def test_a_tokenizer_other_than_gpt2s_is_refused(case: Case, tmp_path: Path, change: str) -> None:
+    text = (case.tokenizer / "tokenizer.json").read_text(encoding="utf-8")
+    text = text.replace('"Hello"', '"Hallo"') if change == "other" else text
+    text = text.replace('"piece9": 9,', "") if change == "smaller" else text
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    case.tokenizer = tmp_path
+    assert "is not GPT-2's, which has 50257" in case.refusal(released())
+
+
+def run(case: Case, *args: str) -> Result:
+    paths = [str(case.file), "-o", str(case.folder), "--tokenizer", str(case.tokenizer)]
+    return CliRunner().invoke(main, ["convert", *paths, *args])
+
+
+def test_the_command_writes_a_folder_and_says_what_it_found(case: Case) -> None:
+    torch.save(released(), case.file)
+    result = run(case, "--context", "300")
+    assert result.exit_code == 0
+    sizes = "2 layers, width 128, 2 heads, MLP width 192, context 300"
+    assert result.stdout == f"{case.folder}: {sizes}\n"
+    assert load(case.folder)[1] == VOCAB
+
+
+def test_the_command_says_in_one_line_what_is_wrong(case: Case) -> None:
+    result = run(case)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: There is no file {str(case.file)!r}.\n"
+
+
+def test_the_command_names_the_extra_that_is_missing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("reviser.models.checkpoints")
+    monkeypatch.delitem(sys.modules, "reviser.models.checkpoints")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = run(case)
+    assert result.exit_code == 1
+    assert "pip install 'reviser-lm[hf]'" in result.stderr

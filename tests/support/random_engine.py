@@ -1,0 +1,75 @@
+"""An engine without a model: any action the mask allows, by the request's own seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from reviser.core.actions import ActionVocab
+from reviser.core.mask import Boundary
+from reviser.engines.base import Request, Step, StopReason
+from reviser.errors import ConfigError
+from support import noting, strategies
+
+
+@dataclass
+class _Walk:
+    request: Request
+    rows: Boundary
+    rng: Random
+    actions: int = 0
+
+
+class RandomEngine:
+    """Runs `rows` requests at a time, as a real engine does, and counts what it was asked."""
+
+    def __init__(self, vocab: ActionVocab, *, rows: int = 3) -> None:
+        self.vocab = vocab
+        self.added = 0
+        self.cancelled: list[int] = []
+        self.running: dict[int, _Walk] = {}
+        self._rows = rows
+
+    def check(self, request: Request) -> None:
+        if request.length > 1000:
+            raise ConfigError("too long")
+
+    def add(self, request: Request) -> int:
+        rows = Boundary(self.vocab, 1)
+        request.enter(rows, 0)
+        self.added += 1
+        self.running[self.added] = _Walk(request, rows, Random(request.config.seed))
+        return self.added
+
+    def cancel(self, number: int) -> None:
+        if self.running.pop(number, None):
+            self.cancelled.append(number)
+
+    def close(self) -> None:
+        self.running.clear()
+
+    def step(self) -> list[Step]:
+        steps = []
+        for number, walk in list(self.running.items())[: self._rows]:
+            allowed = np.flatnonzero(walk.rows.allowed()[0])
+            action = strategies.pick(walk.rng, self.vocab, {*allowed.tolist()})
+            walk.rows.advance([action])
+            walk.actions += 1
+            ended: StopReason | None = None
+            if walk.rows.is_finished[0]:
+                ended = "stop"
+            elif walk.actions == walk.request.config.max_actions:
+                ended = "max_actions"
+            if ended:
+                del self.running[number]
+            notes = None
+            if walk.request.is_noted and walk.actions == 1:
+                notes = self.notes(walk.request.history)
+            steps.append(Step(number, action, -1.0, ended, notes=notes))
+        return steps
+
+    def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
+        """What it makes of what it reads."""
+        return noting.notes(history)

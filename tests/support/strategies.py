@@ -1,0 +1,193 @@
+"""What the tests of `core` draw from: vocabularies, layouts of documents, the next id of a walk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+
+from reviser.core.actions import OPERATORS, ActionVocab
+from reviser.trajectories.policy import Append, Mixture, Noise, Obfuscation, Policy, Spans
+from support import naive
+
+SPANS = ("span_delete", "span_move", "span_copy")
+
+
+def scattered_vocab(
+    rng: Random, operators: set[str], max_move: int, *, given: int = 2
+) -> ActionVocab:
+    """A vocabulary of a few tokens whose controls lie anywhere, also among the ordinary tokens."""
+    ordinary, barred, reserved = rng.randint(3, 5), rng.randint(0, 2), rng.randint(0, 2)
+    controls = ["stop", *(name for name in OPERATORS if name in operators)]
+    controls += ["begin", "delimiter"][:given]
+    controls += ["end"] * any(name in operators for name in SPANS)
+    rng.shuffle(controls)
+    below = rng.randint(0, len(controls))
+    low = ["token"] * ordinary + ["barred"] * barred + controls[:below]
+    high = controls[below:] + ["first_move"] + ["reserved"] * reserved
+    rng.shuffle(low)
+    rng.shuffle(high)
+    names, tokens = low.copy(), len(low)
+    for name in high:
+        names += ["first_move"] * 2 * max_move.bit_length() if name == "first_move" else [name]
+    ids = {name: names.index(name) for name in (*controls, "first_move")}
+    never_insert = tuple(i for i in range(tokens) if names[i] != "token")
+    return ActionVocab(
+        tokens=tokens, size=len(names), max_move=max_move, never_insert=never_insert, **ids
+    )
+
+
+def _small_vocabs() -> list[ActionVocab]:
+    rng = Random(2)
+    every = [scattered_vocab(rng, {*OPERATORS}, 2**n, given=n % 3) for n in (0, 1, 1, 2, 2, 3)]
+    one = [scattered_vocab(rng, {operator}, 2) for operator in OPERATORS]
+    return [*every, *one, ActionVocab.build(3, max_move=4)]
+
+
+SMALL_VOCABS = _small_vocabs()
+"""All operators with moves up to 1, 2, 4 and 8; each operator alone; none."""
+
+small_vocabs = st.sampled_from(SMALL_VOCABS)
+operator_sets = st.sets(st.sampled_from(OPERATORS))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def vocabs(draw: st.DrawFn) -> ActionVocab:
+    """Any layout, any operators, moves up to 1 ... 512."""
+    max_move = 2 ** draw(st.integers(0, 9))
+    rng = Random(draw(seeds))
+    return scattered_vocab(rng, draw(operator_sets), max_move, given=draw(st.integers(0, 2)))
+
+
+class Layout(NamedTuple):
+    """A row's beginning, as `Boundary.reset` takes it."""
+
+    length: int
+    cursor: int
+    gaps: list[tuple[int, int]]
+    max_length: int | None = None
+    max_edits: int | None = None
+    max_moves: int | None = None
+
+
+def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
+    """A document with gaps and budgets; sometimes without any, sometimes all one gap."""
+    length = rng.randint(0, longest)
+    count = min(rng.randint(0, most_gaps), length // 2 + 1)
+    if rng.random() < 0.2:
+        gaps = [(0, length)]
+    else:  # sorted bounds, each pushed on by the gaps before it, so that gaps stay apart
+        free = sorted(rng.choices(range(length - count + 2), k=2 * count)) if count else []
+        gaps = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
+    max_length = rng.choice([None, length - 1, length, length + 1, length + 3, longest])
+    max_edits = rng.choice([None, None, 0, 1, 5, 30])
+    max_moves = rng.choice([None, None, 0, 1, 2, 5])
+    first, last = (gaps[0][0], gaps[-1][1]) if gaps else (0, length)
+    return Layout(length, rng.randint(first, last), gaps, max_length, max_edits, max_moves)
+
+
+def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
+    """One of the ids: first what to do, then with what; STOP seldom, so that walks are long."""
+    by_name: dict[str, list[int]] = {}
+    for i in sorted(ids):
+        by_name.setdefault(naive.names(vocab)[i], []).append(i)
+    if len(by_name) > 1 and rng.random() < 0.99:
+        by_name.pop("stop", None)
+    return rng.choice(by_name[rng.choice(sorted(by_name))])
+
+
+def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive.Action:
+    """A valid action as the paper writes it, found without listing them all."""
+    x = rng.choice(naive.ids_of(vocab, "insert"))
+    steps = [d for d in vocab.deltas if 0 <= u + d <= length]
+    choices: list[naive.Action] = [("insert", x)]
+    if steps:
+        choices.append(("move", rng.choice(steps)))
+    if u >= 1:
+        k = rng.randint(1, min(u, 9))
+        j = rng.choice([*range(u - k + 1), *range(u, length + 1)])
+        choices += [("delete",), ("replace", x), ("span_delete", k), ("span_move", k, j)]
+        choices += [("span_copy", k, rng.randint(0, length))]
+    if u >= 2:
+        choices.append(("swap",))
+    return rng.choice(choices)
+
+
+def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
+    """The ids of valid actions from a blank canvas, on a vocabulary with every operator."""
+    history: list[int] = []
+    state = naive.State((), 0)
+    for _ in range(actions):
+        action = random_action(rng, vocab, len(state.tokens), state.cursor)
+        ids = naive.spell(vocab, action, state.cursor)
+        history += ids
+        for i in ids:
+            state = naive.execute(vocab, state, i)
+    return history
+
+
+@st.composite
+def obfuscations(draw: st.DrawFn, *, noisy: bool | None = None) -> Obfuscation:
+    """Shares in percent; noise puts in well under what is deleted, so that walks come to an end."""
+    delete = draw(st.integers(20, 95))
+    free, fuel, noise = 99 - delete, delete // 2, {}
+    for name, tokens in {
+        "insert": 1,
+        "span_insert": 5,
+        "replace": 0,
+        "swap": 0,
+        "span_move": 0,
+    }.items():
+        share = draw(st.integers(0, min(free, fuel // tokens if tokens else free)))
+        noise[name], free, fuel = share / 100, free - share, fuel - share * tokens
+    is_noisy = draw(st.booleans()) if noisy is None else noisy
+    return Obfuscation(
+        delete=delete / 100,
+        start=draw(st.sampled_from(["uniform", "left"])),
+        merge_moves=draw(st.booleans()),
+        noise=Noise(**noise) if is_noisy else Noise(),
+    )
+
+
+spans = st.builds(
+    Spans,
+    mean=st.floats(1, 12),
+    unit=st.sampled_from(["token", "word", "sentence"]),
+    late=st.none() | st.integers(0, 5),
+)
+lone_policies = st.builds(Append) | obfuscations() | spans
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Any policy; of mixtures also those that some component never takes part in."""
+    if draw(st.booleans()):
+        return draw(lone_policies)
+    parts = draw(st.lists(lone_policies, min_size=1, max_size=4))
+    weights = st.lists(st.integers(0, 5), min_size=len(parts), max_size=len(parts)).filter(any)
+    mixture = Mixture(policies=tuple(parts), weights=tuple(draw(weights)))
+    if draw(st.booleans()):
+        return mixture
+    return replace(
+        mixture,
+        final_weights=tuple(draw(weights)),
+        change_from=draw(st.sampled_from([0.0, 0.25, 0.9])),
+        change_until=draw(st.sampled_from([0.95, 1.0])),
+    )
+
+
+def random_targets(rng: Random, vocab: ActionVocab, count: int, longest: int) -> list[list[int]]:
+    tokens = naive.ids_of(vocab, "insert")
+    return [rng.choices(tokens, k=rng.randint(0, longest)) for _ in range(count)]
+
+
+def random_marks(rng: Random, target: list[int]) -> npt.NDArray[np.uint8]:
+    """Where words and sentences start, as `Codec.unit_starts` marks it."""
+    return np.array(
+        [1 + 2 * (rng.random() < 0.6) + 4 * (rng.random() < 0.2) for _ in target], np.uint8
+    )

@@ -1,0 +1,381 @@
+"""Files of rollouts: line for line the prompts', whatever the workers, whatever was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import reviser
+from reviser.cli import main
+from reviser.core.actions import ActionVocab
+from reviser.errors import ConfigError, DataError, EngineError
+from reviser.writing.model import Rollout
+from support import small_tokenizers
+
+pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
+
+from reviser.models import trunks
+from reviser.writing import batch
+from reviser.writing.batch import Job
+
+SETTINGS = {"max_actions": 24, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, max_move=8)
+    sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
+    trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
+    trunks.save(trunk, tokenizer, vocab, folder)
+    return folder
+
+
+def lines_of(count: int) -> list[Any]:
+    """Prompts, texts with gaps, and here and there a line that nothing can be written for."""
+    lines: list[Any] = []
+    for n in range(count):
+        if n % 7 == 3:
+            lines.append({"infill": f"The {n}{{}} sat{{}}.", "id": f"gap {n}"})
+        elif n % 7 == 5:
+            lines.append([{"prompt": "x" * 2000}, {"text": "y"}, "a {", {"infill": "z"}][n % 4])
+        else:
+            lines.append({"prompt": f"The cat {n}", "settings": {"max_actions": 1 + n % 40}})
+    return lines
+
+
+def write(path: Path, lines: list[Any]) -> Path:
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    for record in found:
+        record.pop("logprobs", None)  # their last digits depend on the neighbours in a batch
+    return found
+
+
+def job(opened: Path, folder: Path, count: int = 40, **more: Any) -> Job:
+    source = write(folder / "prompts.jsonl", lines_of(count))
+    given = {"input": source, "output": folder / "out.jsonl", "model": str(opened)}
+    return Job(**given | {"settings": SETTINGS} | more)
+
+
+def test_every_line_has_its_rollout_or_its_error(model: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    asked = job(model, tmp_path)
+    written, failed = batch.run(asked, lambda *done: told.append(done))
+    assert told == [(n, 40) for n in range(41)]
+    found = records(asked.output)
+    assert [record["line"] for record in found] == list(range(1, 41))
+    assert failed == sum("error" in record for record in found) == 5
+    assert written == 40
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "prompts.jsonl"]
+    for n, (line, text) in enumerate(
+        zip(lines_of(40), asked.output.read_text("utf-8").splitlines(), strict=True)
+    ):
+        record = json.loads(text)
+        if "error" in record:
+            assert n % 7 == 5
+            continue
+        rollout = Rollout.from_json(text)
+        assert rollout.prompt == line.get("prompt", line.get("infill"))
+        assert rollout.config.seed == 5 + n
+        assert rollout.config.max_actions == line.get("settings", SETTINGS)["max_actions"]
+        assert record.get("id") == line.get("id")
+
+
+def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
+    lines = [
+        {"prompt": "x" * 2000},
+        {"text": "y"},
+        "a {",
+        {"infill": "z"},
+        {"prompt": "a", "infill": "{}"},
+        {"prompt": 3},
+        {"prompt": "a", "settings": 3},
+        {"prompt": "a", "settings": {"temperature": "hot"}},
+        {"prompt": "a", "settings": {"heat": 1}},
+        [],
+        "",
+        "[" * 100_000,
+        '{"prompt": "a", "id": "\\ud800"}',
+        {"prompt": "a", "settings": {"prompt": "b"}},
+        {"infill": "a{}", "settings": {"spans": 5}},
+        {"prompt": "a", "seed": 3},
+    ]
+    asked = job(model, tmp_path)
+    write(asked.input, lines)
+    assert batch.run(asked) == (16, 16)
+    sentences = [record["error"] for record in records(asked.output)]
+    expected = "this model reads 96|'prompt' or its 'infill'|not JSON|no gap|or its|or its|"
+    expected += "must be an object|a number|no setting|or its|not JSON|not JSON|not JSON|"
+    expected += "no setting|no setting|in its 'settings'"
+    for sentence, part in zip(sentences, expected.split("|"), strict=True):
+        assert part in sentence
+
+
+def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> None:
+    lines = [
+        {"draft": "The cat sat. " * 4, "id": "long"},
+        {"before": "The cat", "after": "The cats", "instruction": None, "locked": ["cat"]},
+        {"draft": "The", "locked": ["cat"]},
+        {"prompt": "The"},
+        {"draft": "The cat", "instruction": 0},
+        {"draft": "The", "settings": {"window": 0}},
+        {"draft": "The", "settings": {"window": "x"}},
+        {"draft": "The", "settings": {"draft": "x", "self": "y"}},
+        {"draft": "The", "locked": 5},
+        {"draft": "The", "settings": {"precision": "x"}},
+    ]
+    source = write(tmp_path / "drafts.jsonl", lines)
+    settings = SETTINGS | {"window": 20, "context": 4}
+    outputs = []
+    for workers in (1, 2):
+        output = tmp_path / f"{workers}.jsonl"
+        options = {"is_revision": True, "settings": settings, "workers": workers}
+        asked = Job(input=source, output=output, model=str(model), **options)
+        assert batch.run(asked) == (10, 8)
+        outputs.append(records(output))
+    for record in chain(*outputs):
+        for rollout in record.get("rollouts", []):
+            del rollout["logprobs"]
+        for name in ("changes", "stop_logprob"):  # their last digits too
+            record.pop(name, None)
+    assert outputs[0] == outputs[1]
+    long, pair, *failed = outputs[0]
+    assert (long["id"], long["draft"]) == ("long", lines[0]["draft"])
+    assert len(long["rollouts"]) > 1
+    assert (pair["draft"], "cat" in pair["text"]) == ("The cat", True)
+    expected = "not hold 'cat'|its 'draft' or its 'before'|got int|window is 0|window is 'x'|"
+    expected += "no setting|locked must be|precision is 'x'"
+    for record, sentence in zip(failed, expected.split("|"), strict=True):
+        assert sentence in record["error"]
+    with reviser.load(model) as opened:
+        alone = opened.revise(lines[0]["draft"], **settings)
+    assert (alone.text, alone.actions) == (
+        long["text"],
+        sum(each["statistics"]["actions"] for each in long["rollouts"]),
+    )
+
+
+def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / str(workers) for workers in (1, 2, 3)]
+    outputs = []
+    for workers, folder in enumerate(folders, start=1):
+        folder.mkdir()
+        asked = job(model, folder, 23, workers=workers)
+        batch.run(asked)
+        outputs.append(records(asked.output))
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, workers: int) -> None:
+    rng = Random(workers)
+    once = job(model, tmp_path, 200, options={"rows": 4})  # few at a time, so there is time to kill
+    batch.run(once)
+    output = tmp_path / "killed.jsonl"
+    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--seed", "5"]
+    command += ["--max-actions", "24", "--input", str(once.input), "--output", str(output)]
+    command += ["--workers", str(workers), "--engine-option", "rows=4"]
+    parts = [tmp_path / "killed.jsonl.parts" / f"{worker}.jsonl" for worker in range(workers)]
+    kills = seen = 0
+    while not output.exists():
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   start_new_session=True)  # fmt: skip
+        goal = seen + rng.randint(1, 40)  # lines; then a kill, in the middle of whatever it does
+        while process.poll() is None:
+            with suppress(FileNotFoundError):  # not yet there, or no longer
+                seen = sum(part.read_bytes().count(b"\n") for part in parts)
+            if seen >= goal and kills < 3:
+                time.sleep(rng.random() / 100)
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.001)
+        process.wait()
+        for part in filter(Path.is_file, parts):  # a kill may cut a line in two
+            with part.open("r+b") as file:
+                file.truncate(max(0, part.stat().st_size - rng.randint(0, 30)))
+    assert kills == 3
+    assert records(output) == records(once.output)
+
+
+def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path, 30, workers=2)
+    victims: list[str] = []
+
+    def kill(done: int, _: int) -> None:
+        if done and not victims:
+            victims.extend(subprocess.run(
+                ["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"],
+                capture_output=True, text=True, check=True,
+            ).stdout.split())  # fmt: skip
+            os.kill(int(victims[0]), signal.SIGKILL)
+
+    with pytest.raises(EngineError, match=r"Worker [12] of 2 failed: its process was killed\."):
+        batch.run(asked, kill)
+    batch.run(asked)
+    assert [record["line"] for record in records(asked.output)] == list(range(1, 31))
+
+
+def test_workers_whose_parent_was_killed_repeat_nothing(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path, 60)
+    output = tmp_path / "orphans.jsonl"
+    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--workers", "2"]
+    command += ["--input", str(asked.input), "--output", str(output)]
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    process = subprocess.Popen(command, **quiet)
+    parts = tmp_path / "orphans.jsonl.parts"
+    while not all((parts / f"{n}.jsonl").is_file() for n in range(2)):
+        time.sleep(0.01)
+    process.kill()  # the parent alone
+    process.wait()
+    subprocess.run(command, **quiet, check=False)
+    assert [record["line"] for record in records(output)] == list(range(1, 61))
+
+
+def test_a_worker_that_cannot_open_the_model_says_so(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path, model=str(tmp_path), workers=2)
+    with pytest.raises(EngineError, match=r"Worker . of 2 failed: There is no action_vocab"):
+        batch.run(asked)
+
+
+def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path)
+    steps = batch.work(asked, 0)
+    asked.folder.mkdir()
+    batch._check_claim(asked)
+    for _ in range(3):
+        next(steps)
+    steps.close()
+    for change, name in [
+        ({"settings": SETTINGS | {"seed": 6}}, "settings"),
+        ({"workers": 2}, "workers"),
+        ({"model": "other"}, "model"),
+    ]:
+        with pytest.raises(ConfigError, match=f"differs in {name}. Go on with the same"):
+            batch.run(job(model, tmp_path, **change))
+    with pytest.raises(ConfigError, match="differs in input"):
+        batch.run(job(model, tmp_path, 41))
+    batch.run(job(model, tmp_path))
+
+
+def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path)
+    asked.folder.mkdir()
+    lock = batch.lock(asked.folder / "lock", "x")
+    with lock, pytest.raises(ConfigError, match="Another process is writing"):
+        batch.run(asked)
+    asked.output.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is there already"):
+        batch.run(asked)
+    assert asked.output.read_text(encoding="utf-8") == "mine"
+    other = job(model, tmp_path, output=asked.input.with_name("prompts.jsonl.copy"))
+    other.output.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is there already"):
+        batch.run(other)
+    assert not other.folder.exists()
+    with pytest.raises(ConfigError, match="both input and output"):
+        batch.run(job(model, tmp_path, output=asked.input))
+    with pytest.raises(DataError, match="Cannot write"):
+        batch.run(job(model, tmp_path, output=asked.input / "x"))
+    with pytest.raises(DataError, match="There is no file"):
+        batch.run(job(model, tmp_path, input=tmp_path / "none", output=tmp_path / "x"))
+    with pytest.raises(ConfigError, match="workers is 2, but vllm"):
+        batch.run(job(model, tmp_path, engine="vllm", workers=2, output=tmp_path / "x"))
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def command(*args: Any, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
+
+
+def test_text_goes_to_standard_output(model: Path) -> None:
+    whole = [sys.executable, "-m", "reviser", "generate", "The cat", "-m", model, "--seed", "3"]
+    plain = subprocess.run(whole, capture_output=True, text=True, check=True)
+    assert plain.stderr == ""  # no bar of Transformers, either
+    (line,) = command("generate", "The cat", "-m", model, "--seed", 3, "--json").stdout.splitlines()
+    rollout = Rollout.from_json(line)
+    assert plain.stdout == rollout.text + "\n"
+    assert rollout.prompt == "The cat"
+    assert rollout.provenance["model"] == str(model)
+    again = command("generate", "-m", model, "--seed", 3, "--json", stdin="The cat\n")
+    assert again.stdout == line + "\n"
+
+
+def test_gaps_are_filled_from_the_command_line_or_standard_input(model: Path) -> None:
+    result = command("infill", "The{} sat.", "-m", model, "--json")
+    rollout = Rollout.from_json(result.stdout)
+    assert [part.text for part in rollout.locked] == ["The", " sat."]
+    assert rollout.text.startswith("The")
+    assert rollout.text.endswith(" sat.")
+    assert command("infill", "-m", model, "--json", stdin="The{} sat.\n").stdout == result.stdout
+
+
+def test_every_setting_has_its_option(model: Path) -> None:
+    result = command(
+        "generate", "a", "-m", model, "--json", "--seed", 7, "--temperature", 0.5, "--top-k", 9,
+        "--top-p", 0.8, "--min-p", 0.01, "--max-actions", 11, "--max-length", 40, "--max-edits", 8,
+        "--stop-bias", -0.5, "--max-moves", 4, "--move-bias", 1.5,
+    )  # fmt: skip
+    config = json.loads(result.stdout)["config"]
+    assert config == {
+        "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.8, "min_p": 0.01, "max_actions": 11,
+        "max_length": 40, "max_edits": 8, "stop_bias": -0.5, "max_moves": 4, "move_bias": 1.5,
+    }  # fmt: skip
+
+
+def test_options_reach_the_engine(model: Path) -> None:
+    args = ("generate", "a", "-m", model, "--engine-option", "dtype=float64", "--json")
+    result = command(*args, "--engine-option", "rows=2")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["stop_reason"]
+    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not take these")]:
+        assert sentence in command(*args, "--engine-option", wrong).stderr
+
+
+def test_a_file_of_prompts_becomes_a_file_of_rollouts(model: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", lines_of(5))
+    output = tmp_path / "out.jsonl"
+    result = command("generate", "-m", model, "--input", source, "--output", output)
+    assert (result.exit_code, result.stdout) == (0, f"{output}: 5 rollouts\n")
+    write(source, lines_of(6))
+    result = command("generate", "-m", model, "--input", source, "--output", tmp_path / "six")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("error: 1 of 6 lines could not be written: see their 'error'.\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("a", "--input", "x", "--output", "y"), ("--input", "x"), ("--output", "y")],
+)
+def test_options_that_do_not_go_together_are_refused(model: Path, args: tuple[str, ...]) -> None:
+    result = command("generate", "-m", model, *args)
+    assert result.exit_code == 2
+    assert "--input and --output together" in result.stderr
+
+
+def test_a_model_that_is_not_there_gets_one_sentence(tmp_path: Path) -> None:
+    result = command("generate", "a", "-m", tmp_path / "none")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: There is no folder")
+    assert len(result.stderr.splitlines()) == 1

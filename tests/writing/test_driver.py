@@ -1,0 +1,326 @@
+"""Many who share an engine: each gets its own steps, all of them, in order, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviser.core.actions import ActionVocab
+from reviser.engines.base import DecodeConfig, Reading, Request, ScriptedEngine, Step
+from reviser.errors import ConfigError, EngineError
+from reviser.writing.driver import Driver
+from support import noting
+from support.random_engine import RandomEngine
+
+VOCAB = ActionVocab.build(20, max_move=8)
+
+
+def request(seed: int, most: int = 20) -> Request:
+    return Request.continuation(VOCAB, [1, 2], DecodeConfig(seed=seed, max_actions=most))
+
+
+def alone(asked: Request) -> list[int]:
+    return [step.action for step in Driver(RandomEngine(VOCAB)).run([asked])]
+
+
+def plain(seed: int) -> Request:
+    """A text of three tokens, which is another for another seed, all of it free."""
+    asked = Request.continuation(
+        VOCAB, [seed % 20, seed // 20, 3], DecodeConfig(seed=seed, max_actions=20)
+    )
+    return replace(asked, gaps=((0, 3),))
+
+
+def left(notes: Sequence[float]) -> tuple[tuple[int, int], ...]:
+    """As much of it as is noted, from the end."""
+    free = sum(note < 1 for note in notes[:3])
+    return ((3 - free, 3),) if free else ()
+
+
+def read_first(seed: int) -> Reading:
+    return Reading(**vars(plain(seed)), narrow=left)
+
+
+def read_by_hand(seed: int) -> list[int]:
+    """What comes of it, asked for one by one."""
+    gaps = left(noting.notes(plain(seed).history))
+    return alone(replace(plain(seed), gaps=gaps)) if gaps else [VOCAB.stop]
+
+
+def finish(driver: Driver, number: int) -> list[Step]:
+    steps: list[Step] = []
+    while not steps or steps[-1].ended is None:
+        steps += driver.take([number])
+    return steps
+
+
+async def in_task(driver: Driver, seed: int) -> list[int]:
+    number = driver.add(request(seed))
+    steps: list[Step] = []
+    while not steps or steps[-1].ended is None:
+        steps += await driver.atake([number])
+    return [step.action for step in steps]
+
+
+@given(st.lists(st.integers(1, 30), max_size=12), st.integers(1, 5), st.integers(1, 6))
+def test_a_run_gives_every_request_what_it_gets_alone(
+    most: list[int], rows: int, ahead: int
+) -> None:
+    requests = [request(seed, m) for seed, m in enumerate(most)]
+    found: list[list[int]] = [[] for _ in requests]
+    engine = RandomEngine(VOCAB, rows=rows)
+    for step in Driver(engine).run(requests, ahead=ahead):
+        found[step.request].append(step.action)
+    assert found == [alone(asked) for asked in requests]
+    assert not engine.running
+
+
+@given(st.integers(0, 2**32))
+def test_interleaved_callers_get_their_own(seed: int) -> None:
+    rng, driver = Random(seed), Driver(RandomEngine(VOCAB, rows=2))
+    requests = [request(n) for n in range(5)]
+    numbers = [driver.add(asked) for asked in requests]
+    found: dict[int, list[Step]] = {number: [] for number in numbers}
+    waiting = set(numbers)
+    while waiting:
+        some = rng.sample(sorted(waiting), rng.randint(1, len(waiting)))
+        for step in driver.take(some):
+            assert step.request in some
+            found[step.request].append(step)
+            waiting -= {step.request} if step.ended else set()
+    for number, asked in zip(numbers, requests, strict=True):
+        assert [step.action for step in found[number]] == alone(asked)
+
+
+def test_threads_share_an_engine() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    def work(seed: int) -> list[int]:
+        return [step.action for step in finish(driver, driver.add(request(seed)))]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(40))) == [alone(request(seed)) for seed in range(40)]
+
+
+def test_tasks_share_an_engine_in_one_event_loop_after_another() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    async def all_of_them() -> list[list[int]]:
+        return await asyncio.gather(*(in_task(driver, seed) for seed in range(40)))
+
+    for _ in range(2):
+        assert asyncio.run(all_of_them()) == [alone(request(seed)) for seed in range(40)]
+
+
+def test_a_task_that_is_cancelled_leaves_the_others_whole() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    async def some_of_them() -> list[object]:
+        tasks = [asyncio.create_task(in_task(driver, seed)) for seed in range(12)]
+        await asyncio.sleep(0.002)
+        for task in tasks[::3]:
+            task.cancel()
+        return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    found = asyncio.run(some_of_them())
+    for seed in range(12):
+        if seed % 3:
+            assert found[seed] == alone(request(seed))
+
+
+def test_the_event_loop_is_not_blocked() -> None:
+    class Slow(RandomEngine):
+        def step(self) -> list[Step]:
+            time.sleep(0.02)
+            return super().step()
+
+    driver, ticks = Driver(Slow(VOCAB)), 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    async def work() -> None:
+        ticking = asyncio.create_task(tick())
+        number = driver.add(request(0))
+        for _ in range(10):
+            await driver.atake([number])
+        ticking.cancel()
+
+    asyncio.run(work())
+    assert ticks > 20
+
+
+def test_who_stops_listening_frees_the_engine() -> None:
+    engine = RandomEngine(VOCAB)
+    steps = Driver(engine).run(request(seed) for seed in range(10**9))
+    next(steps)
+    steps.close()
+    assert not engine.running
+    driver = Driver(engine)
+    number = driver.add(request(0))
+    driver.take([number])
+    driver.drop(number)
+    driver.drop(number)
+    assert engine.cancelled[-1] == number
+
+
+def test_the_garbage_collector_may_drop_in_the_middle_of_a_step() -> None:
+    class Dropping(RandomEngine):
+        def step(self) -> list[Step]:
+            driver.drop(other)
+            return super().step()
+
+    engine = Dropping(VOCAB)
+    driver = Driver(engine)
+    number, other = driver.add(request(0)), driver.add(request(1))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(driver.take, [number]).result(timeout=10)
+    assert engine.cancelled == [other]
+
+
+def test_a_request_that_another_drops_is_not_waited_for() -> None:
+    driver = Driver(RandomEngine(VOCAB))
+    number = driver.add(request(0))
+    driver.drop(number)
+    assert driver.take([number]) == []
+    assert asyncio.run(driver.atake([number])) == []
+
+
+def test_a_thread_and_a_task_share_an_engine() -> None:
+    driver = Driver(RandomEngine(VOCAB, rows=2))
+
+    def in_thread(seed: int) -> list[Step]:
+        return finish(driver, driver.add(request(seed)))
+
+    async def tasks() -> list[list[int]]:
+        return await asyncio.gather(*(in_task(driver, seed) for seed in range(20)))
+
+    with ThreadPoolExecutor(4) as pool:
+        threads = [
+            pool.submit(lambda s: finish(driver, driver.add(request(s))), s) for s in range(20)
+        ]
+        assert asyncio.run(tasks()) == [alone(request(seed)) for seed in range(20)]
+        for seed, thread in enumerate(threads):
+            assert [step.action for step in thread.result()] == alone(request(seed))
+
+
+@given(st.lists(st.integers(0, 399), max_size=12), st.integers(1, 5), st.integers(1, 6))
+def test_what_is_read_first_runs_by_its_notes_as_one_request(
+    seeds: list[int], rows: int, ahead: int
+) -> None:
+    requests = [read_first(seed) if seed % 3 else request(seed) for seed in seeds]
+    found: list[list[Step]] = [[] for _ in requests]
+    engine = RandomEngine(VOCAB, rows=rows)
+    driver = Driver(engine)
+    for step in driver.run(requests, ahead=ahead):
+        found[step.request].append(step)
+    for seed, asked, steps in zip(seeds, requests, found, strict=True):
+        is_read = isinstance(asked, Reading)
+        told = [step.action for step in steps]
+        assert told == (read_by_hand(seed) if is_read else alone(asked))
+        assert steps[0].notes == (noting.notes(asked.history) if is_read else None)
+        assert all(step.notes is None for step in steps[1:])
+        assert steps[-1].ended is not None
+    again = [isinstance(r, Reading) and left(noting.notes(r.history)) != () for r in requests]
+    assert engine.added == len(requests) + sum(again)  # where nothing is noted, once is enough
+    assert not engine.running
+    assert not driver._numbers  # nothing is left of what was read
+
+
+def test_some_are_noted_and_some_are_not() -> None:
+    counts = [len(read_by_hand(seed)) > 1 for seed in range(100)]
+    assert 10 < sum(counts) < 95
+
+
+def test_what_is_read_can_be_dropped_at_any_time() -> None:
+    for steps in range(4):
+        engine = RandomEngine(VOCAB, rows=1)
+        driver = Driver(engine)
+        seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+        number = driver.add(read_first(seed))
+        for _ in range(steps):
+            driver.take([number])
+        driver.drop(number)
+        assert not engine.running
+        assert driver.take([number]) == []
+
+    class Dropping(RandomEngine):
+        def add(self, request: Request) -> int:
+            if self.added == 2:  # the garbage collector comes just before what was read runs
+                driver.drop(1)
+            return super().add(request)
+
+    engine = Dropping(VOCAB)
+    driver = Driver(engine)
+    assert driver.add(read_first(seed)) == 1
+    other = driver.add(request(1))
+    assert driver.take([other])
+    assert engine.cancelled == [3]  # what would have run in its place
+    assert [*engine.running] == [other]
+
+
+def test_an_engine_that_gives_no_notes_is_told() -> None:
+    driver = Driver(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    number = driver.add(read_first(1))
+    (step,) = driver.take([number])
+    assert "gives no notes" in str(step.error)
+
+    class Refusing(RandomEngine):
+        def step(self) -> list[Step]:
+            return [replace(step, error=EngineError("refused")) for step in super().step()]
+
+    driver = Driver(Refusing(VOCAB))
+    (step,) = driver.take([driver.add(read_first(1))])
+    assert str(step.error) == "refused"
+
+
+@pytest.mark.parametrize("fault", ["add", "notes"])
+def test_what_fails_once_it_was_read_fails_alone(fault: str) -> None:
+    class Faulty(RandomEngine):
+        def add(self, request: Request) -> int:
+            if fault == "add" and self.added == 2:
+                raise ConfigError("too many gaps")
+            return super().add(request)
+
+        def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
+            return super().notes(history)[fault == "notes" :]
+
+    seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+    driver = Driver(Faulty(VOCAB))
+    number, other = driver.add(read_first(seed)), driver.add(request(1))
+    steps = driver.take([number])
+    assert isinstance(steps[-1].error, EngineError)
+    assert ("too many gaps" if fault == "add" else "gave 3 notes on 5 ids") in str(steps[-1].error)
+    driver.drop(number)
+    assert [step.action for step in finish(driver, other)] == alone(request(1))
+
+
+def test_a_turn_is_one_step_of_the_engine() -> None:
+    engine = RandomEngine(VOCAB)
+    driver = Driver(engine)
+    seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
+    number = driver.add(read_first(seed))
+    assert driver.turn([number]) == []  # it was read, and runs now
+    assert engine.added == 2
+    assert len(driver.turn([number])) == 1
+    driver.drop(number)
+    assert driver.turn([number]) == []
+
+
+def test_an_engine_with_nothing_left_does_not_hang_its_caller() -> None:
+    driver = Driver(ScriptedEngine(VOCAB, [3, VOCAB.stop]))
+    number = driver.add(request(0))
+    assert [step.ended for step in finish(driver, number)] == [None, "stop"]
+    with pytest.raises(EngineError, match="nothing left to run"):
+        driver.take([number])
