@@ -153,7 +153,7 @@ def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
             first = pool.submit(server.post, "/v1/revise", SLOW)
             eventually(lambda: server.metrics()["reviser_waiting"] == parts - 2)
             refused = server.post("/v1/revise", SLOW)
-            assert (refused.status_code, "wait already" in refused.text) == (429, True)
+            assert (refused.status_code, "are waiting" in refused.text) == (429, True)
             assert int(refused.headers["retry-after"]) >= 1
             assert server.metrics()["reviser_waiting"] == parts - 2
             assert server.post("/v1/generate", {"max_actions": 3}).status_code == 200
@@ -192,7 +192,7 @@ def test_an_engine_may_fail_while_it_reads(word: str) -> None:
         server.fault.write_text(word)
         failed = server.post("/v1/revise", NOTED)
         assert failed.status_code == 502
-        assert "ask again" in failed.text
+        assert "Try again" in failed.text
         assert "secret" not in failed.text  # nor "refused": that is for the log
         assert "refused" not in failed.text
         assert ("engine broke" if word == "raise once" else ": refused") in server.log.read_text()

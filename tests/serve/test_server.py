@@ -25,9 +25,9 @@ from bench_serve import resident
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused
 from reviser.serve.client import Client
-from reviser.serve.events import Buffer
+from reviser.serve.events import EventBuffer
 from reviser.serve.limits import Limits
-from reviser.serve.middleware import Keys, read_keys
+from reviser.serve.middleware import ApiKeys, read_keys
 from reviser.serve.schema import RolloutBody, Settings
 from reviser.writing.model import Rollout
 from support.serving import NAME, Served, eventually, serving
@@ -75,7 +75,7 @@ def test_overload_is_refused_with_429_and_passes() -> None:
         assert 20 <= len(refused) <= 30
         assert {answer.status_code for answer in answers} == {200, 429}
         for answer in refused:
-            assert "wait already" in sentence(answer)
+            assert "are waiting" in sentence(answer)
         # Seven or more turns at four, a second each until it is known that they are shorter.
         assert 2 <= max(int(answer.headers["retry-after"]) for answer in refused) <= 3
         assert ask(1).status_code == 200
@@ -87,7 +87,7 @@ def test_overload_is_refused_with_429_and_passes() -> None:
         assert counts["reviser_first_edit_seconds_count"] == asked
         with Client(server.url) as client:
             streams = [client.stream(**LONG) for _ in range(10)]
-            with pytest.raises(RequestRefused, match="wait already") as error:
+            with pytest.raises(RequestRefused, match="are waiting") as error:
                 client.stream(**LONG)
             for stream in streams:
                 stream.close()
@@ -107,17 +107,17 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted() -> None:
         with ThreadPoolExecutor(24) as pool:
             futures = [pool.submit(ask, seed) for seed in range(24)]
             eventually(lambda: server.metrics()["reviser_waiting"] == 16)
-            server.process.send_signal(signal.SIGTERM)
+            server.terminate()
             eventually(lambda: server.get("/ready").status_code == 503)
             assert server.get("/ready").json() == {"status": "draining"}
             assert server.get("/health").status_code == 200
             late = server.post("/v1/generate", {})
-            assert (late.status_code, "about to end" in sentence(late)) == (503, True)
+            assert (late.status_code, "shutting down" in sentence(late)) == (503, True)
             assert late.headers["connection"] == "close"  # the next goes elsewhere
             server.fault.write_text("")
             rollouts = [future.result() for future in futures]
         assert all(rollout.stop_reason in ("stop", "max_actions") for rollout in rollouts)
-        assert server.process.wait(30) == 0
+        assert server.wait(30) == 0
 
 
 def test_a_drain_waits_for_a_reader_who_may_come_back() -> None:
@@ -125,11 +125,11 @@ def test_a_drain_waits_for_a_reader_who_may_come_back() -> None:
         body = {"prompt": "The", "seed": 3, "max_actions": 20, "stream": True}
         with httpx2.stream("POST", server.url + "/v1/generate", json=body, timeout=20) as response:
             stream = response.headers["x-stream-id"]
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         time.sleep(0.5)
         rest = server.get(f"/v1/streams/{stream}")
         assert "event: done" in rest.text
-        assert server.process.wait(30) == 0
+        assert server.wait(30) == 0
 
 
 def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
@@ -137,17 +137,17 @@ def test_a_second_signal_and_a_drain_that_takes_too_long_end_it() -> None:
     with serving(seconds=0.05, limits=limits) as server, Client(server.url) as client:
         stream = client.stream(**LONG)
         next(iter(stream))
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         assert stream.rollout().stop_reason == "cancelled"
-        assert server.process.wait(30) == 0
+        assert server.wait(30) == 0
     with serving(seconds=0.05) as server, Client(server.url) as client:
         stream = client.stream(**LONG)
         next(iter(stream))
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         time.sleep(0.2)
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         assert stream.rollout().stop_reason == "cancelled"
-        assert server.process.wait(30) != 0
+        assert server.wait(30) != 0
 
 
 def test_an_engine_that_fails_once_is_taken_up_again() -> None:
@@ -186,7 +186,7 @@ def test_one_request_that_the_engine_fails_fails_alone() -> None:
         eventually(lambda: server.get("/ready").status_code == 503, 3)
 
 
-@pytest.mark.parametrize("word", ["raise", "hang"])
+@pytest.mark.parametrize("word", ["raise", "hold"])
 def test_a_dead_engine_ends_the_process_for_its_supervisor(word: str) -> None:
     limits = {"recovery_seconds": 8, "stall_seconds": 3, "running": 2}  # time to look at it
     with serving(seconds=0.02, limits=limits) as server, ThreadPoolExecutor(4) as pool:
@@ -195,13 +195,13 @@ def test_a_dead_engine_ends_the_process_for_its_supervisor(word: str) -> None:
         server.fault.write_text(word)
         if word == "raise":
             eventually(lambda: server.get("/ready").status_code == 503)
-            assert "does not answer" in sentence(server.post("/v1/generate", LONG))
+            assert "does not respond" in sentence(server.post("/v1/generate", LONG))
         answers = [future.result() for future in asked]
         assert sorted(answer.status_code for answer in answers) == [502, 502, 503, 503]
         for answer in answers:
-            words = "engine failed" if answer.status_code == 502 else "about to end"
+            words = "engine failed" if answer.status_code == 502 else "shutting down"
             assert words in sentence(answer)
-        assert server.process.wait(30) == 1
+        assert server.wait(30) == 1
         assert ("the engine broke" if word == "raise" else "it hangs") in server.log.read_text()
 
 
@@ -211,7 +211,7 @@ def test_an_engine_that_dies_without_work_is_noticed() -> None:
         eventually(lambda: server.metrics()["reviser_engine_failures_total"] == 1)
         eventually(lambda: server.get("/ready").status_code == 200)
         server.fault.write_text("raise")
-        assert server.process.wait(30) == 1
+        assert server.wait(30) == 1
         assert "the engine broke" in server.log.read_text()
 
 
@@ -221,11 +221,11 @@ def test_an_engine_that_fails_once_while_the_server_ends_loses_only_what_it_ran(
         server.fault.write_text("hold")
         asked = [pool.submit(server.post, "/v1/generate", body) for _ in range(3)]
         eventually(lambda: server.metrics()["reviser_waiting"] == 2)
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         eventually(lambda: server.get("/ready").status_code == 503)
         server.fault.write_text("raise once")
         assert sorted(future.result().status_code for future in asked) == [200, 200, 502]
-        assert server.process.wait(30) == 1
+        assert server.wait(30) == 1
 
 
 def test_a_request_that_enters_while_the_engine_dies_is_told() -> None:
@@ -238,8 +238,8 @@ def test_a_request_that_enters_while_the_engine_dies_is_told() -> None:
             server.fault.write_text("raise")
             assert first.result().status_code == 502
             late = entering.result()
-        assert (late.status_code, "about to end" in sentence(late)) == (503, True)
-        assert server.process.wait(30) == 1
+        assert (late.status_code, "shutting down" in sentence(late)) == (503, True)
+        assert server.wait(30) == 1
 
 
 def test_an_engine_that_fails_while_the_server_ends_is_not_waited_for() -> None:
@@ -247,16 +247,16 @@ def test_an_engine_that_fails_while_the_server_ends_is_not_waited_for() -> None:
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(server.post, "/v1/generate", LONG)
             eventually(lambda: server.engine()["running"] == 1)
-            server.process.send_signal(signal.SIGTERM)
+            server.terminate()
             eventually(lambda: server.get("/ready").status_code == 503)
             server.fault.write_text("raise")
             assert asked.result().status_code == 502
-        assert server.process.wait(30) == 1  # something accepted was lost
+        assert server.wait(30) == 1  # something accepted was lost
     with serving(limits={"probe_seconds": 0.1, "recovery_seconds": 60}) as server:
         server.fault.write_text("raise")
         eventually(lambda: server.get("/ready").status_code == 503)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(30) == 1
+        server.terminate()
+        assert server.wait(30) == 1
 
 
 def test_a_slow_reader_holds_up_nobody_and_may_fall_behind() -> None:
@@ -335,9 +335,9 @@ def test_a_request_that_cannot_begin_in_time_is_told() -> None:
     with serving(seconds=0.02, limits=limits) as server, ThreadPoolExecutor(2) as pool:
         first = pool.submit(server.post, "/v1/generate", LONG)
         eventually(lambda: server.engine()["running"] == 1)
-        server.fault.write_text("hang")
+        server.fault.write_text("hold")
         second = server.post("/v1/generate", LONG)
-        assert (second.status_code, "too busy to begin" in sentence(second)) == (503, True)
+        assert (second.status_code, "too busy to start" in sentence(second)) == (503, True)
         assert first.result().status_code == 502
 
 
@@ -440,9 +440,9 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         read_keys(tmp_path / "missing", None)
     with pytest.raises(ConfigError, match="space"):
         read_keys(None, "a b")
-    assert Keys(["a"]).owner(b"Bearer a") == Keys(["b", "a"]).owner(b"Bearer a") != ""
-    assert Keys(["a"]).owner(b"Bearer b") is None
-    assert Keys().owner(b"") == ""
+    assert ApiKeys(["a"]).owner(b"Bearer a") == ApiKeys(["b", "a"]).owner(b"Bearer a") != ""
+    assert ApiKeys(["a"]).owner(b"Bearer b") is None
+    assert ApiKeys().owner(b"") == ""
 
 
 @pytest.mark.parametrize(
@@ -632,7 +632,7 @@ def test_a_limit_out_of_range_is_refused(value: Any) -> None:
 
 
 def test_a_buffer_forgets_the_oldest_and_never_the_newest() -> None:
-    buffer = Buffer(10)
+    buffer = EventBuffer(10)
     for n in range(6):
         buffer.add(b"%d" % n * 4)
     assert buffer.end == 6

@@ -17,11 +17,11 @@ from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.serve.completions import add_completions
+from reviser.serve.failures import error_body, error_headers, status_of
 from reviser.serve.limits import Limits
-from reviser.serve.middleware import Gate, Keys, headers_of
+from reviser.serve.middleware import ApiKeys, RequestMiddleware
 from reviser.serve.pages import add_pages
-from reviser.serve.queue import status_of, told
-from reviser.serve.responses import Json
+from reviser.serve.responses import JsonResponse
 from reviser.serve.schema import (
     Failure,
     GenerateBody,
@@ -35,7 +35,7 @@ from reviser.serve.schema import (
 from reviser.serve.service import (
     EVENTS,
     FAILURES,
-    GONE,
+    CLIENT_CLOSED,
     Responses,
     Service,
     counted,
@@ -76,21 +76,21 @@ def make_app(
     origins: Sequence[str] = (),
     playground: bool = True,
 ) -> FastAPI:
-    """A server for a model, whichever engine runs it; `app.state.desk` drains it.
+    """A server for a model, whichever engine runs it; `app.state.queue` drains it.
 
     `name` is what clients call the model, `keys` are those that open it, `origins` the web pages
     of other hosts whose scripts may use it, and `playground` whether there is a page at /.
     """
     service = Service(reviser, limits or Limits(), name)
-    door = Keys(keys)
+    api_keys = ApiKeys(keys)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        await service.desk.open()
+        await service.queue.open()
         try:
             yield
         finally:
-            await service.desk.close()
+            await service.queue.close()
 
     app = FastAPI(
         title="Reviser",
@@ -101,8 +101,8 @@ def make_app(
         lifespan=life,
         redirect_slashes=False,
     )
-    app.state.desk = service.desk
-    app.add_middleware(Gate, limits=service.limits, metrics=service.metrics, keys=door)
+    app.state.queue = service.queue
+    app.add_middleware(RequestMiddleware, limits=service.limits, metrics=service.metrics, keys=api_keys)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -111,7 +111,7 @@ def make_app(
             allow_methods=["GET", "POST"],
             expose_headers=["x-stream-id", "retry-after"],
         )
-    guarded = [Depends(HTTPBearer(auto_error=False))] if door else []
+    guarded = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)
     _add_writing(app, service, guarded)
     add_completions(app, service, guarded)
@@ -152,9 +152,10 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
 
         plans = partial(service.reviser.plan_revise, body.draft, locked=locked, **options)
         if body.stream:
-            return await service.answer(request, body, lambda: service.only_part(plans()))
+            _, jobs = await service.submit(request, plans, is_stream=True, unit=body.unit)
+            return service.stream(jobs[0])
         revision = await service.revise(request, body.draft, plans)
-        return Json(counted(revision, body.unit)) if revision else Response(status_code=GONE)
+        return JsonResponse(counted(revision, body.unit)) if revision else Response(status_code=CLIENT_CLOSED)
 
     @app.get("/v1/streams/{stream}", responses=STREAMED, dependencies=guarded, tags=["writing"])
     async def resume(
@@ -165,7 +166,7 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         ] = None,
     ) -> Response:
         """Go on reading a stream after its connection was lost."""
-        job = service.desk.find(stream, request.state.owner)
+        job = service.queue.streams.find(stream, request.state.owner)
         place = 0
         if last_event_id is not None:
             if not (
@@ -189,8 +190,8 @@ def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
     )
     async def cancel(stream: StreamId, request: Request) -> Status:
         """Leave a text where it is; its readers get it as done."""
-        job = service.desk.find(stream, request.state.owner)
-        service.desk.cancel(job, by="client")
+        job = service.queue.streams.find(stream, request.state.owner)
+        service.queue.cancel(job, by="client")
         return Status(status="done" if job.is_done else "cancelling")
 
 
@@ -207,9 +208,9 @@ def _add_status(app: FastAPI, service: Service) -> None:
     @app.get("/ready", responses=not_ready, tags=["status"])
     async def ready() -> Response:
         """Whether requests are taken: the engine answers, and the server is not about to end."""
-        is_ready = service.desk.is_ready
-        status = "ready" if is_ready else "draining" if service.desk.draining else "not ready"
-        return Json({"status": status}, status_code=200 if is_ready else 503)
+        is_ready = service.queue.is_ready
+        status = "ready" if is_ready else "draining" if service.queue.is_draining else "not ready"
+        return JsonResponse({"status": status}, status_code=200 if is_ready else 503)
 
     @app.get("/metrics", tags=["status"], response_class=Response)
     async def metrics() -> Response:
@@ -220,12 +221,11 @@ def _add_status(app: FastAPI, service: Service) -> None:
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ReviserError)
     async def ours(_: Request, error: ReviserError) -> Response:
-        headers = headers_of(error) if isinstance(error, RequestRefused) else {}
-        return Json(told(error), status_code=status_of(error), headers=headers)
+        return JsonResponse(error_body(error), status_code=status_of(error), headers=error_headers(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return Json(told(ConfigError(sentence(list(error.errors())))), status_code=400)
+        return JsonResponse(error_body(ConfigError(sentence(list(error.errors())))), status_code=400)
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
@@ -234,12 +234,12 @@ def _add_errors(app: FastAPI) -> None:
             405: "This is not how it is asked: /openapi.json tells how.",
         }.get(error.status_code, "This request cannot be read.")
         refusal = RequestRefused(message, error.status_code)
-        return Json(told(refusal), error.status_code, headers=dict(error.headers or {}))
+        return JsonResponse(error_body(refusal), error.status_code, headers=dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, __: Exception) -> Response:
         refusal = RequestRefused("Something went wrong in the server; its log says where.", 500)
-        return Json(told(refusal), status_code=500)
+        return JsonResponse(error_body(refusal), status_code=500)
 
 
 def _tidy_schema(app: FastAPI, limits: Limits) -> None:

@@ -17,8 +17,9 @@ from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.serve.events import PING
-from reviser.serve.queue import Job, told
-from reviser.serve.responses import EventStream, Json
+from reviser.serve.failures import error_body
+from reviser.serve.jobs import EngineJob
+from reviser.serve.responses import EventStream, JsonResponse
 from reviser.serve.schema import (
     Choice,
     Completion,
@@ -28,7 +29,7 @@ from reviser.serve.schema import (
     Models,
     Usage,
 )
-from reviser.serve.service import EVENTS, FAILURES, GONE, Responses, Service, note
+from reviser.serve.service import EVENTS, FAILURES, CLIENT_CLOSED, Responses, Service, note
 from reviser.writing.model import Rollout
 from reviser.writing.tasks import Plan
 
@@ -46,13 +47,13 @@ def add_completions(app: FastAPI, service: Service, guarded: list[Any]) -> None:
         if body.model not in (None, service.name):
             raise RequestRefused("There is no such model here: see /v1/models.", 404)
         make = _plan(service, body)
-        job = await service.accept(request, make)
+        _, [job] = await service.submit(request, lambda: [make()])
         if body.stream:
             return EventStream(_stream(service, request, job, body), {})
-        rollout = await service.written(request, job)
-        if rollout is None:
-            return Response(status_code=GONE)
-        return Json(_completion(service, job, body, rollout).model_dump_json())
+        rollouts = await service.rollouts(request, [job])
+        if not rollouts:
+            return Response(status_code=CLIENT_CLOSED)
+        return JsonResponse(_completion(service, job, body, rollouts[0]).model_dump_json())
 
     @app.get("/v1/models", responses={401: FAILURES[401]}, dependencies=guarded, tags=["OpenAI"])
     async def models() -> Models:
@@ -75,7 +76,7 @@ def _plan(service: Service, body: CompletionBody) -> Callable[[], Plan]:
     return lambda: service.reviser.plan_infill(body.text + suffix, [(place, place)], **settings)
 
 
-def _completion(service: Service, job: Job, body: CompletionBody, rollout: Rollout) -> Completion:
+def _completion(service: Service, job: EngineJob, body: CompletionBody, rollout: Rollout) -> Completion:
     text = rollout.text
     if not body.echo:
         text = text[len(body.text) : len(text) - len(body.suffix or "")]
@@ -96,7 +97,7 @@ def _completion(service: Service, job: Job, body: CompletionBody, rollout: Rollo
 
 
 async def _stream(
-    service: Service, request: Request, job: Job, body: CompletionBody
+    service: Service, request: Request, job: EngineJob, body: CompletionBody
 ) -> AsyncIterator[bytes]:
     """Pings while it is written, then the text, then what it cost if that was asked for."""
     work = asyncio.ensure_future(job.result())
@@ -108,7 +109,7 @@ async def _stream(
         try:
             rollout = await work
         except ReviserError as error:
-            yield _data(json.dumps(told(error)))
+            yield _data(json.dumps(error_body(error)))
             return
         note(request, rollout)
         whole = _completion(service, job, body, rollout)
@@ -118,7 +119,7 @@ async def _stream(
         yield b"data: [DONE]\n\n"
     finally:
         work.cancel()
-        service.desk.cancel(job, by="client")
+        service.queue.cancel(job, by="client")
 
 
 def _data(text: str) -> bytes:

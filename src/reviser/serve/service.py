@@ -1,6 +1,6 @@
-"""What the routes share: requests checked against the limits, handed to the desk, waited for.
+"""The work that the routes share: check a request against the limits, queue it, await its result.
 
-Is handed a `Reviser`, so it knows neither which engine runs nor where a model came from.
+It is given a `Reviser`, so it knows neither which engine runs nor where the model came from.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from starlette.responses import Response
 from reviser.core.codec import Unit
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError
+from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.queue import Desk, Job
-from reviser.serve.responses import EventStream, Json, unless_gone
-from reviser.serve.schema import Failure, Settings, Streamed
-from reviser.writing.model import Reviser, Revision, Rollout
+from reviser.serve.queue import RequestQueue
+from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
+from reviser.serve.schema import Failure, Settings, StreamableBody
+from reviser.writing.model import Reviser, Revision, Rollout, Writing
 from reviser.writing.tasks import Plan
 
 Responses = dict[int | str, dict[str, Any]]
-GONE = 499
-"""What nginx calls it when the client left; nobody reads it."""
+CLIENT_CLOSED = 499
+"""nginx's status code for a client that disconnected; no client ever receives it."""
 
 FAILURES: Responses = {
-    400: {"model": Failure, "description": "Something in the request is wrong; it says what."},
+    400: {"model": Failure, "description": "The request is not valid; the message says why."},
     401: {"model": Failure, "description": "No valid key."},
-    408: {"model": Failure, "description": "The body did not come in time."},
+    408: {"model": Failure, "description": "The body did not arrive in time."},
     413: {"model": Failure, "description": "The body is too large."},
-    429: {"model": Failure, "description": "Too many wait; Retry-After says how long."},
+    429: {"model": Failure, "description": "Too many requests; Retry-After says how long to wait."},
     502: {"model": Failure, "description": "The engine failed while it ran this request."},
-    503: {"model": Failure, "description": "Not taken: the server ends, or its engine is down."},
+    503: {"model": Failure, "description": "The server is shutting down or its engine is down."},
 }
 _TEXT = {"type": "string"}
 _EVENT = {
@@ -48,7 +49,7 @@ EVENTS = {"text/event-stream": {"schema": _EVENT}}
 
 
 class Service:
-    """What the routes of one server share."""
+    """The model, limits, metrics and queue of one server."""
 
     def __init__(self, reviser: Reviser, limits: Limits, name: str) -> None:
         self.reviser = reviser
@@ -56,7 +57,7 @@ class Service:
         self.name = name
         self.created = int(time.time())
         self.metrics = Metrics()
-        self.desk = Desk(reviser, limits, self.metrics, name)
+        self.queue = RequestQueue(reviser, limits, self.metrics, name)
 
     def settings(self, asked: Settings) -> dict[str, Any]:
         """The settings of a request, within the limits."""
@@ -81,16 +82,6 @@ class Service:
                 f" {self.limits.prompt_characters} or less."
             )
 
-    def planned(self, make: Callable[[], Plan]) -> Plan:
-        """A plan that is not too long."""
-        plan = make()
-        if len(plan.request.history) > self.limits.prompt_tokens:
-            raise ConfigError(
-                f"The text has {len(plan.request.history)} tokens; this server takes"
-                f" {self.limits.prompt_tokens} or less."
-            )
-        return plan
-
     def parts(self, plans: Iterable[Plan]) -> list[Plan]:
         """Plans for the parts of a draft that are together not too long, nor too many."""
         limits, kept, tokens = self.limits, [], 0
@@ -109,26 +100,33 @@ class Service:
                 )
         return kept
 
-    async def accept(
-        self, request: Request, make: Callable[[], Plan], *, is_stream: bool = False,
+    async def submit(
+        self,
+        request: Request,
+        make: Callable[[], Iterable[Plan]],
+        *,
+        is_stream: bool = False,
         unit: Unit = "char",
-    ) -> Job:  # fmt: skip
-        """Begin to write for a request."""
+    ) -> tuple[list[Plan], list[EngineJob]]:
+        def prepare() -> tuple[list[Plan], list[Writing]]:
+            plans = self.parts(make())
+            if is_stream and len(plans) > 1:
+                raise ConfigError(
+                    f"The draft has {len(plans)} parts, which have no edits in common to stream:"
+                    " leave out stream, use a larger window, or send less at a time."
+                )
+            return plans, [self.reviser.write(plan, unit=unit) for plan in plans]
+
+        with self.queue.entering():
+            plans, writings = await asyncio.to_thread(prepare)
         owner = request.state.owner
-        return await self.desk.accept(
-            lambda: self.planned(make), owner=owner, is_stream=is_stream, unit=unit
-        )
+        return plans, self.queue.add(writings, owner=owner, is_stream=is_stream, unit=unit)
 
-    async def written(self, request: Request, job: Job) -> Rollout | None:
-        """What was written; None if the client has left, and the text with it."""
-        rollouts = await self.all_written(request, [job])
-        return rollouts[0] if rollouts else None
-
-    async def all_written(self, request: Request, jobs: list[Job]) -> list[Rollout]:
+    async def rollouts(self, request: Request, jobs: list[EngineJob]) -> list[Rollout]:
         """The same for the parts of a text; the first error is that of all."""
         work = asyncio.gather(*(job.result() for job in jobs))
         try:
-            if await unless_gone(request, work):
+            if await finished_before_disconnect(request, work):
                 rollouts = list(await work)
                 note(request, *rollouts)
                 return rollouts
@@ -136,47 +134,39 @@ class Service:
             if not work.done():
                 work.cancel()
             for job in jobs:
-                self.desk.cancel(job, by="client")
+                self.queue.cancel(job, by="client")
         return []
 
-    async def answer(self, request: Request, body: Streamed, make: Callable[[], Plan]) -> Response:
+    async def answer(
+        self, request: Request, body: StreamableBody, make: Callable[[], Plan]
+    ) -> Response:
         """JSON or a stream, as the body says."""
-        job = await self.accept(request, make, is_stream=body.stream, unit=body.unit)
+        _, jobs = await self.submit(
+            request, lambda: [make()], is_stream=body.stream, unit=body.unit
+        )
         if body.stream:
-            return self.stream(job)
-        rollout = await self.written(request, job)
-        return Json(rollout.to_json()) if rollout else Response(status_code=GONE)
+            return self.stream(jobs[0])
+        rollouts = await self.rollouts(request, jobs)
+        return (
+            JsonResponse(rollouts[0].to_json())
+            if rollouts
+            else Response(status_code=CLIENT_CLOSED)
+        )
 
     async def revise(
         self, request: Request, draft: str, make: Callable[[], Iterable[Plan]]
     ) -> Revision | None:
         """Revise a draft in all its parts; None if the client has left."""
-        plans: list[Plan] = []
-
-        def planned() -> list[Plan]:
-            plans.extend(self.parts(make()))
-            return plans
-
-        jobs = await self.desk.accept_all(planned, owner=request.state.owner)
-        rollouts = await self.all_written(request, jobs)
+        plans, jobs = await self.submit(request, make)
+        rollouts = await self.rollouts(request, jobs)
         if not rollouts:
             return None
         return await asyncio.to_thread(self.reviser.revision, draft, plans, rollouts)
 
-    def only_part(self, plans: Iterable[Plan]) -> Plan:
-        """The plan for a draft whose edits are to be streamed."""
-        first, *more = self.parts(plans)
-        if more:
-            raise ConfigError(
-                f"The draft has {1 + len(more)} parts, which have no edits in common to stream:"
-                " leave out stream, use a larger window, or send less at a time."
-            )
-        return first
-
-    def stream(self, job: Job, place: int = 0) -> EventStream:
+    def stream(self, job: EngineJob, place: int = 0) -> EventStream:
         """The events of a stream, from one on."""
         headers = {"x-stream-id": job.id}
-        return EventStream(self.desk.read(job, place), headers)
+        return EventStream(self.queue.streams.read(job, place), headers)
 
 
 def note(request: Request, *rollouts: Rollout) -> None:
