@@ -30,8 +30,8 @@ from reviser.core.codec import Codec
 from reviser.core.mask import Boundary
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import EngineError
+from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Plan
 from support import noting, small_tokenizers
 
 NAME = "random"
@@ -43,7 +43,9 @@ class FaultyEngine:
     A step takes `seconds`; the word in the file `fault` makes it hold or fail.
     """
 
-    def __init__(self, vocab: ActionVocab, *, rows: int, seconds: float, fault: Path) -> None:
+    def __init__(
+        self, vocab: ActionVocab, *, rows: int, seconds: float, plan_seconds: float, fault: Path
+    ) -> None:
         self.vocab = vocab
         self.added = 0
         self.cancelled = 0
@@ -53,9 +55,12 @@ class FaultyEngine:
         self._rows = Boundary(vocab, rows)
         self._free = list(range(rows))
         self._seconds = seconds
+        self._plan_seconds = plan_seconds
         self._fault = fault
 
     def check(self, request: Request) -> None:
+        if self._plan_seconds:
+            time.sleep(self._plan_seconds)
         request.check(self.vocab, 5000)
 
     def add(self, request: Request) -> int:
@@ -78,7 +83,8 @@ class FaultyEngine:
             self._free.append(walk.slot)
 
     def _break(self) -> list[Step] | None:
-        time.sleep(self._seconds)
+        if self._seconds:
+            time.sleep(self._seconds)
         while (word := self._fault.read_text() if self._fault.exists() else "") == "hold":
             time.sleep(0.01)
         if word == "raise once":
@@ -120,9 +126,11 @@ class FaultyEngine:
                 ended = "stop"
             elif walk.actions == walk.request.config.max_actions:
                 ended = "max_actions"
-            is_noted = walk.request.is_noted and walk.actions == 1
-            notes = noting.notes(walk.request.history) if is_noted else None
-            steps.append(Step(number, action, -walk.actions / 8, ended, notes=notes))
+            is_read = walk.request.with_edit_probabilities and walk.actions == 1
+            scores = noting.edit_probabilities(walk.request.history) if is_read else None
+            steps.append(
+                Step(number, action, -walk.actions / 8, ended, edit_probabilities=scores)
+            )
             if ended:
                 self._leave(number)
         return steps
@@ -152,21 +160,18 @@ class Walk:
 
 
 def reviser(
-    *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent", plan_seconds: float = 0.0
-) -> Reviser:
+    *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
+    plan_seconds: float = 0.0, is_editor: bool = True,
+) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
-    engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
-    model = Reviser(engine, Codec(tokenizer), provenance={"model": "/secret/path"})
-    if plan_seconds:
-
-        def slow_plan(*args: Any, **named: Any) -> Plan:
-            time.sleep(plan_seconds)
-            return Reviser.plan(model, *args, **named)
-
-        model.plan = slow_plan  # type: ignore[method-assign]
-    return model
+    engine = FaultyEngine(
+        vocab, rows=rows, seconds=seconds, plan_seconds=plan_seconds, fault=Path(fault)
+    )
+    editing = Editing(edit_probabilities=True) if is_editor else None
+    provenance = {"model": "/secret/path"}
+    return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
 
 
 class Served:
@@ -246,6 +251,7 @@ class ServerThread(Served):
         return self._statuses[0]
 
     def close(self) -> None:
+        self.http.close()
         self.fault.write_text("")
         with suppress(RuntimeError):  # its event loop has ended already
             for _ in range(2):  # the second signal ends it without waiting for clients
@@ -279,6 +285,7 @@ class ServerProcess(Served):
         return self.process.wait(seconds)
 
     def close(self) -> None:
+        self.http.close()
         self.process.kill()
         self.process.wait()
 
@@ -308,6 +315,17 @@ def eventually(check: Any, seconds: float = 30.0) -> None:
     while not check():
         assert time.monotonic() < until, "It did not come about in time."
         time.sleep(0.02)
+
+
+def error_message(response: Any) -> str:
+    """Return the message of an error; it must be a sentence, and contain no secrets."""
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "code"}
+    assert error["code"] == response.status_code
+    assert error["message"].endswith((".", "?"))
+    for secret in ("secret", "-key", "Traceback", "/tmp", "/home", "internal"):
+        assert secret not in response.text
+    return str(error["message"])
 
 
 def make_server_app(settings: dict[str, Any]) -> Any:

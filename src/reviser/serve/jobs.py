@@ -16,7 +16,8 @@ from reviser.errors import RequestRefused, ReviserError
 from reviser.serve.events import PING, EventBuffer, event
 from reviser.serve.failures import error_body
 from reviser.serve.limits import Limits
-from reviser.writing.model import Rollout, Writing
+from reviser.writing.rollout import Rollout
+from reviser.writing.session import Writing
 
 
 class EngineJob:

@@ -23,9 +23,7 @@ class Metrics:
         )
         self.ready = Gauge("reviser_ready", "1 if the server accepts requests.", registry=registry)
         self.actions = Counter("reviser_actions", "Actions chosen by the model.", registry=registry)
-        self.tokens = Counter(
-            "reviser_tokens_written", "Tokens added to texts.", registry=registry
-        )
+        self.tokens = Counter("reviser_tokens_written", "Tokens added to texts.", registry=registry)
         self.first_edit = Histogram(
             "reviser_first_edit_seconds",
             "Seconds from acceptance to the first action.",
@@ -47,9 +45,7 @@ class Metrics:
         self.refused = Counter(
             "reviser_refused", "Requests refused, by reason.", ["reason"], registry=registry
         )
-        self.failures = Counter(
-            "reviser_engine_failures", "Engine failures.", registry=registry
-        )
+        self.failures = Counter("reviser_engine_failures", "Engine failures.", registry=registry)
 
     def page(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

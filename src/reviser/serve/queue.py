@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,9 @@ from reviser.serve.jobs import EngineJob, StreamStore
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.worker import FAILED, EngineState, EngineWorker, Update
-from reviser.writing.model import Reviser, Rollout, Writing
+from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout
+from reviser.writing.session import Writing
 
 SHUTTING_DOWN = "This server is shutting down. Send the request to another server."
 
@@ -34,11 +35,10 @@ log = logging.getLogger("reviser.serve")
 class RequestQueue:
     """Accepts, queues, cancels and drains jobs."""
 
-    def __init__(self, reviser: Reviser, limits: Limits, metrics: Metrics, model: str) -> None:
+    def __init__(self, reviser: Reviser, limits: Limits, metrics: Metrics) -> None:
         self.reviser = reviser
         self.limits = limits
         self.metrics = metrics
-        self.provenance = reviser.provenance | {"model": model}
         self.is_draining = False
         self.is_dead = False
         """Whether the engine failed for good."""
@@ -258,7 +258,6 @@ class RequestQueue:
         self.metrics.completion.observe(seconds)
         self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
         if rollout is not None:
-            rollout = replace(rollout, provenance=self.provenance)
             grown = rollout.statistics.tokens_after - rollout.statistics.tokens_before
             self.metrics.tokens.inc(max(0, grown))
         self.metrics.ended.labels(rollout.stop_reason if rollout else "error").inc()

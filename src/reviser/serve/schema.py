@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import Unit
@@ -26,10 +26,10 @@ SENTENCE = "sentence"
 MAX_LOCKS = 1000
 
 SpanBody = Annotated[list[int], Field(min_length=2, max_length=2)]
-# `FailFast` stops at the first bad item: a million bad ones would make a million errors.
+# `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
 _WIRE_TYPES: dict[str, Any] = {
-    "spans": Annotated[list[SpanBody], FailFast()] | None,
-    "locked": Annotated[list[str | SpanBody], Field(max_length=MAX_LOCKS), FailFast()],
+    "spans": Annotated[list[SpanBody], Field(fail_fast=True)] | None,
+    "locked": Annotated[list[str | SpanBody], Field(max_length=MAX_LOCKS, fail_fast=True)],
 }
 _DESCRIPTIONS = {
     "prompt": "The text to continue. Names of control tokens in it are ordinary text.",
@@ -92,7 +92,9 @@ class RequestBody(BaseModel):
         return values
 
 
-_SettingFields = create_model("_SettingFields", __base__=RequestBody, **_setting_fields(DecodeConfig()))
+_SettingFields = create_model(
+    "_SettingFields", __base__=RequestBody, **_setting_fields(DecodeConfig())
+)
 
 
 class Settings(_SettingFields):  # type: ignore[misc, valid-type]
@@ -126,7 +128,11 @@ class StreamableBody(Settings):
         return self.task_type(**values)
 
 
-class GenerateBody(create_model("_", __base__=StreamableBody, **_task_fields(Continue))):  # type: ignore[misc]
+def _with_fields(declared: dict[str, Any]) -> Any:
+    return create_model("_", __base__=StreamableBody, **declared)
+
+
+class GenerateBody(_with_fields(_task_fields(Continue))):  # type: ignore[misc]
     """Continue a prompt, which is never changed."""
 
     task_type = Continue
@@ -135,7 +141,7 @@ class GenerateBody(create_model("_", __base__=StreamableBody, **_task_fields(Con
     )
 
 
-class InfillBody(create_model("_", __base__=StreamableBody, **_task_fields(Infill))):  # type: ignore[misc]
+class InfillBody(_with_fields(_task_fields(Infill))):  # type: ignore[misc]
     """Fill the gaps of a text; the rest of it is never changed."""
 
     task_type = Infill
@@ -156,7 +162,7 @@ _REVISE_FIELDS = _task_fields(Revise) | {
 }
 
 
-class ReviseBody(create_model("_", __base__=StreamableBody, **_REVISE_FIELDS)):  # type: ignore[misc]
+class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
     """Edit a draft where it needs it; max_actions and max_edits apply to each window."""
 
     notes: float | None = Field(

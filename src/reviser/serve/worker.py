@@ -19,7 +19,9 @@ from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.errors import EngineError, ReviserError
 from reviser.serve.events import edit_data, event
 from reviser.serve.jobs import EngineJob
-from reviser.writing.model import Reviser, Rollout, Writing
+from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout
+from reviser.writing.tasks import Infill
 
 EngineState = Literal["starting", "ready", "failing", "dead", "closed"]
 
@@ -112,7 +114,7 @@ class EngineWorker:
     def _warm_up(self) -> None:
         """Do once what is slow the first time: the tokenizer's tables, compiled functions."""
         with suppress(ReviserError):
-            Writing(self._reviser.plan_infill("a{}b"), self._reviser.codec, self._driver, {})
+            self._reviser.start(self._reviser.plan(Infill("a{}b")).parts[0])
 
     def _set_state(self, state: EngineState) -> None:
         self.state = state
@@ -138,7 +140,7 @@ class EngineWorker:
             self._stop(job, reason)
             return
         try:
-            self._running[self._driver.add(job.writing.plan.request)] = job
+            self._running[self._driver.add(job.writing.part.request)] = job
         except ReviserError as error:
             is_engine = isinstance(error, EngineError)
             self._on_updates([_failed(job, error) if is_engine else Update(job, error=error)])
