@@ -15,8 +15,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
-import httpx2
-
 from reviser.errors import ConfigError, EngineError, RequestRefused
 from reviser.serve.client import Client
 from reviser.serve.events import EventBuffer
@@ -237,9 +235,9 @@ def test_a_request_that_is_planned_while_the_engine_dies_is_refused() -> None:
 
 
 def test_a_slow_client_holds_up_no_other_and_may_fall_behind() -> None:
-    limits = {"stream_bytes": 5000, "resume_seconds": 60, "max_actions": 4000}
+    limits = {"stream_bytes": 5000, "resume_seconds": 60}
     with serving(limits=limits) as server:
-        body = json.dumps(LONG | {"stream": True, "max_actions": 4000, "max_length": 50}).encode()
+        body = json.dumps(LONG | {"stream": True, "max_actions": 1800, "max_length": 50}).encode()
         with socket.socket() as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             reader.connect(("127.0.0.1", server.port))
@@ -266,8 +264,9 @@ def test_a_slow_client_holds_up_no_other_and_may_fall_behind() -> None:
 def test_a_client_that_reads_nothing_is_disconnected() -> None:
     limits = {"write_seconds": 1, "resume_seconds": 600}
     with serving(limits=limits) as server, socket.socket() as reader:
-        written = generate(server, LONG | {"stream": True, "max_length": 50})
-        address, times = f"/v1/streams/{written.headers['x-stream-id']}", 20
+        body = LONG | {"stream": True, "max_actions": 1000, "max_length": 50}
+        written = generate(server, body)
+        address, times = f"/v1/streams/{written.headers['x-stream-id']}", 60
         request = f"GET {address} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.connect(("127.0.0.1", server.port))

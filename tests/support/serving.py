@@ -1,4 +1,4 @@
-"""A real server over an engine without a model, in a thread or (`python serving.py JSON`) a process.
+"""A real server over an engine without a model, in a thread or in a process of its own.
 
 A file says what the engine does wrong, so that a test can break it while it runs.
 """
@@ -128,9 +128,7 @@ class FaultyEngine:
                 ended = "max_actions"
             is_read = walk.request.with_edit_probabilities and walk.actions == 1
             scores = noting.edit_probabilities(walk.request.history) if is_read else None
-            steps.append(
-                Step(number, action, -walk.actions / 8, ended, edit_probabilities=scores)
-            )
+            steps.append(Step(number, action, -walk.actions / 8, ended, edit_probabilities=scores))
             if ended:
                 self._leave(number)
         return steps

@@ -33,6 +33,7 @@ from reviser.writing.tasks import (
     Revise,
     Span,
     Task,
+    renamed_notes,
     task_from_dict,
 )
 
@@ -133,14 +134,18 @@ class Client(_OldMethods):
         precision: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
+        notes: float | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
-        """Edit a draft where it needs it; `Revise` describes the options."""
+        """Edit a draft where it needs it; `Revise` describes the options.
+
+        `notes` is the old name of `min_edit_probability`.
+        """
         task = Revise(
             draft,
             instruction=instruction,
             locked=locked,
-            min_edit_probability=min_edit_probability,
+            min_edit_probability=renamed_notes(notes, min_edit_probability),
             precision=precision,
             window=window,
             context=context,
@@ -228,14 +233,18 @@ class AsyncClient(_OldMethods):
         precision: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
+        notes: float | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
-        """Edit a draft where it needs it; `Revise` describes the options."""
+        """Edit a draft where it needs it; `Revise` describes the options.
+
+        `notes` is the old name of `min_edit_probability`.
+        """
         task = Revise(
             draft,
             instruction=instruction,
             locked=locked,
-            min_edit_probability=min_edit_probability,
+            min_edit_probability=renamed_notes(notes, min_edit_probability),
             precision=precision,
             window=window,
             context=context,

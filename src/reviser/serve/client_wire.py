@@ -32,7 +32,15 @@ PATHS: dict[type[Task], str] = {
 }
 MAX_EVENT_BYTES = 64 << 20
 """Largest event that a client accepts; the last event of a stream holds a whole rollout."""
-_INVALID = (ReviserError, AttributeError, KeyError, TypeError, ValueError, RecursionError)
+_INVALID = (
+    ReviserError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _STREAM_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _Read = TypeVar("_Read")
 
