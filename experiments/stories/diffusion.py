@@ -1,18 +1,20 @@
 """Masked diffusion (MDLM, Sahoo et al. 2024) on a recipe's own trunk, text and training budget.
 
-A counterpart to compare with: places of a text are masked, and the trunk, which here looks both
-ways, says what they hold. Tokenizer, windows and their order, and optimiser are the recipe's.
-`--ids` is how many places the trunk reads in training, padding included; with the `ids_seen` of
-another arm, training costs the same.
+Positions of a text are masked, and the trunk, with attention in both directions, predicts the
+tokens there. Tokenizer, windows, their order and the optimizer are the recipe's. `--ids` is the
+number of positions that the trunk reads in training, padding included: give it the `ids_seen` of
+another arm, and training costs the same.
 
-    python benchmarks/diffusion.py train recipes/story.yaml --ids 100000000 --output runs/diffusion
+    python -m experiments.stories.diffusion train recipes/story.yaml --ids 100000000 -o runs/mdlm
 
-Writing begins with masks alone behind the prompts, a file of `reviser prompts`, and takes so many
-steps; `reviser eval` reads what comes out. Nothing else here can write with such a model.
+Generation starts with only masks after each prompt (a file of `reviser prompts`) and fills them in
+a fixed number of steps. `reviser eval` reads the output; no engine of the package can use such a
+model.
 
-    python benchmarks/diffusion.py write runs/diffusion prompts/123.jsonl -o diffusion.jsonl
+    python -m experiments.stories.diffusion write runs/mdlm prompts/123.jsonl -o mdlm.jsonl
 
-Shapes: B texts, T places of a text, N masked places of all texts, D hidden, A rows of the trunk.
+Shapes: B texts, T positions of a text, N masked positions of all texts, D hidden, A rows of the
+trunk.
 """
 
 from __future__ import annotations
@@ -45,31 +47,31 @@ from reviser.train.report import JsonLines, TerminalBar, cut_after
 from reviser.train.resume import MarkComplete, check_claim, claim, last_checkpoint, step_of
 
 LEAST_TIME = 1e-3
-"""Times of training lie above this, as in MDLM's own runs: the weight is one over the time."""
+"""The smallest time in training, as in MDLM's own runs: the loss weight is one over the time."""
 DRAWS = 8
-"""How often each held-out window is masked."""
+"""The number of times that each held-out window is masked."""
 BOUNDS = (
     "Nats per text token: the continuous-time bound on minus the log-likelihood of the text, its"
     " STOP and the STOPs that pad it, together, over the number of text tokens. It bounds the text"
     " alone too, since a text is read up to its first STOP. `held_out` is of whole windows,"
-    " `given_prefix` of what follows the prefixes behind which other policies are scored."
+    " `given_prefix` of what follows the prefixes after which other policies are scored."
 )
 
 
 def look_both_ways(model: Any, vocab: ActionVocab) -> None:
-    """Let every place see every other, and see that a row is unused, which becomes MASK's."""
+    """Switch to attention in both directions, and check that an unused row is left for MASK."""
     model.config.is_causal = False  # Transformers' own switch, saved with the model
     if model.get_input_embeddings().num_embeddings == vocab.size:
         raise ConfigError(f"All {vocab.size} rows are taken; change data.bpe to leave MASK one.")
 
 
 def first_open(vocab: ActionVocab) -> int:
-    """The first place that can be masked: the begin token, if there is one, never is."""
+    """Return the first position that can be masked: a begin token never is."""
     return 0 if vocab.begin is None else 1
 
 
 def close(vocab: ActionVocab, logits_NA: torch.Tensor) -> torch.Tensor:
-    """In float32, everything closed but the tokens of text and STOP; so MASK is closed, too."""
+    """Return float32 logits in which only text tokens and STOP are possible, so MASK is not."""
     is_open_A = torch.zeros(logits_NA.shape[-1], dtype=torch.bool, device=logits_NA.device)
     is_open_A[np.flatnonzero(vocab.kinds == Kind.INSERT)] = True
     is_open_A[vocab.stop] = True
@@ -79,7 +81,7 @@ def close(vocab: ActionVocab, logits_NA: torch.Tensor) -> torch.Tensor:
 def weighted_loss(
     model: Any, vocab: ActionVocab, ids_BT: Any, masked_BT: Any, weights_B: Any
 ) -> torch.Tensor:
-    """Of each text: nats at its masked places, weighted. Clean places are copied, without loss."""
+    """Return the weighted nats at the masked positions of each text."""
     logits_BTA = model(input_ids=ids_BT.masked_fill(masked_BT, vocab.size)).logits
     logits_NA, goals_N = close(vocab, logits_BTA[masked_BT]), ids_BT[masked_BT]
     nats_N = torch.nn.functional.cross_entropy(logits_NA, goals_N, reduction="none")
@@ -87,13 +89,13 @@ def weighted_loss(
     return nats_N.new_zeros(len(ids_BT)).index_add(0, rows_N, nats_N) * weights_B
 
 
-def read_texts(stream: Stream, places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts padded with STOP, (B, T), and how many ids of each are begin and prefix."""
+def read_texts(stream: Stream, indices: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts padded with STOP, and the number of ids of each that are begin and prefix."""
     vocab = stream.sampler.vocab
-    ids_BT = np.full((len(places), width), vocab.stop)
-    given_B = np.zeros(len(places), np.int64)
-    for row, example in enumerate(stream.examples(places)):
-        # A history that only appends is the text, but for the delimiter behind the prefix.
+    ids_BT = np.full((len(indices), width), vocab.stop)
+    given_B = np.zeros(len(indices), np.int64)
+    for row, example in enumerate(stream.examples(indices)):
+        # A history that only appends is the text, apart from the delimiter after the prefix.
         given = len(example.ids) - int(example.learned.sum()) - (vocab.delimiter is not None)
         text = np.concatenate([example.ids[:given], example.ids[example.learned]])
         ids_BT[row, : len(text)], given_B[row] = text, given
@@ -101,9 +103,9 @@ def read_texts(stream: Stream, places: np.ndarray, width: int) -> tuple[np.ndarr
 
 
 class MaskedTexts(Dataset[dict[str, torch.Tensor]]):
-    """Number to micro-batch: texts, which places of them are masked, and one over the time.
+    """Micro-batches by number: texts, which of their positions are masked, and one over the time.
 
-    The times of a step lie each in its own of as many equal parts as the step has texts.
+    A step with n texts draws one time from each of n equal parts of the range.
     """
 
     def __init__(self, recipe: Recipe, stream: Stream, width: int) -> None:
@@ -131,7 +133,7 @@ def tensors(**arrays: np.ndarray) -> dict[str, torch.Tensor]:
 
 
 class DiffusionTrainer(transformers.Trainer):
-    """The Trainer as it trains the other arms, with this loss and with counts in its log."""
+    """The Trainer of the other arms, with the diffusion loss and with counts in its log."""
 
     def __init__(self, vocab: ActionVocab, **options: Any) -> None:
         super().__init__(data_collator=lambda batches: batches[0], **options)
@@ -140,12 +142,12 @@ class DiffusionTrainer(transformers.Trainer):
         self.seconds, self.clock = 0.0, 0.0
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
-        """The bound as a micro-batch estimates it, per place that can be masked."""
+        """Return a micro-batch's estimate of the bound, per position that can be masked."""
         losses_B = weighted_loss(model, self.vocab, **inputs)
         return losses_B.mean() / (inputs["ids_BT"].shape[1] - first_open(self.vocab))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the places read and the seconds taken, from the beginning of the run."""
+        """Add the positions read and the seconds taken since the start of the run."""
         if "loss" in logs:
             now, seen = time.perf_counter(), self.state.global_step * self.ids_per_step
             self.seconds, self.clock = self.seconds + now - self.clock, now
@@ -155,12 +157,12 @@ class DiffusionTrainer(transformers.Trainer):
 
 
 @torch.no_grad()
-def bound(model: Any, batches: MicroBatches, *, width: int, behind_prefix: bool) -> dict[str, Any]:
-    """The bound on held-out windows, in nats per text token, and half of its 95 % interval.
+def bound(model: Any, batches: MicroBatches, *, width: int, after_prefix: bool) -> dict[str, Any]:
+    """Return the bound on held-out windows, in nats per text token, and half its 95 % interval.
 
-    Over all times, to mask each place by a chance that is the time is to mask 1, 2, ... or all of
-    them, each number as likely, with one over the masked share as weight. So no time is left out
-    here, and there is less noise.
+    Masking each position with probability t, for t uniform in [0, 1], is the same as masking a
+    uniformly drawn number of positions with one over the masked share as weight. Drawing the
+    number instead of the time leaves no time out and has less noise.
     """
     stream, windows = batches.stream, len(batches) * batches.size
     vocab, rng = stream.sampler.vocab, np.random.default_rng(stream.seed)
@@ -169,7 +171,7 @@ def bound(model: Any, batches: MicroBatches, *, width: int, behind_prefix: bool)
     for start in range(0, windows, batches.size):
         rows = np.arange(start, start + batches.size)
         ids_BT, given_B = read_texts(stream, rows, width)
-        given_B = given_B if behind_prefix else np.full_like(given_B, first_open(vocab))
+        given_B = given_B if after_prefix else np.full_like(given_B, first_open(vocab))
         open_B, open_BT = width - given_B, np.arange(width) >= given_B[:, None]
         tokens[rows] = (open_BT & (ids_BT != vocab.stop)).sum(1)
         for draw in range(DRAWS):
@@ -186,25 +188,25 @@ def bound(model: Any, batches: MicroBatches, *, width: int, behind_prefix: bool)
 
 
 def within_budget(recipe: Recipe, ids: int, width: int | None) -> Recipe:
-    """The recipe with as many steps as the budget has, and with the width as its context."""
+    """Return the recipe with the steps that the budget allows and the width as its context."""
     trunk, training, size = recipe.trunk, recipe.training, recipe.data.windows.size
     if trunk is None or training.lora is not None:
-        raise ConfigError("Diffusion is trained from fresh weights: give a recipe with a trunk.")
+        raise ConfigError("Diffusion is trained from fresh weights: use a recipe with a trunk.")
     width = size + 2 if width is None else width
     if not size + 2 <= width <= trunk.context:
         raise ConfigError(
-            f"The width is {width}; it goes from {size + 2}, a window with begin and STOP, to the"
-            f" trunk's context, {trunk.context}."
+            f"The width is {width}; it must be at least {size + 2}, a window with begin and STOP,"
+            f" and at most the trunk's context, {trunk.context}."
         )
     steps = ids // (training.batch * width)
     if steps < 1:
-        raise ConfigError(f"{ids} ids are less than one step, {training.batch} texts of {width}.")
+        raise ConfigError(f"{ids} ids are less than one step of {training.batch} texts of {width}.")
     training = replace(training, steps=steps, reporters=())
     return replace(recipe, policy=Append(), training=training, trunk=replace(trunk, context=width))
 
 
 def train(recipe: Recipe, output: Path) -> None:
-    """Train to the end, from the last checkpoint in the output if there is one, and score."""
+    """Train to the end, starting from the last checkpoint if there is one, and score the model."""
     output.mkdir(parents=True, exist_ok=True)
     check_claim(output, recipe)
     make_missing(recipe, output)
@@ -216,8 +218,8 @@ def train(recipe: Recipe, output: Path) -> None:
     models.save(trainer.model, parts.tokenizer, parts.vocab, output)
     held_out = held_out_set(recipe, parts, recipe.policy)
     metrics = {
-        name: bound(trainer.model, held_out, width=width, behind_prefix=behind_prefix)
-        for name, behind_prefix in (("held_out", False), ("given_prefix", True))
+        name: bound(trainer.model, held_out, width=width, after_prefix=after_prefix)
+        for name, after_prefix in (("held_out", False), ("given_prefix", True))
     }
     record = {
         "parameters": trainer.model.num_parameters(),
@@ -249,8 +251,8 @@ def run(recipe: Recipe, parts: Parts, output: Path, width: int) -> DiffusionTrai
     trainer.remove_callback(transformers.PrinterCallback)
     checkpoint = last_checkpoint(output)
     step = -1 if checkpoint is None else step_of(checkpoint)
-    told = cut_after(output / "log.jsonl", step, last=recipe.training.steps)
-    trainer.seconds, trainer.clock = told.get("seconds", 0.0), time.perf_counter()
+    logged = cut_after(output / "log.jsonl", step, last=recipe.training.steps)
+    trainer.seconds, trainer.clock = logged.get("seconds", 0.0), time.perf_counter()
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     finally:
@@ -262,24 +264,25 @@ def run(recipe: Recipe, parts: Parts, output: Path, width: int) -> DiffusionTrai
 def fill(
     model: Any, vocab: ActionVocab, ids_BT: Any, *, steps: int, temperature: float, rng: Any
 ) -> torch.Tensor:
-    """Replace every MASK by ancestral sampling, the time going from 1 to 0 in equal steps."""
+    """Replace every MASK by ancestral sampling, in equal steps of the time from 1 to 0."""
     ids_BT = ids_BT.clone()
     for left in range(steps, 0, -1):
-        # From time t = left / steps to s = (left - 1) / steps a MASK goes by chance (t - s) / t.
-        goes_BT = (torch.rand(ids_BT.shape, generator=rng) * left < 1) & (ids_BT == vocab.size)
-        if goes_BT.any():
+        # From time t = left / steps to s = (left - 1) / steps a MASK is filled with probability
+        # (t - s) / t.
+        is_filled_BT = (torch.rand(ids_BT.shape, generator=rng) * left < 1) & (ids_BT == vocab.size)
+        if is_filled_BT.any():
             hidden_BTD = model.base_model(input_ids=ids_BT).last_hidden_state
-            logits_NA = close(vocab, model.get_output_embeddings()(hidden_BTD[goes_BT]))
-            # Chances of 32 bits would miss the rarest tokens, as if it were colder.
-            chances_NA = torch.softmax(logits_NA.double() / temperature, dim=-1)
-            ids_BT[goes_BT] = torch.multinomial(chances_NA, 1, generator=rng)[:, 0]
+            logits_NA = close(vocab, model.get_output_embeddings()(hidden_BTD[is_filled_BT]))
+            # Probabilities in float32 would lose the rarest tokens, as a lower temperature does.
+            probabilities_NA = torch.softmax(logits_NA.double() / temperature, dim=-1)
+            ids_BT[is_filled_BT] = torch.multinomial(probabilities_NA, 1, generator=rng)[:, 0]
     return ids_BT
 
 
 def write(folder: Path, prompts: Path, output: Path, batch: int, seed: int, **how: Any) -> None:
     """Continue every prompt of a file."""
     if how["steps"] < 1 or batch < 1 or how["temperature"] <= 0:
-        raise ConfigError("Steps and batch must be 1 or more, the temperature above 0.")
+        raise ConfigError("Steps and batch must be at least 1, and the temperature above 0.")
     model, vocab = models.load(folder)
     look_both_ways(model.eval(), vocab)
     codec, rng = Codec.load(folder), torch.Generator().manual_seed(seed)
@@ -287,7 +290,7 @@ def write(folder: Path, prompts: Path, output: Path, batch: int, seed: int, **ho
     asked, lines = read_prompts(prompts), []
     prefixes = [begin + codec.encode(prompt.prompt) for prompt in asked]
     if (longest := max(map(len, prefixes), default=0)) >= width:
-        raise DataError(f"A prompt takes {longest} places of {width}; there must be some to fill.")
+        raise DataError(f"A prompt has {longest} of {width} positions; it must leave some to fill.")
     for start in range(0, len(asked), batch):
         some = prefixes[start : start + batch]
         rows = [prefix + [vocab.size] * (width - len(prefix)) for prefix in some]
@@ -304,13 +307,13 @@ def write(folder: Path, prompts: Path, output: Path, batch: int, seed: int, **ho
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    training = commands.add_parser("train", help="make a model folder of a recipe")
+    training = commands.add_parser("train", help="Train a model folder from a recipe.")
     training.add_argument("recipe", type=Path)
-    training.add_argument("--output", type=Path, required=True)
+    training.add_argument("-o", "--output", type=Path, required=True)
     training.add_argument("--set", action="append", default=[], dest="changes", metavar="KEY=VALUE")
-    training.add_argument("--ids", type=int, required=True, help="places to read in training")
-    training.add_argument("--width", type=int, help="places of a text; window and 2 by default")
-    writing = commands.add_parser("write", help="continue prompts")
+    training.add_argument("--ids", type=int, required=True, help="Positions to read in training.")
+    training.add_argument("--width", type=int, help="Positions of a text (default: the window and 2).")
+    writing = commands.add_parser("write", help="Continue prompts.")
     writing.add_argument("folder", type=Path)
     writing.add_argument("prompts", type=Path)
     writing.add_argument("-o", "--output", type=Path, required=True)

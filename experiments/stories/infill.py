@@ -1,12 +1,12 @@
-"""Filling a gap in the story world: one to three sentences are taken out and written again.
+"""Fill a gap in held-out stories: remove one to three sentences and let a model write them.
 
-A Reviser sees both sides and ends by itself; its twin continues the left side and is told after
-how many sentences to end, which favours it. Judged by the source of the stories: the bits of what
-was filled in, given the left side, and of what follows it, which is the same text for everyone.
-The true sentences and nothing at all stand beside them. And without a judge: the bits that the true
-sentences cost each model, given what it sees and that it inserts.
+A Reviser sees both sides and ends by itself. The left-to-right baseline continues the left side
+and is cut after the right number of sentences, which favours it. stories15M judges the fills: it
+gives the bits of the fill, given the left side, and of the text after the gap, which is the same
+for all systems. The true sentences and an empty fill are two more systems. Without a judge, the
+script also measures the bits that the true sentences cost each model, given that it inserts.
 
-    python benchmarks/infill.py WORLD MODEL TWIN --judge STORIES15M -o results/world/infill.json
+    python -m experiments.stories.infill WORLD MODEL BASELINE --judge STORIES15M
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from world import held_out_texts, recipe_of
 
 import reviser
+from experiments.stories.world import RESULTS, held_out_texts, recipe_of
 from reviser import Codec, models
 from reviser.data.files import write_json
 from reviser.engines.hf import HFEngine
@@ -32,15 +32,15 @@ from reviser.generate import Reviser
 from reviser.plans import Plan
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
-"""A sentence of a simple story, with the space before it."""
+"""A sentence of a simple story, including the space before it."""
 MOST_TOKENS = 224
 STORIES = 500
 SETTINGS = {"max_actions": 128}
-"""Of decoding; the rest are the defaults."""
+"""Decoding settings; all others are the defaults."""
 
 
 class Gap(NamedTuple):
-    """A story in three parts."""
+    """A story in three parts: before the gap, in it and after it."""
 
     left: str
     gap: str
@@ -49,7 +49,7 @@ class Gap(NamedTuple):
 
 
 def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
-    """Held-out stories, each with a gap of one to three sentences that is at neither end."""
+    """Return held-out stories, each with a gap of one to three sentences that is at neither end."""
     rng, gaps = random.Random(seed), []
     for codec, tokens in held_out_texts(recipe_of(world)):
         if len(tokens) > MOST_TOKENS:
@@ -68,7 +68,7 @@ def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
 
 
 def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
-    """What a model puts into each gap, and how many actions that took."""
+    """Return what a model puts into each gap, and the number of actions that took."""
     with reviser.load(model) as writer:
         rollouts = list(
             writer.infill_many([f"{gap.left}{{}}{gap.right}" for gap in gaps], **SETTINGS)
@@ -82,10 +82,10 @@ def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
 
 
 def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
-    """What a model goes on with behind the left side, up to as many sentences as are missing.
+    """Return how a model continues each left side, cut after the missing number of sentences.
 
-    The left side is shown as if the model had written it, as the Reviser sees it too: a prefix
-    would be longer than any in training.
+    The left side is given as if the model had written it, as the Reviser sees it too, because a
+    prefix would be longer than any in training.
     """
     with reviser.load(model) as writer:
         plans = [_plan(writer, gap.left, seed) for seed, gap in enumerate(gaps)]
@@ -107,7 +107,7 @@ def _plan(writer: Reviser, left: str, seed: int) -> Plan:
 
 
 def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict[str, Any]:
-    """Bits per character of each part, with intervals over stories."""
+    """Return bits per character of the fill and of the text after it, with intervals."""
     pairs = list(zip(gaps, fills, strict=True))
     texts = {
         "fill": [(gap.left, fill) for gap, fill in pairs],
@@ -131,7 +131,7 @@ def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict
 
 @torch.no_grad()
 def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
-    """Bits that the true sentences cost a model, given that it inserts: which tokens, not where."""
+    """Return the bits that the true sentences cost a model, given that it inserts them."""
     model, vocab = models.load(folder, dtype=torch.float32)
     writer, found = Reviser(HFEngine(model, vocab), Codec.load(folder)), []
     for gap in gaps:
@@ -153,37 +153,37 @@ def _less(ours: list[float], theirs: list[float]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("world", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("world", type=Path, help="Folder of sampled stories.")
     parser.add_argument("model", type=Path)
-    parser.add_argument("twin", type=Path)
-    parser.add_argument("--judge", type=Path, required=True)
+    parser.add_argument("baseline", type=Path)
+    parser.add_argument("--judge", type=Path, required=True, help="Folder of stories15M.")
     parser.add_argument("--stories", type=int, default=STORIES)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / "infill.json")
     arguments = parser.parse_args()
     gaps = choose(arguments.world.absolute(), arguments.stories)
     scorer = perplexity.Scorer.load(str(arguments.judge))
     ours, actions = filled(arguments.model, gaps)
-    theirs, _ = continued(arguments.twin, gaps)
+    theirs, _ = continued(arguments.baseline, gaps)
     systems = {
         "reviser": ours,
-        "twin": theirs,
+        "baseline": theirs,
         "truth": [gap.gap for gap in gaps],
         "nothing": [""] * len(gaps),
     }
     found = {name: judged(scorer, gaps, fills) for name, fills in systems.items()}
     after = {name: record["after_bits"] for name, record in found.items()}
-    less = {name: _less(after["reviser"], after[name]) for name in ("twin", "nothing")}
+    less = {name: _less(after["reviser"], after[name]) for name in ("baseline", "nothing")}
     surprises = {
         "reviser": surprise(arguments.model, gaps, sees_right=True),
-        "twin": surprise(arguments.twin, gaps, sees_right=False),
+        "baseline": surprise(arguments.baseline, gaps, sees_right=False),
     }
     characters = [len(gap.gap) for gap in gaps]
     for record in found.values():
         for name in ("fill", "after"):
             del record[f"{name}_bits"]
     examples = [
-        {"left": gap.left, "truth": gap.gap, "right": gap.right, "reviser": a, "twin": b}
+        {"left": gap.left, "truth": gap.gap, "right": gap.right, "reviser": a, "baseline": b}
         for gap, a, b in list(zip(gaps, ours, theirs, strict=True))[:10]
     ]
     write_json(
@@ -191,7 +191,7 @@ if __name__ == "__main__":
         {
             "stories": len(gaps),
             "model": arguments.model.name,
-            "twin": arguments.twin.name,
+            "baseline": arguments.baseline.name,
             "systems": found,
             "settings": SETTINGS,
             "after_bits_above": less,
@@ -199,7 +199,7 @@ if __name__ == "__main__":
                 name: intervals.ratio_of_means(bits, characters).to_dict()
                 for name, bits in surprises.items()
             }
-            | {"bits_above_twin": _less(surprises["reviser"], surprises["twin"])},
+            | {"bits_above_baseline": _less(surprises["reviser"], surprises["baseline"])},
             "actions": float(np.mean(actions)),
             "examples": examples,
         },

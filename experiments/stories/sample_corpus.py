@@ -1,11 +1,11 @@
-"""Samples a corpus from a causal LM, so that the true distribution of the text is known.
+"""Sample a corpus from a causal LM, so that the true distribution of the text is known.
 
-Untruncated, at temperature 1: a text's perplexity under the model is then exact, not a proxy. One
-JSON line per text, each up to where the model ended it or its context did. Stop and start again at
-will: batch n depends on the seed and n alone. `--share 0/2` takes every second batch, so that two
-processes make two files.
+Texts are sampled at temperature 1 without truncation, so a text's perplexity under the model is
+exact. Each text is one JSON line and ends where the model or its context ended. The command can be
+stopped and started at any time, because batch n depends only on the seed and n. `--share 0/2`
+samples every second batch, so that two processes can write two files.
 
-    python benchmarks/sample_corpus.py MODEL -o stories-0.jsonl --batches 420 --share 0/2
+    python -m experiments.stories.sample_corpus MODEL -o stories-0.jsonl --batches 420 --share 0/2
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from reviser import Codec
 from reviser.models import load_base
 
 BLOCK = 256
-"""Ids whose probabilities are summed before one is looked for among them."""
+"""Ids per block: `draw` first draws a block and then an id inside it."""
 CACHED = 8
-"""Rows whose probabilities are worked out at a time, so that they stay in a core's cache."""
+"""Rows whose probabilities are computed together, so that they fit in a core's cache."""
 SHRINK = 16
-"""So often, in steps, the rows that have ended are dropped."""
+"""Steps between two removals of the rows that have ended."""
 
 
 class Buffer(DynamicLayer):
-    """Keys and values of one layer in memory taken once, where the usual cache copies each step."""
+    """Keys and values of one layer in preallocated memory; the usual cache copies at each step."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size, self.used = size, 0
 
     def lazy_initialization(self, key_states: torch.Tensor, _: torch.Tensor) -> None:
-        """Take the memory, once the shape is known."""
+        """Allocate the memory when the shape is known."""
         rows, heads, _, width = key_states.shape
         self.dtype, self.device = key_states.dtype, key_states.device
         self.keys = key_states.new_empty(rows, heads, self.size, width)
@@ -45,7 +45,7 @@ class Buffer(DynamicLayer):
         self.is_initialized = True
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *_: object, **__: object) -> tuple:
-        """Write the newest; all there are so far."""
+        """Store the newest keys and values, and return all so far."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         end = self.used + keys.shape[2]
@@ -55,12 +55,12 @@ class Buffer(DynamicLayer):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_seq_length(self) -> int:
-        """How many places are used."""
+        """Return the number of positions in use."""
         return self.used
 
 
 def draw(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One id per row from its softmax: first a block of ids, then an id of the block."""
+    """Draw one id per row from its softmax: first a block of ids, then an id of the block."""
     rows, ids = logits.shape
     logits = torch.nn.functional.pad(logits, (0, -ids % BLOCK), value=-torch.inf)
     top = logits.amax(1, keepdim=True).float()
@@ -72,13 +72,13 @@ def draw(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     before = blocks.gather(1, (block - 1).clamp_(min=0)) * (block > 0)
     chosen = logits.view(rows, -1, BLOCK)[torch.arange(rows), block[:, 0]]
     inside = (chosen.float() - top).exp_().cumsum(1)
-    place = torch.searchsorted(inside, point - before, right=True).clamp_(max=BLOCK - 1)
-    return (block * BLOCK + place).clamp_(max=ids - 1)
+    offset = torch.searchsorted(inside, point - before, right=True).clamp_(max=BLOCK - 1)
+    return (block * BLOCK + offset).clamp_(max=ids - 1)
 
 
 @torch.no_grad()
 def sample(model: torch.nn.Module, count: int, seed: int) -> list[list[int]]:
-    """Token ids of some texts, the id that ended each included if it ended by itself."""
+    """Return the token ids of some texts, including the end token of those that have one."""
     config = model.config
     ends = torch.tensor([config.bos_token_id, config.eos_token_id])
     generator = torch.Generator().manual_seed(seed)
@@ -89,8 +89,8 @@ def sample(model: torch.nn.Module, count: int, seed: int) -> list[list[int]]:
     ids = torch.full((count, 1), config.bos_token_id)
     alive = torch.ones(count, dtype=torch.bool)
     for step in range(length - 1):
-        places = torch.full((1, 1), step)
-        output = model(input_ids=ids, position_ids=places, past_key_values=cache, use_cache=True)
+        positions = torch.full((1, 1), step)
+        output = model(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
         ids = draw(output.logits[:, -1], generator)
         for text, drawn, going in zip(running, ids[:, 0].tolist(), alive.tolist(), strict=True):
             if going:
@@ -108,9 +108,9 @@ def sample(model: torch.nn.Module, count: int, seed: int) -> list[list[int]]:
 
 @torch.no_grad()
 def divergence(name: str, texts: list[str]) -> dict[str, float]:
-    """How far the bf16 model that texts are drawn from is from the judge, which is in float32.
+    """Compare the bf16 model that texts are drawn from with the float32 model that judges them.
 
-    Mean nats per token of some texts under both, and the mean divergence of one from the other.
+    Returns the mean nats per token of some texts under both, and their mean divergence.
     """
     exact, tokenizer = load_base(name)
     rounded = copy.deepcopy(exact).to(torch.bfloat16)
@@ -128,12 +128,12 @@ def divergence(name: str, texts: list[str]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--batches", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=256, help="texts of one batch")
-    parser.add_argument("--share", default="0/1", help="which of every how many batches")
+    parser.add_argument("--batch", type=int, default=256, help="Texts per batch.")
+    parser.add_argument("--share", default="0/1", help="The batches to sample: 0/2 is every second one.")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     first, every = map(int, arguments.share.split("/"))
