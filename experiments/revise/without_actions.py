@@ -1,6 +1,6 @@
-"""A Reviser model without its actions: the causal LM that is left, to be adapted to others.
+"""Remove the actions from a Reviser model, to get a causal LM that can be adapted again.
 
-python benchmarks/revise/base.py models/stories-append -o base
+python -m experiments.revise.without_actions models/stories-append -o base
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reviser.core.codec import read_tokenizer
 
 
 def without_actions(folder: Path, output: Path) -> None:
-    """Save the model with the rows of its ordinary tokens alone, and its tokenizer with them."""
+    """Save a model and its tokenizer with only the rows of the ordinary tokens."""
     model, vocab = models.load(folder, dtype=torch.float32)
     model.resize_token_embeddings(vocab.tokens, mean_resizing=False)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
@@ -30,7 +30,7 @@ def without_actions(folder: Path, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
