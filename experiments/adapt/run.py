@@ -1,14 +1,14 @@
-"""What adapting a pretrained model changes: nothing before training, and how much after it.
+"""Measure what adapting a pretrained model changes, before and after training.
 
-Before: the largest difference between the next-token distributions of the base and of the adapted
-model, the mass on new rows removed, over windows of a plain text, and how much mass that was.
+`before` prints the largest difference between the next-token distributions of the base and of the
+adapted model over windows of a plain text, without the probability mass on new rows, and that mass.
 
-    python benchmarks/adaptation.py before MODEL TEXT --begin "<s>"
+    python -m experiments.adapt.run before MODEL TEXT --begin "<s>"
 
-After: of a run of recipes/adapt.yaml, the loss of the base on the held-out texts, token by token
-as the append policy writes them, beside the run's own.
+`after` prints the losses of the base and of a run of `recipes/adapt.yaml` on the run's held-out
+texts, token by token as the append policy writes them.
 
-    python benchmarks/adaptation.py after MODEL RUN
+    python -m experiments.adapt.run after MODEL RUN
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from reviser.train.recipe import load_recipe
 
 @torch.no_grad()
 def before(name: str, text: Path, begin: str | None, windows: int = 8, length: int = 128) -> None:
+    """Print how far adapting alone changes the distribution over ordinary tokens."""
     model, tokenizer = load_base(name)
     model.eval()
     tokens = Codec(tokenizer).encode(text.read_text(encoding="utf-8")[:200_000])
@@ -46,16 +47,17 @@ def before(name: str, text: Path, begin: str | None, windows: int = 8, length: i
 
 
 @torch.no_grad()
-def after(name: str, run: Path) -> None:
+def after(base_name: str, run: Path) -> None:
+    """Print the held-out losses of the base and of the adapted run."""
     recipe = load_recipe(run / "recipe.json")
     parts = open_parts(recipe, run)
-    base, (trained, _) = load_base(name)[0], load(run)
+    base, (trained, _) = load_base(base_name)[0], load(run)
     batches = held_out_set(recipe, parts, Append())
     ordinary, tokens = parts.vocab.tokens, 0
     sums = dict.fromkeys(("base", "trained", "trained, no action possible"), 0.0)
     for n in range(len(batches)):
         for row, labels in zip(batches[n]["input_ids"], batches[n]["labels"], strict=True):
-            # The base knows neither delimiter nor stop: it reads the text without them.
+            # The base has no delimiter and no stop, so it reads the text without them.
             text = labels.clone()
             text[text == parts.vocab.stop] = NO_LABEL
             known = row < ordinary
@@ -63,9 +65,9 @@ def after(name: str, run: Path) -> None:
             sums["trained"] += loss(trained, row, text)
             sums["trained, no action possible"] += loss(trained, row, text, ordinary)
             tokens += int((text[known][1:] != NO_LABEL).sum())
-    for who, total in sums.items():
+    for name, total in sums.items():
         print(
-            f"{who}: {total / tokens:.4f} nats per text token, {total / sums['base']:.4f} of base"
+            f"{name}: {total / tokens:.4f} nats per text token, {total / sums['base']:.4f} of base"
         )
     metrics = json.loads((run / "run.json").read_text())["metrics"]
     for key in sorted(k for k in metrics if k.endswith(("nll", "95"))):
@@ -73,13 +75,13 @@ def after(name: str, run: Path) -> None:
 
 
 def loss(model: torch.nn.Module, ids: torch.Tensor, goals: torch.Tensor, among: int = 0) -> float:
-    """Of one history; `among` so many of the first ids only."""
+    """Return the loss of one history, over the first `among` ids only if given."""
     logits = model.eval()(ids[None]).logits[0, :-1, : among or None]
     return float(torch.nn.functional.cross_entropy(logits, goals[1:], reduction="sum"))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("when", choices=["before", "after"])
     parser.add_argument("model")
     parser.add_argument("text_or_run", type=Path)

@@ -1,8 +1,7 @@
-"""How fast the core is, as ratios measured side by side in one run.
+"""Measure the speed of sampler, mask and canvas, as ratios from one run (`just bench`).
 
-Machines are noisy, so nothing here is an absolute promise: the variants of a comparison take
-turns, many rounds long, and a ratio is given as its median over the rounds with the range of the
-middle half. Run it with `just bench`.
+Machines are noisy, so no figure is absolute: the variants of a comparison take turns for many
+rounds, and a ratio is the median over the rounds with its quartiles.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Timing = list[float]  # seconds of one unit of work, one entry per round
 
 
 def take_turns(variants: dict[str, Callable[[], int]], rounds: int) -> dict[str, Timing]:
-    """Run each variant once per round; a variant returns how many units of work it did."""
+    """Run each variant once per round; a variant returns the units of work that it did."""
     timings: dict[str, Timing] = {name: [] for name in variants}
     for run in variants.values():
         run()  # warm caches and the compiler
@@ -37,7 +36,7 @@ def take_turns(variants: dict[str, Callable[[], int]], rounds: int) -> dict[str,
 
 
 def ratio(top: Timing, bottom: Timing) -> tuple[float, float, float]:
-    """The median of top / bottom over the rounds, and its quartiles."""
+    """Return the median of top / bottom over the rounds, and its quartiles."""
     low, middle, high = statistics.quantiles(
         [a / b for a, b in zip(top, bottom, strict=True)], n=4, method="inclusive"
     )
@@ -50,9 +49,9 @@ def ratio(top: Timing, bottom: Timing) -> tuple[float, float, float]:
 def algorithm_2(
     target: list[int], deltas: tuple[int, ...], rng: random.Random, *, eager: bool
 ) -> list[tuple[str, int]]:
-    """Algorithm 2 as one would write it down.
+    """Return a trajectory by Algorithm 2 in plain Python.
 
-    `eager` forms the valid moves at every step, as the paper words it; otherwise only for a move.
+    `eager` computes the valid moves at every step, as in the paper; otherwise only for a move.
     """
     canvas, cursor = list(target), rng.randint(0, len(target))
     obfuscation, deleted = [], []
@@ -147,11 +146,11 @@ def bench_mask(rounds: int) -> dict[str, tuple[float, float, float]]:
 
 
 def mask_step(vocab: ActionVocab, rows: int, gaps: int) -> Callable[[], int]:
-    """One decoding step of the mask: what is allowed, then advance by a legal action."""
+    """Return a function that runs decoding steps of the mask: fill it, then advance."""
     boundary = Boundary(vocab, rows)
     for row in range(rows):
-        places = [(100 * n, 100 * n + 50) for n in range(gaps)]
-        boundary.reset(row, length=100 * gaps, cursor=25, gaps=places)
+        spans = [(100 * n, 100 * n + 50) for n in range(gaps)]
+        boundary.reset(row, length=100 * gaps, cursor=25, gaps=spans)
     out = boundary.fill_mask()
     turn = [np.full(rows, vocab.move_id(delta)) for delta in (8, -8)]
 

@@ -1,10 +1,9 @@
-"""What the mask costs when decoding, and how the engines compare, side by side in one run.
+"""Measure what the mask costs when decoding, and compare the engines (`just bench-decode`).
 
-Every arm takes the same number of steps from the same prefixes on the same trunk, in turns; a
-ratio is the median over the rounds with its quartiles, and the ratio of two identical arms says
-what the machine's noise is. Wall times that noisy cannot show a mask, so its share of the step is
-measured on its own. `just bench-decode` for Transformers; with `--vllm`, in vLLM's environment,
-for both engines.
+All variants take turns with the same number of steps from the same prefixes on the same trunk. A
+ratio is the median over the rounds with its quartiles; the ratio of two identical variants shows
+the noise. Wall times can be too noisy to show the mask, so its share of a step is measured on its
+own. `--vllm`, in vLLM's environment, measures both engines.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from bench_core import Timing, ratio, take_turns
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from experiments.speed.core import Timing, ratio, take_turns
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Engine, Request
@@ -39,7 +38,7 @@ def prefixes(batch: int) -> list[list[int]]:
 
 
 def drive(engine: Engine, batch: int, steps: int) -> Callable[[], int]:
-    """As many actions as asked for: STOP is out of the question."""
+    """Return a function that decodes exactly `steps` actions per row, since STOP is biased away."""
     config = DecodeConfig(max_actions=steps, stop_bias=-1e9)
 
     def run() -> int:
@@ -54,14 +53,14 @@ def drive(engine: Engine, batch: int, steps: int) -> Callable[[], int]:
 
 
 class Stopwatch:
-    """Adds up the time inside some functions of a class."""
+    """A stopwatch for the time spent in some methods of a class."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     @contextmanager
     def watching(self, owner: type, *names: str) -> Iterator[None]:
-        """Time every call of some methods meanwhile."""
+        """Time every call of some methods inside the block."""
         kept = {name: getattr(owner, name) for name in names}
         for name in names:
             self._watch(owner, name)
@@ -140,7 +139,7 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
 
 
 def bench_mask(rounds: int) -> None:
-    """Cost of a step's mask by vocabulary, canvas and place, beside that of reading the logits."""
+    """Measure a step's mask by vocabulary, canvas and cursor, relative to reading the logits."""
     print("the mask of 64 rows, microseconds per row (median), by vocabulary and canvas")
     for tokens in (50_000, 250_000):
         vocab = ActionVocab.build(tokens)
@@ -151,9 +150,9 @@ def bench_mask(rounds: int) -> None:
             logits.logsumexp(-1)
         reading = (time.perf_counter() - start) / rounds
         for length in (100, 10_000):
-            for place in ("in a gap", "in locked text"):
+            for where in ("in a gap", "in locked text"):
                 rows = Boundary(vocab, 64)
-                cursor = length if place == "in a gap" else length - 5
+                cursor = length if where == "in a gap" else length - 5
                 for row in range(64):
                     gaps = [(length // 2, length // 2), (length, length)]
                     rows.reset(row, length=length, cursor=cursor, gaps=gaps)
@@ -166,7 +165,7 @@ def bench_mask(rounds: int) -> None:
                     taken.append(time.perf_counter() - begun)
                 cost = statistics.median(taken)
                 print(
-                    f"  {tokens:>7,} tokens, canvas {length:>6,}, {place:<15} "
+                    f"  {tokens:>7,} tokens, canvas {length:>6,}, {where:<15} "
                     f"{cost / 64 * 1e6:6.2f} us; {cost / reading:.2f} of reading the logits once"
                 )
 
@@ -188,7 +187,7 @@ def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
     same = EngineArgs(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
     unmasked = VLLMEngine(LLMEngine.from_engine_args(same), engine.vocab)
     plain = LLM(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
-    # As the engine asks: a seed each, since vLLM draws those row by row, and log-probabilities.
+    # As our engine asks for them: one seed per row, and log-probabilities.
     common = {"temperature": 0.9, "top_k": 50, "max_tokens": steps, "ignore_eos": True}
     common |= {"detokenize": False, "logprobs": 0}
     for batch in batches:
@@ -223,7 +222,7 @@ def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
 
 
 def paper_100m(folder: Path) -> Path:
-    """The paper's 100M trunk with fresh weights."""
+    """Save the paper's 100M trunk with fresh weights."""
     from reviser.models import TrunkConfig, build, save
 
     pieces = {f"{n:x}": n for n in range(TOKENS)}
@@ -236,11 +235,11 @@ def paper_100m(folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 16, 64])
     parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--vllm", action="store_true", help="both engines, in vLLM's environment")
+    parser.add_argument("--vllm", action="store_true", help="Measure vLLM, too; needs its environment.")
     given = parser.parse_args()
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that the mask can be timed

@@ -1,12 +1,12 @@
-"""What serving costs: the same requests over HTTP and by the bare engine, side by side in one run.
+"""Measure what serving costs: the same requests over HTTP and by the engine alone.
 
-A server (`reviser serve`) and a bare engine, each in a process of its own with a thread to compute
-with, take turns; only one of them works at a time, and who asks has the other core. Every text that
-comes back is checked: its events make it, its actions replayed make it, and it is of the prompt
-that was sent. A ratio is the median over the rounds with its quartiles.
+A server (`reviser serve`) and an engine, each in a process of its own with one compute thread, take
+turns, and the client has the other core. Every response is checked: its events and its replayed
+actions give its text, and it belongs to the prompt that was sent. A ratio is the median over the
+rounds with its quartiles.
 
-    python benchmarks/bench_serve.py MODEL                    # Transformers
-    python benchmarks/bench_serve.py MODEL --engine vllm      # in vLLM's environment
+    python -m experiments.speed.serve MODEL                    # Transformers
+    python -m experiments.speed.serve MODEL --engine vllm      # in vLLM's environment
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench_core import ratio
-
+from experiments.speed.core import ratio
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
@@ -40,9 +39,9 @@ WAYS = ("stream", "JSON")
 
 
 def bodies(count: int, actions: int, first: int) -> list[dict[str, Any]]:
-    """Requests of which no two are the same, of half to one and a half times so many actions.
+    """Return different requests of half to one and a half times `actions` actions.
 
-    Were all as long, the bare engine would begin and end them together, which no server can.
+    With equal lengths the bare engine would start and end them together, which a server cannot.
     """
     rng = Random(first)
     return [
@@ -59,7 +58,7 @@ def bodies(count: int, actions: int, first: int) -> list[dict[str, Any]]:
 
 
 def bare(args: argparse.Namespace) -> None:
-    """In a process of its own: a line of requests in, seconds and actions out."""
+    """Run the bare engine: read lines of requests, print seconds and actions."""
     model = load(args.model, engine=args.engine, **options(args))
     print("ready", flush=True)
     for line in sys.stdin:
@@ -76,11 +75,11 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 class Bare:
-    """That process."""
+    """The process of the bare engine."""
 
     def __init__(self, argv: list[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, *argv, "--bare"],
+            [sys.executable, "-m", "experiments.speed.serve", *argv, "--bare"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._read() == "ready"
@@ -90,7 +89,7 @@ class Bare:
         return self._process.stdout.readline().strip()
 
     def run(self, asked: list[dict[str, Any]]) -> tuple[float, int]:
-        """Seconds and actions."""
+        """Return the seconds and actions of some requests."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
@@ -98,8 +97,8 @@ class Bare:
         return seconds, actions
 
     def close(self) -> None:
-        """End it."""
-        self._process.communicate()  # no more requests: it ends, and its engine with it
+        """End the process."""
+        self._process.communicate()  # it ends when its input ends
 
 
 # -- the server -----------------------------------------------------------------------------------
@@ -107,7 +106,7 @@ class Bare:
 
 @dataclass(frozen=True)
 class Served:
-    """A server that is ready."""
+    """A running server."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -115,29 +114,29 @@ class Served:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self.url.rpartition(":")[2])
 
 
 def resident(process: int) -> float:
-    """MiB that a process holds."""
-    told = Path(f"/proc/{process}/status").read_text()
-    return int(re.findall(r"VmRSS:\s+(\d+)", told)[0]) / 1024
+    """Return the resident memory of a process in MiB."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
 @contextmanager
 def served(model: str, *arguments: str) -> Iterator[Served]:
-    """`reviser serve`, until it is no longer needed."""
+    """Run `reviser serve` inside the block."""
     command = [sys.executable, "-m", "reviser", "serve", model, "--port", "0", *arguments]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
-            while '"state": "ready"' not in (told := log.read_text()):
-                assert process.poll() is None, told
+            while '"state": "ready"' not in (lines := log.read_text()):
+                assert process.poll() is None, lines
                 time.sleep(0.1)
-            [url] = re.findall(r"http://127.0.0.1:\d+", told)
+            [url] = re.findall(r"http://127.0.0.1:\d+", lines)
             yield Served(url, process, log)
         finally:
             process.terminate()
@@ -148,8 +147,8 @@ def served(model: str, *arguments: str) -> Iterator[Served]:
 
 
 @dataclass
-class Answer:
-    """What came back, and when."""
+class Response:
+    """A response and its times."""
 
     asked: dict[str, Any]
     status: int
@@ -158,8 +157,8 @@ class Answer:
     seconds: float
 
 
-async def ask(port: int, body: dict[str, Any], way: str) -> Answer:
-    """By hand, since who measures shares the processor: a client's work is not the server's."""
+async def ask(port: int, body: dict[str, Any], way: str) -> Response:
+    """Send a request by hand: a client library would use more of the shared processor."""
     start, first, parts = time.perf_counter(), 0.0, []
     data = json.dumps(body | {"stream": way == "stream"}).encode()
     head = "POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -172,28 +171,28 @@ async def ask(port: int, body: dict[str, Any], way: str) -> Answer:
             first = time.perf_counter() - start
     seconds = time.perf_counter() - start
     writer.close()
-    told, _, rest = b"".join(parts).partition(b"\r\n\r\n")
-    if b"transfer-encoding: chunked" in told.lower():
+    headers, _, rest = b"".join(parts).partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" in headers.lower():
         rest = b"".join(_chunks(rest))
-    return Answer(body, int(told.split()[1]), rest, first, seconds)
+    return Response(body, int(headers.split()[1]), rest, first, seconds)
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:
-    place = 0
+    start = 0
     while True:
-        end = body.index(b"\r\n", place)
-        size = int(body[place:end], 16)
+        end = body.index(b"\r\n", start)
+        size = int(body[start:end], 16)
         if size == 0:
             return
         yield body[end + 2 : end + 2 + size]
-        place = end + 2 + size + 2
+        start = end + 2 + size + 2
 
 
 async def load_up(
     port: int, asked: list[dict[str, Any]], way: str, concurrency: int
-) -> tuple[float, list[Answer]]:
-    """Keep so many requests open until all have been answered."""
-    answers: list[Answer] = []
+) -> tuple[float, list[Response]]:
+    """Keep `concurrency` requests open until all have a response."""
+    answers: list[Response] = []
     left = iter(asked)
 
     async def worker() -> None:
@@ -206,19 +205,19 @@ async def load_up(
 
 
 class Judge:
-    """Checks answers against the prompts they were asked with, by replay."""
+    """A checker of responses against their prompts, by replay."""
 
     def __init__(self, model: str) -> None:
         self._vocab, self._codec = ActionVocab.load(model), Codec.load(model)
 
-    def actions(self, answers: list[Answer], way: str) -> int:
-        """How many the texts took; an answer that is lost, cut or another's is an error."""
+    def actions(self, answers: list[Response], way: str) -> int:
+        """Return the number of actions; a lost, cut or swapped response is an error."""
         assert all(answer.status == 200 for answer in answers), {a.status for a in answers}
         return sum(self._check(answer, way) for answer in answers)
 
-    def _check(self, answer: Answer, way: str) -> int:
-        told = self._followed(answer.body) if way == "stream" else answer.body.decode()
-        rollout = Rollout.from_json(told)
+    def _check(self, answer: Response, way: str) -> int:
+        text = self._followed(answer.body) if way == "stream" else answer.body.decode()
+        rollout = Rollout.from_json(text)
         trajectory = rollout.trajectory
         canvas = Canvas.replay(self._vocab, [*trajectory.prefix, *trajectory.restoration])
         assert self._codec.decode(canvas.tokens()) == rollout.text
@@ -230,20 +229,20 @@ class Judge:
 
     @staticmethod
     def _followed(body: bytes) -> str:
-        """The rollout of a stream whose edits come to its text."""
+        """Return the rollout of a stream, and check that its edits give its text."""
         text = ""
         blocks = (block for block in body.decode().split("\n\n")[:-1] if block != ":")
         for number, block in enumerate(blocks):
             name, kind, data = (line.partition(": ")[2] for line in block.split("\n"))
             assert int(name) == number
-            told = json.loads(data)
+            event = json.loads(data)
             if kind == "start":
-                text = told["text"]
+                text = event["text"]
             elif kind == "edit":
-                place = {key: told[key] for key in ("offset", "removed", "inserted", "cursor")}
-                text = TextEdit(**place).apply(text)
+                edit = {key: event[key] for key in ("offset", "removed", "inserted", "cursor")}
+                text = TextEdit(**edit).apply(text)
         assert kind == "done", kind
-        assert told["text"] == text
+        assert event["text"] == text
         return data
 
 
@@ -260,9 +259,9 @@ def main() -> None:
     parser.add_argument("model", help="A model folder.")
     parser.add_argument("--engine", default="hf", choices=["hf", "vllm"])
     parser.add_argument("--engine-option", action="append", default=[], metavar="NAME=JSON")
-    parser.add_argument("--requests", type=int, default=1000, help="Of each way in each round.")
+    parser.add_argument("--requests", type=int, default=1000, help="Requests per way and round.")
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--actions", type=int, default=64, help="Of a request, in the mean.")
+    parser.add_argument("--actions", type=int, default=64, help="Mean actions per request.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -272,7 +271,7 @@ def main() -> None:
         return
     engine, judge = Bare(sys.argv[1:]), Judge(args.model)
     rates: dict[str, list[float]] = {name: [] for name in ("bare", *WAYS)}
-    kept: dict[str, list[Answer]] = {name: [] for name in WAYS}
+    kept: dict[str, list[Response]] = {name: [] for name in WAYS}
     chosen = [f"--engine-option={option}" for option in args.engine_option]
     running = f"--running={args.concurrency}"
     with served(args.model, "--engine", args.engine, running, *chosen) as server:
@@ -291,13 +290,13 @@ def main() -> None:
                 rates[way].append(actions / seconds)
                 kept[way] += answers
                 line.append(f"{way} {actions / seconds:.0f}")
-            told = ", ".join(line)
-            print(f"round {number + 1}: {told}; {resident(server.process.pid):.0f} MiB", flush=True)
+            rates_line = ", ".join(line)
+            print(f"round {number + 1}: {rates_line}; {resident(server.process.pid):.0f} MiB", flush=True)
     engine.close()
     print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
     for way in WAYS:
         middle, low, high = ratio(rates[way], rates["bare"])
-        print(f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions a second")
+        print(f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions per second")
         if way == "stream":
             print(f"  first edit: {percentiles([answer.first for answer in kept[way]])}")
         print(f"  whole text: {percentiles([answer.seconds for answer in kept[way]])}")

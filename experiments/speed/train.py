@@ -1,8 +1,8 @@
-"""What trajectories made on the fly cost a training run, measured side by side in one run.
+"""Measure what sampling trajectories on the fly costs a training run (`just bench-train`).
 
 The same trunk takes steps on fresh micro-batches, on the same ones made beforehand, and on one
-constant batch, in turns; a ratio is the median over the rounds with its quartiles. Text is drawn
-at random, since its content changes nothing here. Run it with `just bench-train`.
+constant batch, in turns; a ratio is the median over the rounds with its quartiles. The text is
+random, because its content does not matter here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 import torch
-from bench_core import ratio, take_turns
 
+from experiments.speed.core import ratio, take_turns
 from reviser import PRESETS, ActionVocab, Sampler
 from reviser.core.policy import operators_needed
 from reviser.data.dataset import GROUP, MicroBatches, Stream, WindowConfig, Windows
@@ -22,11 +22,11 @@ from reviser.models import TrunkConfig, build
 
 TOKENS = 4096
 ACCELERATOR = 400e12
-"""FLOPs a second that training gets out of a modern accelerator: 40 % of a thousand teraflops."""
+"""Training FLOP/s of a modern accelerator: 40 % of a thousand teraflops."""
 
 
 class RandomShards:
-    """Documents of web-like lengths, in memory."""
+    """Random documents with lengths like those of web pages, in memory."""
 
     def __init__(self, documents: int) -> None:
         rng = np.random.default_rng(0)
@@ -36,12 +36,12 @@ class RandomShards:
 
     def read_many(self, documents, starts, stops):  # noqa: D102  # as TokenShards
         firsts = (self._ends - self.lengths)[documents]
-        places = zip(firsts + starts, firsts + stops, strict=True)
-        return [self._tokens[a:b] for a, b in places]
+        spans = zip(firsts + starts, firsts + stops, strict=True)
+        return [self._tokens[a:b] for a, b in spans]
 
 
 def batches(policy: str, size: int) -> MicroBatches:
-    """An endless supply of micro-batches of the paper's lengths."""
+    """Return an endless supply of micro-batches with the paper's lengths."""
     vocab = ActionVocab.build(TOKENS, operators=operators_needed(PRESETS[policy]))
     windows = Windows(RandomShards(20_000), WindowConfig(size=180, prefix=(35, 35)))
 
@@ -115,7 +115,7 @@ def supply(policy: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=12)
     arguments = parser.parse_args()
     small = TrunkConfig(layers=3, width=128, heads=4, mlp_width=512, dropout=0.0)
