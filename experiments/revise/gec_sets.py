@@ -86,7 +86,9 @@ def _parallel(folder: Path, name: str, many: int) -> Corrections:
 def _file(folder: Path, inside: str) -> Path:
     path = folder / FOLDER / inside
     if not path.exists():
-        raise DataError(f"There is no {path}. Run `python -m experiments.revise.gec_sets fetch {folder}`.")
+        raise DataError(
+            f"There is no {path}. Run `python -m experiments.revise.gec_sets fetch {folder}`."
+        )
     return path
 
 

@@ -116,9 +116,7 @@ def parts_of_the_loss(
     }
 
 
-def cost(
-    drafts: list[dict[str, Any]], systems: dict[str, Any], repeats: int = 1
-) -> dict[str, Any]:
+def cost(drafts: list[dict[str, Any]], systems: dict[str, Any], repeats: int = 1) -> dict[str, Any]:
     """Return steps and seconds by draft size and number of mistakes, one draft at a time.
 
     Systems take turns on each draft, so that a machine that slows down slows all of them.

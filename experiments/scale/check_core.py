@@ -30,6 +30,7 @@ def check_core(rounds: int) -> None:
 
 def check_sampler(record: Record, rounds: int) -> None:
     """Check the ids per second of a process that needs every n-th micro-batch."""
+
     def used(stride: int, first: int, count: int) -> float:
         source = batches("paper", 32)
         source[0]
@@ -47,11 +48,14 @@ def check_sampler(record: Record, rounds: int) -> None:
     for stride in (4, 16):
         found = [used(stride, 160 * (n + 1), 24) for n in range(rounds)]
         predicted = rate / oversampling(stride, Corpus().group)
-        record.compare("sampler", f"each {stride}th micro-batch", "ids/s", [predicted] * rounds, found)
+        record.compare(
+            "sampler", f"each {stride}th micro-batch", "ids/s", [predicted] * rounds, found
+        )
 
 
 def check_loader(record: Record) -> None:
     """Check the memory that opening shards takes, by number of documents."""
+
     def opened(documents: int) -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as name:
             write_shards(Path(name), documents)
@@ -91,6 +95,7 @@ def write_shards(folder: Path, documents: int) -> None:
 
 def check_mask(record: Record, rounds: int) -> None:
     """Check the seconds that the mask of a step takes, by rows, and measure the bytes of a row."""
+
     def step(vocab: Any, rows: int) -> float:
         boundary = Boundary(vocab, rows)
         for row in range(rows):
@@ -103,7 +108,9 @@ def check_mask(record: Record, rounds: int) -> None:
                 boundary.fill_mask(out)
                 boundary.advance(ids)
 
-        return min(seconds_of(work) / 10 for _ in range(12))  # slower tries are other processes' work
+        return min(
+            seconds_of(work) / 10 for _ in range(12)
+        )  # slower tries are other processes' work
 
     options = {"mask": {}, "marks": {"marks": True}, "search": {"marks": True, "search": True}}
     for name, option in options.items():

@@ -65,7 +65,6 @@ CHECKED = ((3, 160), (4, 256))
 
 def check_training() -> None:
     """Train small trunks, and compare those in CHECKED with the fit to those in SMALL."""
-
     context = multiprocessing.get_context("fork")  # the child shares what is imported here
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -77,7 +77,9 @@ class Rates:
     tokenize: float = measured("bytes of text/s", CHECK)
     bytes_per_token: float = measured("bytes", "the same, GPT-2's tokenizer, Wikipedia")
     sampler: float = measured("ids/s, policy `paper`", CHECK)
-    document_bytes: float = measured("bytes kept per document", "`experiments.scale.run check`, tracemalloc")
+    document_bytes: float = measured(
+        "bytes kept per document", "`experiments.scale.run check`, tracemalloc"
+    )
     document_peak: float = measured("bytes per document while opening", "the same")
     mask_step: float = measured("s per step, plain mask", CHECK)
     mask_row: float = measured("s per row and step, plain mask", CHECK)
@@ -85,7 +87,9 @@ class Rates:
     marks_row: float = measured("s per row and step, marks", CHECK)
     search_step: float = measured("s per step, searches", CHECK)
     search_row: float = measured("s per row and step, searches", CHECK)
-    boundary_bytes: float = measured("bytes per row of the mask", "`experiments.scale.run check`, tracemalloc")
+    boundary_bytes: float = measured(
+        "bytes per row of the mask", "`experiments.scale.run check`, tracemalloc"
+    )
     canvas_bytes: float = measured("bytes per token of a search's canvas", "the same")
 
     @classmethod

@@ -22,6 +22,7 @@ MACHINE, STORAGE, CORPUS, SERVICE = (
 CHECKS = ("core", "data", "training", "serving")
 MASK_NAMES = ("left to right, no mask", "plain mask", "marks", "marks and searches")
 
+
 def short(value: float, unit: str = "") -> str:
     """Return a number with three digits and an SI prefix."""
     for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -103,9 +104,7 @@ def loading_section(rates: Rates) -> Iterator[str]:
     """Yield the section on loading."""
     yield page_text.LOADING
     rows = []
-    small = replace(
-        RUNS[0], name="paper's 100M", trunk=PAPER_100M, context=256, micro_batch=64
-    )
+    small = replace(RUNS[0], name="paper's 100M", trunk=PAPER_100M, context=256, micro_batch=64)
     one = replace(RUNS[0], name="paper, one device", accelerators=1)
     for run in (one, RUNS[0], small, RUNS[1]):
         found = model.loading(run, CORPUS, rates, MACHINE, STORAGE)
@@ -216,7 +215,6 @@ def serving_section(rates: Rates) -> Iterator[str]:
     yield page_text.QUEUES_AFTER
 
 
-
 def sensitivities_section(rates: Rates) -> Iterator[str]:
     """Yield the section on other assumptions."""
     trunk = LLAMA_8B
@@ -322,8 +320,9 @@ def page() -> str:
         *trust_section(),
         *data_section(rates),
     ]
-    parts += [*loading_section(rates), *training_section(), *serving_section(rates), *sensitivities_section(rates), page_text.NOT_NEEDED]
-    return "\n".join([*parts, *inputs_section(rates)])
+    parts += [*loading_section(rates), *training_section(), *serving_section(rates)]
+    parts += [*sensitivities_section(rates), page_text.NOT_NEEDED, *inputs_section(rates)]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -239,7 +239,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 16, 64])
     parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--vllm", action="store_true", help="Measure vLLM, too; needs its environment.")
+    parser.add_argument(
+        "--vllm", action="store_true", help="Measure vLLM, too; needs its environment."
+    )
     given = parser.parse_args()
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that the mask can be timed

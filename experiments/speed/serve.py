@@ -291,12 +291,17 @@ def main() -> None:
                 kept[way] += answers
                 line.append(f"{way} {actions / seconds:.0f}")
             rates_line = ", ".join(line)
-            print(f"round {number + 1}: {rates_line}; {resident(server.process.pid):.0f} MiB", flush=True)
+            print(
+                f"round {number + 1}: {rates_line}; {resident(server.process.pid):.0f} MiB",
+                flush=True,
+            )
     engine.close()
     print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
     for way in WAYS:
         middle, low, high = ratio(rates[way], rates["bare"])
-        print(f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions per second")
+        print(
+            f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions per second"
+        )
         if way == "stream":
             print(f"  first edit: {percentiles([answer.first for answer in kept[way]])}")
         print(f"  whole text: {percentiles([answer.seconds for answer in kept[way]])}")

@@ -312,7 +312,9 @@ def main(words: list[str] | None = None) -> None:
     training.add_argument("-o", "--output", type=Path, required=True)
     training.add_argument("--set", action="append", default=[], dest="changes", metavar="KEY=VALUE")
     training.add_argument("--ids", type=int, required=True, help="Positions to read in training.")
-    training.add_argument("--width", type=int, help="Positions of a text (default: the window and 2).")
+    training.add_argument(
+        "--width", type=int, help="Positions of a text (default: the window and 2)."
+    )
     writing = commands.add_parser("write", help="Continue prompts.")
     writing.add_argument("folder", type=Path)
     writing.add_argument("prompts", type=Path)

@@ -133,7 +133,9 @@ if __name__ == "__main__":
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--batch", type=int, default=256, help="Texts per batch.")
-    parser.add_argument("--share", default="0/1", help="The batches to sample: 0/2 is every second one.")
+    parser.add_argument(
+        "--share", default="0/1", help="The batches to sample: 0/2 is every second one."
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     first, every = map(int, arguments.share.split("/"))

@@ -141,7 +141,10 @@ def cursor_paths(arms: dict[str, list[Run]]) -> str:
         [
             label,
             cell(runs, "policy", "move_fraction", "value", digits=3),
-            *(cell(runs, "written", "trajectories", n, "value", digits=d) for n, d in digits.items()),
+            *(
+                cell(runs, "written", "trajectories", n, "value", digits=d)
+                for n, d in digits.items()
+            ),
         ]
         for label, runs in rows_of(arms)
     ]
