@@ -2,7 +2,7 @@
 
     python -m experiments.scale.run                                      # print every prediction
     python -m experiments.scale.run check --text TEXT --tokenizer GPT2   # measure and compare
-    python -m experiments.scale.report                                   # write docs/design/scale.md
+    python -m experiments.scale.report                                   # write the page
 
 `check` measures the rates of this machine, predicts runs of two or more sizes, does them and prints
 prediction, measurement and their ratio. It counts processor seconds of one core where possible,
