@@ -1,4 +1,4 @@
-"""A real pretrained model, adapted: what it says about ordinary tokens does not change."""
+"""A real pretrained model, adapted: its distribution over ordinary tokens does not change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reviser import Codec, Kind  # noqa: E402
 from reviser.errors import CheckpointError  # noqa: E402
 from reviser.models import adapt, load_base  # noqa: E402
 
-DATA = Path(os.environ.get("REVISER_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("REVISER_DATA") or Path(__file__).parents[3] / "shared" / "data")
 STORIES = DATA / "stories15M"
 
 
@@ -55,7 +55,7 @@ def test_the_distribution_over_ordinary_tokens_is_the_bases(base, story):
     assert (ordinary / ordinary.sum(-1, keepdim=True) - before).abs().max() < 1e-6
 
 
-def test_the_model_begins_with_its_own_token_and_text_means_what_it_meant(base, story):
+def test_the_model_begins_with_its_own_token_and_text_is_read_as_before(base, story):
     model, tokenizer = load_base(base)
     before = Codec(tokenizer)
     tokens = before.encode(story)

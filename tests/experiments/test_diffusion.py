@@ -1,4 +1,4 @@
-"""The masked-diffusion counterpart: it looks both ways, learns, resumes, and writes only text."""
+"""Masked diffusion: it attends both ways, learns, resumes, and writes only text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
-import diffusion  # noqa: E402
+from tests.train.conftest import assert_same_weights  # noqa: E402
 
+from experiments.stories import diffusion  # noqa: E402
 from reviser import ActionVocab, Codec, Kind, models  # noqa: E402
 from reviser.data.dataset import permute  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
@@ -24,8 +25,6 @@ from reviser.evals.texts import Prompt, read_prompts, read_samples, write_prompt
 from reviser.models import TrunkConfig  # noqa: E402
 from reviser.train.parts import held_out_set, open_parts, training_set  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
-
-from .conftest import assert_same_weights  # noqa: E402
 
 WIDTH = 50  # a window of 48, begin and stop
 STEPS, BATCH = 60, 8
@@ -69,7 +68,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("architecture", ["gpt_neox", "llama"])
 @torch.no_grad()
-def test_a_later_token_changes_what_is_said_of_an_earlier_place(architecture, tmp_path):
+def test_a_later_token_changes_the_prediction_at_an_earlier_position(architecture, tmp_path):
     vocab = ActionVocab.build(50, max_move=4)
     sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 32, "context": 16}
     model = models.build(TrunkConfig(architecture=architecture, dropout=0.0, **sizes), vocab).eval()
@@ -86,25 +85,22 @@ def test_a_later_token_changes_what_is_said_of_an_earlier_place(architecture, tm
     assert (differences(type(model).from_pretrained(tmp_path).eval()) > 0).all()
 
 
-def test_the_loss_goes_down_and_the_bound_is_below_that_of_chance(trained):
-    losses = [line["loss"] for line in lines(trained / "log.jsonl")]
+@pytest.mark.full
+def test_a_run_keeps_to_its_budget_and_ends_below_chance(trained):
+    log, record = lines(trained / "log.jsonl"), json.loads((trained / "run.json").read_text())
+    losses = [line["loss"] for line in log]
     assert np.mean(losses[-10:]) < 0.85 * np.mean(losses[:5])
-    found = json.loads((trained / "run.json").read_text("utf-8"))["metrics"]
-    whole = found["held_out"]
+    whole = record["metrics"]["held_out"]
     chance = math.log(301) * (WIDTH - 1) * whole["windows"] / whole["text_tokens"]
     assert 0 < whole["bound"] < chance - 2 * whole["bound_95"]
-    assert found["given_prefix"]["text_tokens"] < found["held_out"]["text_tokens"]
-
-
-def test_a_run_keeps_to_its_budget_and_records_what_it_read(trained):
-    record = json.loads((trained / "run.json").read_text("utf-8"))
-    last = lines(trained / "log.jsonl")[-1]
-    assert last["step"] == STEPS
-    assert last["ids_seen"] == record["ids_seen"] == STEPS * BATCH * WIDTH
-    assert last["seconds"] == record["seconds"] > 0
+    assert record["metrics"]["given_prefix"]["text_tokens"] < whole["text_tokens"]
+    assert log[-1]["step"] == STEPS
+    assert log[-1]["ids_seen"] == record["ids_seen"] == STEPS * BATCH * WIDTH
+    assert log[-1]["seconds"] == record["seconds"] > 0
     assert record["parameters"] == models.load(trained)[0].num_parameters()
 
 
+@pytest.mark.full
 def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
     trained, workshop, tmp_path
 ):
@@ -149,15 +145,15 @@ def test_the_times_of_a_step_are_spread_evenly_and_masks_follow_them(opened):
     assert not torch.equal(masked[:BATCH], masked[BATCH : 2 * BATCH])
 
 
-@pytest.mark.parametrize("behind_prefix", [False, True])
-def test_a_model_that_knows_nothing_is_bounded_by_chance_exactly(opened, behind_prefix):
+@pytest.mark.parametrize("after_prefix", [False, True])
+def test_a_model_that_knows_nothing_is_bounded_by_chance_exactly(opened, after_prefix):
     recipe, parts, width = opened
     diffusion.look_both_ways(parts.model, parts.vocab)
     torch.nn.init.zeros_(parts.model.get_input_embeddings().weight)  # tied: logits are all 0
     batches = held_out_set(recipe, parts, recipe.policy)
-    found = diffusion.bound(parts.model, batches, width=width, behind_prefix=behind_prefix)
+    found = diffusion.bound(parts.model, batches, width=width, after_prefix=after_prefix)
     _, given_B = diffusion.read_texts(batches.stream, np.arange(8), width)
-    places = (width - (given_B if behind_prefix else 1) * np.ones(8)).sum()
+    places = (width - (given_B if after_prefix else 1) * np.ones(8)).sum()
     choices = np.count_nonzero(parts.vocab.kinds == Kind.INSERT) + 1
     assert found["bound"] == pytest.approx(
         math.log(choices) * places / found["text_tokens"], rel=1e-5
@@ -165,8 +161,9 @@ def test_a_model_that_knows_nothing_is_bounded_by_chance_exactly(opened, behind_
     assert found["windows"] == 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("steps", [1, 7])
-def test_filling_leaves_clean_places_alone_and_gives_only_text_and_stop(trained, steps):
+def test_filling_leaves_clean_positions_alone_and_gives_only_text_and_stop(trained, steps):
     model, vocab = models.load(trained)
     rng = torch.Generator().manual_seed(0)
     clean_BT = torch.randint(0, 300, (40, WIDTH), generator=rng)
@@ -174,7 +171,7 @@ def test_filling_leaves_clean_places_alone_and_gives_only_text_and_stop(trained,
     calls = []
     model.base_model.register_forward_hook(lambda *_: calls.append(1))
     ids_BT = clean_BT.masked_fill(masked_BT, vocab.size)
-    done_BT = diffusion.fill(  # so hot that every id that is open is as likely as another
+    done_BT = diffusion.fill(  # so hot that every possible id is equally likely
         model.eval(), vocab, ids_BT, steps=steps, temperature=1e6, rng=rng
     )
     assert torch.equal(done_BT[~masked_BT], clean_BT[~masked_BT])
@@ -184,50 +181,42 @@ def test_filling_leaves_clean_places_alone_and_gives_only_text_and_stop(trained,
     assert len(calls) == steps
 
 
-def test_what_is_written_continues_the_prompts_as_evaluation_reads_them(
-    trained, prompts, tmp_path, capsys
+@pytest.mark.full
+def test_texts_continue_the_prompts_up_to_the_first_stop(
+    trained, prompts, tmp_path, capsys, monkeypatch
 ):
     output = tmp_path / "samples.jsonl"
-    diffusion.main(
-        ["write", str(trained), str(prompts), "-o", str(output), "--steps=8", "--batch=2"]
-    )
+    words = ["write", str(trained), str(prompts), "-o", str(output), "--steps=8", "--batch=2"]
+    diffusion.main(words)
     samples = read_samples(output, prompts=read_prompts(prompts))
     assert [sample.prompt for sample in samples] == [*PROMPTS]
-    assert all(sample.system == "diffusion" for sample in samples)
     assert any(sample.continuation for sample in samples)
     assert not any("<|" in sample.text for sample in samples)
     assert capsys.readouterr().err.endswith("3 of 3\n")
     first = output.read_text("utf-8")
-    diffusion.main(
-        ["write", str(trained), str(prompts), "-o", str(output), "--steps=8", "--batch=2"]
-    )
+    diffusion.main(words)
     assert output.read_text("utf-8") == first
-
-
-def test_a_text_is_read_up_to_its_first_stop(trained, prompts, tmp_path, monkeypatch):
     codec, vocab = Codec.load(trained), ActionVocab.load(trained)
-    behind = torch.tensor([*codec.encode(" and then"), vocab.stop, *codec.encode(" no more")])
+    after = torch.tensor([*codec.encode(" and then"), vocab.stop, *codec.encode(" no more")])
 
     def fill(_model: Any, vocab: ActionVocab, ids_BT: torch.Tensor, **_: Any) -> torch.Tensor:
         for row in ids_BT:
             assert row[0] == vocab.begin
             start = int((row == vocab.size).nonzero()[0])
             assert (row[start:] == vocab.size).all()
-            row[start : start + len(behind)] = behind
+            row[start : start + len(after)] = after
         return ids_BT
 
     monkeypatch.setattr(diffusion, "fill", fill)
-    output = tmp_path / "samples.jsonl"
-    diffusion.main(["write", str(trained), str(prompts), "-o", str(output)])
-    samples = read_samples(output)
-    assert [s.text for s in samples] == [prompt + " and then" for prompt in PROMPTS]
+    diffusion.main(words)
+    assert [s.text for s in read_samples(output)] == [p + " and then" for p in PROMPTS]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--width", "49"), "The width is 49; it goes from 50"),
-        (("--width", "97"), "to the trunk's context, 96"),
+        (("--width", "49"), "The width is 49; it must be at least 50"),
+        (("--width", "97"), "at most the trunk's context, 96"),
         (("--ids", "399"), "399 ids are less than one step"),
         (("--set", "training.lora={}"), "fresh weights"),
     ],
@@ -238,6 +227,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(workshop, tmp_path, wor
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_another_width_does_not_go_on_with_a_run(trained, workshop):
     with pytest.raises(SystemExit, match=r"differs in .*trunk"):
         train(workshop, trained, "--width", "60")
