@@ -37,9 +37,9 @@ class Job:
     """A batch job: its input and output files, the model and the settings."""
 
     input: Path
-    """JSON lines with a `prompt`, or a text to `infill` and maybe its `spans`. Lines to revise have a
-    `draft`, or the `before` of a pair, and maybe an `instruction` and `locked` text. Every line may
-    have an `id` and its own `settings`."""
+    """JSON lines with a `prompt`, or a text to `infill` and maybe its `spans`. Lines to revise have
+    a `draft`, or the `before` of a pair, and maybe an `instruction` and `locked` text. Every line
+    may have an `id` and its own `settings`."""
     output: Path
     """JSON lines: the rollout or revision of each line, or its error."""
     model: str
