@@ -32,7 +32,7 @@ from reviser.data.dataset import (  # noqa: E402
     GROUP,
     NO_LABEL,
     MicroBatches,
-    Stream,
+    WindowStream,
     WindowConfig,
     Windows,
     permute,
@@ -76,7 +76,7 @@ def make_stream(shards, policy, *, config=None, context=256, seed=0, held_out=Fa
     vocab = ActionVocab.build(TOKENS, operators=operators_needed(policy))
     windows = Windows(shards, config, held_out=held_out)
     sampler = Sampler(vocab, policy)
-    return Stream(windows, sampler, context=context, unit_starts=all_units, seed=seed)
+    return WindowStream(windows, sampler, context=context, unit_starts=all_units, seed=seed)
 
 
 def same(a, b):
@@ -177,7 +177,7 @@ def test_windows_are_found_without_going_through_all_documents():
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_history_replays_to_its_window_and_only_the_restoration_is_learned(name):
     stream = make_stream(web_like(), PRESETS[name])
-    vocab, windows = stream.sampler.vocab, stream.windows
+    vocab, windows = stream.sampler.vocab, stream.split
     places = np.arange(150)
     order = permute(places, len(windows), seed=0, epoch=0)
     for example, window in zip(stream.examples(places), windows.read(order), strict=True):
@@ -220,7 +220,7 @@ def test_the_papers_fixed_prefix_needs_no_delimiter():
     config = WindowConfig(size=180, prefix=(35, 35), held_out=0)
     vocab = ActionVocab.build(TOKENS, delimiter=False)
     windows = Windows(random_shards([180, 400, 30]), config)
-    stream = Stream(windows, Sampler(vocab, Obfuscation()), context=400)
+    stream = WindowStream(windows, Sampler(vocab, Obfuscation()), context=400)
     for example in stream.examples(np.arange(len(windows))):
         assert not example.learned[:36].any()
         assert example.learned[36:].all()
@@ -234,7 +234,7 @@ def test_a_target_too_long_for_the_context_is_cut_and_still_ends_with_stop():
         assert len(example.ids) <= 90
         assert example.ids[-1] == vocab.stop
         assert 40 < example.text_tokens < 84
-        window = stream.windows.read(permute(np.array([place]), 50, seed=0, epoch=0))[0]
+        window = stream.split.read(permute(np.array([place]), 50, seed=0, epoch=0))[0]
         canvas = Canvas.replay(vocab, [*example.ids[1:5], *example.ids[6:]])
         assert canvas.tokens() == window[: 4 + example.text_tokens].tolist()
 
@@ -259,7 +259,7 @@ def test_an_example_depends_on_its_place_alone(places, random):
 
 def test_each_epoch_sees_every_window_once_with_new_trajectories():
     stream = make_stream(random_shards([60] * 40), Spans(mean=8))
-    count = len(stream.windows)
+    count = len(stream.split)
     epochs = [stream.examples(np.arange(count) + epoch * count) for epoch in range(2)]
     written = [Counter(_text(stream, example) for example in epoch) for epoch in epochs]
     assert written[0] == written[1]
@@ -369,7 +369,7 @@ def test_units_are_those_of_each_target_alone():
     targets = [np.array(codec.encode(text), np.int32) for text in texts]
     vocab = ActionVocab.build(len(codec.token_bytes))
     windows = Windows(MemoryShards([[1] * 20]), WindowConfig(held_out=0))
-    stream = Stream(windows, Sampler(vocab, Spans()), context=200, unit_starts=codec.unit_starts)
+    stream = WindowStream(windows, Sampler(vocab, Spans()), context=200, unit_starts=codec.unit_starts)
     for target, marks in zip(targets, stream._units(targets), strict=True):
         assert marks.tolist() == codec.unit_starts(target).tolist()
 
@@ -405,7 +405,7 @@ def test_an_empty_prefix_needs_a_begin_token_or_delimiter():
     vocab = ActionVocab.paper()
     windows = Windows(random_shards([200]), WindowConfig(held_out=0))
     with pytest.raises(ConfigError, match="begin token"):
-        Stream(windows, Sampler(vocab, Append()), context=300)
+        WindowStream(windows, Sampler(vocab, Append()), context=300)
 
 
 def identical(a, b):

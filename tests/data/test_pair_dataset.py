@@ -17,7 +17,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.data import blocks
 from reviser.data.dataset import MicroBatches
-from reviser.data.pair_dataset import PairSide, PairStream, TokenPairs
+from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.pairs import Pair, write_pairs
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.policy import Blocks, Edits, PairPolicy, Rewrite
@@ -39,7 +39,7 @@ def tokens_of(given: list[tuple[str, str, str]]) -> TokenPairs:
 
 
 def stream_of(given: list[tuple[str, str, str]], policy: PairPolicy, seed: int = 0) -> PairStream:
-    side = PairSide(tokens_of(given), 0.0, CONTEXT)
+    side = PairSplit(tokens_of(given), 0.0, CONTEXT)
     return PairStream(side, VOCAB, policy, CODEC, context=CONTEXT, seed=seed)
 
 
@@ -120,7 +120,7 @@ def test_pairs_that_become_one_text_are_on_one_side(texts: list[str]) -> None:
     held_out = []
     for is_held_out in (False, True):
         try:
-            side = PairSide(tokens_of(given), 0.5, CONTEXT, is_held_out=is_held_out)
+            side = PairSplit(tokens_of(given), 0.5, CONTEXT, held_out=is_held_out)
         except DataError as error:
             assert "has no pair that a context of 160" in str(error)  # noqa: PT017
             held_out.append(set())
@@ -132,7 +132,7 @@ def test_pairs_that_become_one_text_are_on_one_side(texts: list[str]) -> None:
 
 def test_what_does_not_fit_is_left_out_and_what_hardly_fits_is_cut() -> None:
     long, just = "x" * 200, "x" * 140
-    side = PairSide(tokens_of([("", long, long), ("", just, "y" * 140)]), 0.0, CONTEXT)
+    side = PairSplit(tokens_of([("", long, long), ("", just, "y" * 140)]), 0.0, CONTEXT)
     assert (len(side), side.left_out) == (1, 1)
     stream = PairStream(side, VOCAB, Edits(), CODEC, context=CONTEXT)
     (example,) = stream.examples(np.arange(1))
@@ -179,7 +179,7 @@ def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
 ) -> None:
     stream = stream_of(given, Blocks())
     for n, (asked, before, after) in enumerate(given):
-        trajectory = stream.trajectory(stream.windows.read(n))
+        trajectory = stream.trajectory(stream.split.read(n))
         assert CODEC.decode(trajectory.prefix) == asked + before
         *written, last = trajectory.restoration
         assert last == VOCAB.stop
@@ -188,7 +188,7 @@ def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
 
 
 def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
-    side = PairSide(tokens_of([("", "a", "b")]), 0.0, CONTEXT)
+    side = PairSplit(tokens_of([("", "a", "b")]), 0.0, CONTEXT)
     cases = [
         (Edits(), {}, "delete or span_delete"),
         (Edits(), {"operators": ["delete"]}, "set vocab.search"),
@@ -206,7 +206,7 @@ def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
     bare = replace(ActionVocab.build(300, operators=["delete"], delimiter=False), begin=None)
     refused = [(("Mend", "a", "b"), "an instruction"), (("", "", "b"), "an empty draft")]
     for pair, told in refused:
-        mixed = PairSide(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
+        mixed = PairSplit(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
         with pytest.raises(VocabError, match=f"1 of 2 pairs have {told}"):
             PairStream(mixed, bare, Edits(address="moves"), CODEC, context=CONTEXT)
     PairStream(side, bare, Edits(address="moves"), CODEC, context=CONTEXT)

@@ -39,7 +39,7 @@ from reviser.models.trunks import (  # noqa: E402
     build,
     load,
     load_base,
-    with_lora,
+
 )
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "mlp_width": 48, "context": 64}

@@ -20,7 +20,7 @@ from reviser.core.codec import Codec
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import write_pairs
 from reviser.errors import ConfigError
-from reviser.train.inputs import Parts
+from reviser.train.inputs import Inputs
 from reviser.train.recipe import load_recipe
 from reviser.train.samples import _plans
 
@@ -63,7 +63,7 @@ def test_prompts_are_drafts_with_all_their_parts_and_must_fit_as_such(
     vocab, codec = ActionVocab.from_tokenizer(tokenizer, **VOCAB), Codec(tokenizer)
     told, loaded = {"model": None, "tokenizer": tokenizer, "data": None}, load_recipe(recipe)
     draft = "One two three. " * 200
-    parts = Parts(**told, vocab=vocab, codec=codec, context=400)
+    parts = Inputs(**told, vocab=vocab, codec=codec, context=400)
     plans = _plans(loaded, parts, draft)
     assert len(plans) > 2
     assert draft.startswith(plans[0].prompt)

@@ -32,9 +32,9 @@ from reviser.core.codec import Codec  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
-from reviser.train.inputs import make_missing, open_parts  # noqa: E402
+from reviser.train.inputs import make_missing, open_inputs  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
-from reviser.train.resume import check_claim, check_meeting, meet  # noqa: E402
+from reviser.train.resume import check_claim, check_start_token, write_start_token  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 from reviser.train.yaml_reader import to_plain  # noqa: E402
 from reviser.writing.model import load  # noqa: E402
@@ -288,7 +288,7 @@ def test_text_is_parted_into_documents_as_asked(tmp_path: Path, split: str, docu
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
     read = load_recipe(tmp_path / "recipe.yaml")
     make_missing(read, tmp_path / "model")
-    opened = open_parts(read, tmp_path / "model")
+    opened = open_inputs(read, tmp_path / "model")
     assert len(opened.data) == documents
     # The tokenizer learned from the same documents: only a whole file has blank lines in it.
     assert (b"\n\n" in opened.codec.token_bytes) == (split == "file")
@@ -406,12 +406,12 @@ def test_a_process_with_another_disk_before_it_is_refused(tmp_path: Path) -> Non
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    word = meet(here)
-    check_meeting(here, word)
-    meet(there)
+    word = write_start_token(here)
+    check_start_token(here, word)
+    write_start_token(there)
     for folder in (there, tmp_path):
         with pytest.raises(ConfigError, match="on a disk that all machines share"):
-            check_meeting(folder, word)
+            check_start_token(folder, word)
 
 
 def test_a_base_in_the_place_of_a_trunk_is_another_recipe(finished: Path, workshop: Path) -> None:
@@ -485,7 +485,7 @@ def test_another_seed_gives_other_examples_and_another_beginning(
     assert record(tmp_path)["seen"]["digest"] != record(finished)["seen"]["digest"]
     name = "gpt_neox.embed_in.weight"
     begun = [
-        open_parts(load_recipe(recipe, [f"seed={seed}"]), tmp_path).model.state_dict()[name]
+        open_inputs(load_recipe(recipe, [f"seed={seed}"]), tmp_path).model.state_dict()[name]
         for seed in (0, 1, 1)
     ]
     assert torch.equal(begun[1], begun[2])

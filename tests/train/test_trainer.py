@@ -16,10 +16,10 @@ pytest.importorskip("datatrove")
 
 
 from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
-from reviser.data.dataset import DIGEST_RANGE, Example, Stream, Windows  # noqa: E402
+from reviser.data.dataset import DIGEST_RANGE, Example, Windows, WindowStream  # noqa: E402
 from reviser.errors import ReviserError, VocabError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
-from reviser.train.inputs import held_out_set, open_parts, training_set  # noqa: E402
+from reviser.train.inputs import held_out_set, open_inputs, training_set  # noqa: E402
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 from reviser.train.trainer import GROUPS, groups_of  # noqa: E402
@@ -88,7 +88,7 @@ def losses(model: Any, vocab: ActionVocab, example: Example) -> dict[str, list[f
 def held_out_examples(recipe: Recipe, parts: Any, policy: Policy, count: int) -> list[Example]:
     """Of documents never trained on, with the policy as it is when training ends."""
     windows = Windows(parts.data, recipe.data.windows, held_out=True)
-    stream = Stream(
+    stream = WindowStream(
         windows,
         Sampler(parts.vocab, policy),
         context=parts.context,
@@ -151,7 +151,7 @@ def test_held_out_scores_are_those_of_the_saved_model_one_example_at_a_time(
     richer = [OPERATORS, f"policy={NOISY}", f"evaluation.policies={{noisy: {NOISY}, left: append}}"]
     changes = ["seed=5", "training.steps=6", "evaluation.examples=9"]
     recipe, log = run(workshop, tmp_path, *changes, *(richer if operators else [scored]))
-    parts = open_parts(recipe, tmp_path)
+    parts = open_inputs(recipe, tmp_path)
     model, vocab = trunks.load(tmp_path)
     expected = {}
     for name, policy in recipe.evaluation.policies.items():
@@ -199,7 +199,7 @@ def steps_of(recipe: Recipe, folder: Path) -> list[list[Example]]:
     """The examples of every step, from the stream itself."""
     training = recipe.training
     per_step = training.batch // training.micro_batch
-    parts = open_parts(recipe, folder)
+    parts = open_inputs(recipe, folder)
     count = per_step * training.steps
     batches = training_set(recipe, parts)
     assert len(batches) == count
@@ -241,7 +241,7 @@ def test_the_logged_loss_and_gradient_are_of_all_learned_ids_of_the_whole_batch(
     changes = ["trunk.dropout=0", "training.learning_rate=1e-12", "training.steps=4"]
     changes += ["data.windows.size=68", "training.batch=12", "training.clip=0"]
     recipe, log = run(workshop, tmp_path, *changes)
-    parts = open_parts(recipe, tmp_path)
+    parts = open_inputs(recipe, tmp_path)
     model, vocab = parts.model.train(), parts.vocab
     far = 0.0
     lines, steps = [line for line in log if "loss" in line], steps_of(recipe, tmp_path)
@@ -261,7 +261,7 @@ def test_a_run_ends_where_adamw_by_hand_does(workshop: Path, tmp_path: Path) -> 
     changes = ["trunk.dropout=0", "training.steps=8", "training.warmup=2", "training.clip=0.4"]
     changes += ["training.weight_decay=0.5", "training.betas=[0.8, 0.9]", "training.epsilon=1e-3"]
     recipe, _ = run(workshop, tmp_path, *changes)
-    model = open_parts(recipe, tmp_path).model.train()
+    model = open_inputs(recipe, tmp_path).model.train()
     matrices = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim == 1]  # biases and norms do not decay
     groups = [{"params": matrices, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}]
@@ -283,15 +283,15 @@ def test_a_run_ends_where_adamw_by_hand_does(workshop: Path, tmp_path: Path) -> 
     saved = weights(tmp_path)
     for name, parameter in model.named_parameters():
         np.testing.assert_allclose(saved[name], parameter.detach(), rtol=0, atol=1e-5)
-    fresh = open_parts(recipe, tmp_path).model.state_dict()
+    fresh = open_inputs(recipe, tmp_path).model.state_dict()
     assert all(np.abs(saved[n] - fresh[n].numpy()).max() > 3e-3 for n in saved)
 
 
 def test_what_was_read_is_what_the_stream_holds(workshop: Path, tmp_path: Path) -> None:
     changes = ["training.log_every=5", "training.save_every=4", "data.windows.size=68"]
     recipe, log = run(workshop, tmp_path, *changes)
-    parts = open_parts(recipe, tmp_path)
-    windows = training_set(recipe, parts).stream.windows
+    parts = open_inputs(recipe, tmp_path)
+    windows = training_set(recipe, parts).stream.split
     steps = steps_of(recipe, tmp_path)
     lines = [line for line in log if "loss" in line]
     assert [line["step"] for line in lines] == [4, 5, 8, 10, 12]  # with every checkpoint, too
@@ -367,8 +367,8 @@ def test_half_precision_trains_nearly_the_same_and_leaves_nothing_behind(
 
 def test_no_held_out_window_is_scored_twice(workshop: Path, tmp_path: Path) -> None:
     recipe, _ = run(workshop, tmp_path, "training.steps=1", "evaluation.examples=100000")
-    batches = held_out_set(recipe, open_parts(recipe, tmp_path), recipe.policy)
-    windows, size = len(batches.stream.windows), recipe.training.micro_batch
+    batches = held_out_set(recipe, open_inputs(recipe, tmp_path), recipe.policy)
+    windows, size = len(batches.stream.split), recipe.training.micro_batch
     assert (len(batches), batches.size) == (windows // size, size)
     texts = [batches[n]["text_tokens"] for n in range(len(batches))]
     metrics = json.loads((tmp_path / "run.json").read_text())["metrics"]

@@ -1,1 +1,1 @@
-"""Trunks of causal language models: build, adapt, save, load, convert and describe them."""
+"""Models: trunks, adaptation, the hub, released checkpoints and model descriptions."""

@@ -1,4 +1,4 @@
-"""Texts written while a model is trained, so that a person can see it learn."""
+"""Sample texts that a model writes during training, so that a person can see it learn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.train.inputs import Parts
+from reviser.train.inputs import Inputs
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
 from reviser.trajectories.policy import Edits
@@ -20,43 +20,44 @@ from reviser.writing.model import Reviser
 from reviser.writing.tasks import Plan, Revising, continuation
 
 
-def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
-    """A function that has a model continue the recipe's prompts, and adds the texts to a file.
+def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, int], None]:
+    """Return a function that has a model continue the prompts and appends the texts to a file.
 
-    A model that learns to edit revises them; each part of a long one is a line.
+    A model that learns to edit revises the prompts instead; each part of a long one is a line.
     """
-    plans = [plan for prompt in recipe.evaluation.prompts for plan in _plans(recipe, parts, prompt)]
+    prompts = recipe.evaluation.prompts
+    plans = [plan for prompt in prompts for plan in _plans(recipe, inputs, prompt)]
 
     def write(model: Any, step: int) -> None:
-        model = getattr(model, "module", model)  # not DDP's, which would wait for the others
+        model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
         is_main = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-        sharded = is_sharded(model)  # then each forward needs every process
+        sharded = is_sharded(model)  # then each forward pass needs every process
         if not sharded and not is_main:
             return
         agree = _main_process_decides if sharded else list
-        reviser = Reviser(HFEngine(model, parts.vocab, agree=agree), parts.codec)
+        reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
         for rollout in reviser.write_many(plans):
-            told = {"text": rollout.text, "ended": rollout.stop_reason}
-            record = {"step": step, "prompt": rollout.prompt, **told}
+            record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
+            record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
             if is_main:
-                append_line(path, record | rollout.trajectory.to_dict())
+                append_line(path, record)
 
     return write
 
 
-def _plans(recipe: Recipe, parts: Parts, prompt: str) -> list[Plan]:
-    """For a prompt; one that cannot be written for is refused before training, not in it."""
+def _plans(recipe: Recipe, inputs: Inputs, prompt: str) -> list[Plan]:
+    """Plan the samples of a prompt, so that a bad one is refused before training starts."""
     most = recipe.evaluation.max_actions
     try:
         if isinstance(recipe.policy, Edits):
             config = DecodeConfig(max_actions=most, temperature=0.0)
-            revising = Revising(vocab=parts.vocab, codec=parts.codec, config=config)
+            revising = Revising(vocab=inputs.vocab, codec=inputs.codec, config=config)
             plans = list(revising.plans(prompt))
         else:
             config = DecodeConfig(max_actions=most, seed=recipe.seed)
-            plans = [continuation(parts.vocab, parts.codec, prompt, config)]
+            plans = [continuation(inputs.vocab, inputs.codec, prompt, config)]
         for plan in plans:
-            plan.request.check(parts.vocab, parts.context)
+            plan.request.check(inputs.vocab, inputs.context)
     except (ConfigError, VocabError) as error:
         raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
     return plans
@@ -69,5 +70,5 @@ def _main_process_decides(actions: list[int]) -> list[int]:
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether each process holds a part of the weights only."""
+    """Return whether each process holds only a part of the weights."""
     return any(isinstance(parameter, DTensor) for parameter in model.parameters())
