@@ -95,20 +95,6 @@ def test_the_order_is_a_permutation_that_seed_and_epoch_change(size, seed, epoch
         assert int((order == other_seed).sum()) < 10
 
 
-def test_the_order_is_even_over_pairs_of_positions():
-    # Where each of a few members goes, over many epochs, is uniform: chi-squared per member.
-    size, epochs = 10, 4000
-    orders = np.stack([permute(np.arange(size), size, seed=5, epoch=e) for e in range(epochs)])
-    for member in range(size):
-        counts = np.bincount(orders[:, member], minlength=size)
-        expected = epochs / size
-        assert ((counts - expected) ** 2 / expected).sum() < 35  # 9 degrees: p < 1e-4
-    steps = np.bincount((orders[:, 1] - orders[:, 0]) % size, minlength=size)
-    assert steps[0] == 0
-    expected = epochs / (size - 1)
-    assert ((steps[1:] - expected) ** 2 / expected).sum() < 35
-
-
 @given(
     st.lists(st.integers(0, 120), min_size=1, max_size=30),
     st.integers(0, 12),

@@ -247,14 +247,6 @@ def test_repositories_with_little_in_them_do_not_fail(repo: Repo, tmp_path: Path
         assert found == (full if name == "bare" else full[1:])
 
 
-def test_a_caller_may_stop_at_any_pair(repo: Repo) -> None:
-    for n in range(30):
-        repo.commit(a__md=f"{ONE} {n}")
-    pairs = from_git(repo.folder)
-    next(pairs)
-    pairs.close()  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda _: None])
 def test_a_path_that_is_no_repository_is_refused(repo: Repo, make: Callable[[Path], None]) -> None:
     inside = repo.folder / "inside"  # a folder of a repository is none, either

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tokenizers import Tokenizer, decoders, models, normalizers
+from tokenizers import Tokenizer, decoders, models
 
 from reviser.cli import main
 from reviser.core.codec import Codec
@@ -23,7 +23,7 @@ from reviser.data.local import run_plan
 from reviser.data.pipeline import make_plan
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import Manifest, TokenShards, finish, tokenize
-from reviser.errors import ConfigError, DataError, MissingExtra
+from reviser.errors import ConfigError, DataError
 from support import small_tokenizers
 
 pytest.importorskip("datatrove")
@@ -182,16 +182,6 @@ def test_a_bad_line_is_counted_and_costs_no_other(folder: Path) -> None:
     manifest = tokenize([folder / "in.jsonl"], folder / "out", folder)
     assert manifest.skipped == Counter(bad.values())
     assert texts_of(folder / "out", folder) == [*(LINES * 2)[: len(bad)], *LINES]
-
-
-def test_a_text_that_gives_no_tokens_is_empty(tmp_path: Path) -> None:
-    tokenizer = small_tokenizers.byte_level()
-    tokenizer.normalizer = normalizers.Replace("\u200b", "")
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    path = write_jsonl(tmp_path / "in.jsonl", ["one", "\u200b", "", "two"])
-    manifest = tokenize([path], tmp_path / "out", tmp_path)
-    assert manifest.skipped == {"empty": 2}
-    assert texts_of(tmp_path / "out", tmp_path) == ["one", "two"]
 
 
 def test_bad_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
@@ -587,14 +577,3 @@ def test_without_datatrove_the_extra_is_named(
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 1
     assert "pip install 'reviser-lm[train]'" in result.stderr
-
-
-def test_without_pyarrow_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in.parquet").touch()
-    (tmp_path / "in.txt").write_text("text")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"needs pyarrow.*reviser-lm\[train\]"):
-        find_sources(tmp_path / "in.parquet")
-    assert read_all(tmp_path / "in.txt")[0] == ["text"]

@@ -172,9 +172,7 @@ def test_what_is_not_there_cannot_be_read(
 
 
 def test_another_tokenizers_shards_are_refused(folder: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"another tokenizer.* ffffffffffff, but .* is abc"
-    ):
+    with pytest.raises(DataError, match=r"another tokenizer.* ffffffffffff, but .* is abc"):
         TokenShards.open(folder, "abc")
 
 

@@ -203,12 +203,6 @@ def test_weights_that_lack_a_tensor_are_refused_by_its_name(folder: Path, change
     assert refusal(load, folder).endswith(f"The first is {name}.")
 
 
-@pytest.mark.parametrize("text", ["{", '{"model_type": "nonesuch"}'])
-def test_a_config_of_an_unknown_model_is_refused(folder: Path, text: str) -> None:
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    assert "Cannot open a model in" in refusal(load, folder)
-
-
 def test_code_that_a_folder_names_is_not_run(folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -469,20 +463,6 @@ def test_a_base_is_opened_to_be_trained_with_its_tokenizer(base_folder: Path) ->
     assert tokenizer.encode(TEXT).ids == small_tokenizers.byte_level().encode(TEXT).ids
     vocab = adapt(model, tokenizer)
     assert tokenizer.token_to_id("<|stop|>") == vocab.stop
-
-
-@pytest.mark.parametrize(
-    ("text", "says"), [(None, "There is no tokenizer.json in"), ("{", "Cannot read")]
-)
-def test_a_base_without_a_tokenizer_is_refused(
-    base_folder: Path, text: str | None, says: str
-) -> None:
-    path = base_folder / "tokenizer.json"
-    path.unlink()
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(VocabError, match=says):
-        load_base(base_folder)
 
 
 @pytest.mark.parametrize(("rank", "tied"), [(0, True), (0, False), (2, False)])

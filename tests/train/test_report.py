@@ -1,4 +1,4 @@
-"""What a run tells: whole lines, cut where a restart takes up, and figures a person can read."""
+"""Reports of a run: complete lines, truncated at a restart, and figures a person can read."""
 
 from __future__ import annotations
 
@@ -56,20 +56,16 @@ def test_a_restart_goes_on_with_the_counts_of_its_checkpoint(tmp_path: Path) -> 
     assert lines == [counted(4), counted(6), {"step": 6, "eval_nll": 1.0}]
     assert truncate_log(path, 0, last=12) == {}
     assert path.read_text() == ""
+    assert truncate_log(tmp_path / "missing.jsonl", 4, last=8) == {}
 
 
-def test_a_finished_run_tells_its_last_evaluation_again_and_not_twice(tmp_path: Path) -> None:
+def test_a_finished_run_logs_its_last_evaluation_once(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     told = [counted(6), {"step": 6, "eval_nll": 2.0}, counted(8)]
     for line in (*told, {"step": 8, "eval_nll": 1.0}):
         append_line(path, line)
     assert truncate_log(path, 8, last=8) == counted(8)
     assert [json.loads(line) for line in path.read_text().splitlines()] == told
-
-
-def test_a_log_that_was_never_begun_has_no_counts(tmp_path: Path) -> None:
-    assert truncate_log(tmp_path / "log.jsonl", 4, last=8) == {}
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
@@ -92,7 +88,7 @@ def test_only_the_main_process_writes_lines_and_none_of_the_trainers_summary(
     assert path.read_text() == '{"step": 2, "loss": 1.0}\n'
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then_and_one_for_each_evaluation(
+def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(
     arguments: TrainingArguments, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bar, control = TerminalBar(), TrainerControl()

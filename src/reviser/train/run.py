@@ -20,6 +20,7 @@ from transformers.integrations import TensorBoardCallback
 from reviser.errors import CheckpointError, ReviserError
 from reviser.files import write_json
 from reviser.models import adaptation, trunks
+from reviser.models.editing import Editing
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
 from reviser.train.inputs import Inputs, held_out_set, make_missing, open_inputs, training_set
@@ -38,6 +39,7 @@ from reviser.train.resume import (
 from reviser.train.samples import is_sharded, sample_writer
 from reviser.train.trainer import SEEN, ReviserTrainer
 from reviser.train.yaml_reader import to_plain
+from reviser.trajectories.policy import Edits
 
 _T = TypeVar("_T")
 
@@ -96,6 +98,8 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     record = _provenance(recipe, inputs, trainer) | {"parameters": parameters, "metrics": metrics}
     _save(trainer, inputs, output)
     if arguments.process_index == 0:
+        if isinstance(recipe.policy, Edits):
+            Editing(edit_probabilities=recipe.policy.noted).save(output)
         write_json(output / "run.json", record)
     return output
 

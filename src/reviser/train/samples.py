@@ -17,7 +17,9 @@ from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
 from reviser.trajectories.policy import Edits
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Plan, Revising, continuation
+from reviser.writing.plan import Plan, plan_task
+from reviser.writing.rollout import Revision
+from reviser.writing.tasks import Continue, Revise, Task
 
 
 def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, int], None]:
@@ -25,8 +27,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
 
     A model that learns to edit revises the prompts instead; each part of a long one is a line.
     """
-    prompts = recipe.evaluation.prompts
-    plans = [plan for prompt in prompts for plan in _plans(recipe, inputs, prompt)]
+    plans = [_plan(recipe, inputs, prompt) for prompt in recipe.evaluation.prompts]
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
@@ -36,31 +37,34 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
             return
         agree = _main_process_decides if sharded else list
         reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
-        for rollout in reviser.write_many(plans):
-            record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
-            record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
-            if is_main:
-                append_line(path, record)
+        for result in reviser.run_plans(plans):
+            for rollout in result.rollouts if isinstance(result, Revision) else [result]:
+                record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
+                record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
+                if is_main:
+                    append_line(path, record)
 
     return write
 
 
-def _plans(recipe: Recipe, inputs: Inputs, prompt: str) -> list[Plan]:
-    """Plan the samples of a prompt, so that a bad one is refused before training starts."""
-    most = recipe.evaluation.max_actions
+def _plan(recipe: Recipe, inputs: Inputs, prompt: str) -> Plan:
+    """Plan the sample of a prompt, so that a bad prompt is refused before training starts."""
+    settings: dict[str, Any] = {"max_actions": recipe.evaluation.max_actions}
     try:
+        task: Task
         if isinstance(recipe.policy, Edits):
-            config = DecodeConfig(max_actions=most, temperature=0.0)
-            revising = Revising(vocab=inputs.vocab, codec=inputs.codec, config=config)
-            plans = list(revising.plans(prompt))
+            # Edit probabilities are off: a sample shows what the model would write by itself.
+            task = Revise(prompt, min_edit_probability=0)
+            settings["temperature"] = 0.0
         else:
-            config = DecodeConfig(max_actions=most, seed=recipe.seed)
-            plans = [continuation(inputs.vocab, inputs.codec, prompt, config)]
-        for plan in plans:
-            plan.request.check(inputs.vocab, inputs.context)
+            task = Continue(prompt)
+            settings["seed"] = recipe.seed
+        plan = plan_task(task, DecodeConfig(**settings), vocab=inputs.vocab, codec=inputs.codec)
+        for part in plan.parts:
+            part.request.check(inputs.vocab, inputs.context)
     except (ConfigError, VocabError) as error:
         raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
-    return plans
+    return plan
 
 
 def _main_process_decides(actions: list[int]) -> list[int]:

@@ -7,7 +7,6 @@ policies by their `kind`, but not the other settings of a recipe.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 import warnings
@@ -16,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from reviser.errors import ConfigError
+from reviser.errors import ConfigError, did_you_mean
 from reviser.trajectories import policy as policies
 from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
@@ -109,9 +108,8 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     for key in value:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-            raise ConfigError(f"{_path(where, key)} is not a setting. {advice}")
+            advice = did_you_mean(str(key), known)
+            raise ConfigError(f"`{_path(where, key)}` is not a setting. {advice}")
     fields = {key: from_plain(hints[key], part, _path(where, key)) for key, part in value.items()}
     missing = [
         f.name
