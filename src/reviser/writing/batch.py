@@ -26,7 +26,8 @@ from reviser.errors import ConfigError, DataError, EngineError, ReviserError
 from reviser.files import lock, write_json
 from reviser.writing.model import Reviser, load
 from reviser.writing.plan import Plan
-from reviser.writing.tasks import task_from_dict
+from reviser.writing.running import run_plans
+from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
 
 MERGED = "merged"
 
@@ -138,7 +139,7 @@ def _records(
             except ReviserError as error:
                 yield error
 
-    for result in model.run_plans(plans(), on_error="return"):
+    for result in run_plans(plans(), model.driver, model.start, on_error="return"):
         is_error = isinstance(result, ReviserError)
         yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
@@ -152,6 +153,7 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
     """Return the plan of a line: the task that its fields describe, with its own settings."""
     try:
         values = json.loads(line)
+        json.dumps(values, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise DataError(f"This line is not JSON: {error}.") from error
     names = _TEXTS[job.is_revision]
@@ -167,8 +169,8 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
     settings = job.settings | own
     used = (*names, *_OTHERS[job.is_revision])
     fields = {name: values[name] for name in used if values.get(name) is not None}
-    if job.is_revision:  # its options may stand among the settings
-        fields |= {name: settings.pop(name) for name in settings.keys() - SETTINGS.keys()}
+    if job.is_revision:  # the options of a revision may stand among the settings
+        fields |= {name: settings.pop(name) for name in REVISE_OPTIONS if name in settings}
     task = task_from_dict(fields)
     config = DecodeConfig.of(settings, task.default_config)
     return model.plan(task, config if "seed" in own else config.with_seed_offset(n))

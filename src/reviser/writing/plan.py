@@ -330,7 +330,7 @@ def narrow(
         while start and not (is_word[start] and characters[start] >= 0):
             start -= 1
         while characters[end] < 0:
-            end += 1  # noqa: PLW2901
+            end += 1
         for low, high in request.gaps:
             first = max(start + instruction_length, low)
             last = min(end + instruction_length, high)

@@ -176,6 +176,7 @@ _KINDS: dict[str, type[Continue] | type[Infill] | type[Revise]] = {
     "text": Infill,
     "draft": Revise,
 }
+REVISE_OPTIONS = (*(each.name for each in fields(Revise) if each.kw_only), "notes")
 _ALIASES = {"infill": "text", "before": "draft"}
 """Other names of a field, as batch files and files of pairs have them."""
 
