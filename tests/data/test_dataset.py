@@ -283,14 +283,6 @@ def test_less_than_a_tenth_of_a_batch_is_padding(name, size):
     assert 1 - ids / cells < 0.1
 
 
-def test_short_and_long_batches_come_in_no_order():
-    stream = make_stream(web_like(2000), PRESETS["append"])
-    batches = MicroBatches(stream, size=8, count=20 * GROUP)
-    widths = np.array([batches[n]["input_ids"].shape[1] for n in range(20 * GROUP)])
-    by_place = widths.reshape(20, GROUP).mean(axis=0)
-    assert np.abs(by_place / widths.mean() - 1).max() < 0.25
-
-
 def test_a_changing_mixture_follows_the_position_and_evaluation_its_end():
     policy = Mixture(policies=(Append(), Obfuscation()), weights=(1, 0), final_weights=(0, 1))
     stream = make_stream(web_like(2000), policy)

@@ -134,13 +134,6 @@ def test_a_text_that_is_changed_further_does_not_count_as_finished() -> None:
     assert "".join(pair.before + pair.after for pair in found) == "abbcxcccyzzz"
 
 
-def test_similarity_is_a_share_of_words() -> None:
-    assert similarity("one two three", "one  two\nthree") == 1
-    assert similarity("one two", "two three") == 0.5
-    assert similarity("one", "two") == 0
-    assert similarity("one two", "one, two") == 0.8
-
-
 @given(
     old=st.lists(st.text("abc ", max_size=6), max_size=5),
     new=st.lists(st.text("abc ", max_size=6), max_size=5),

@@ -130,16 +130,6 @@ def test_a_dataset_is_read_by_its_name(folder: Path) -> None:
     assert manifest.skipped == {"empty": 2}
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("hf:", "Write hf:NAME"), ("hf:x?banana=1", "banana"), ("hf:/no/where", "Cannot read the da")],
-)
-def test_a_dataset_that_cannot_be_had_is_refused(name: str, sentence: str, folder: Path) -> None:
-    pytest.importorskip("datasets")
-    with pytest.raises(DataError, match=sentence):
-        tokenize([name], folder / "out", folder)
-
-
 def test_a_text_file_is_split_by_blank_lines_by_lines_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_bytes(b"\xef\xbb\xbf\n\na\r\nb\r\n \t\r\n\r\n\r\nc\nd\n\ne")
@@ -247,15 +237,6 @@ def test_a_truncated_file_is_read_as_far_as_it_goes_and_named(packing: str, fold
     kept = texts[: -len(LINES)]
     assert kept == rows[: len(kept)]
     assert len(rows) / 3 < len(kept) < len(rows)
-
-
-@pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl.zst", "in.parquet"])
-def test_a_file_of_another_kind_is_named_and_the_rest_is_read(name: str, folder: Path) -> None:
-    (folder / name).write_bytes(os.urandom(1000))
-    write_jsonl(folder / "next.jsonl", LINES)
-    manifest = tokenize([folder / name, folder / "next.jsonl"], folder / "out", folder)
-    assert manifest.skipped == {"damaged file": 1}
-    assert texts_of(folder / "out", folder) == LINES
 
 
 @pytest.mark.parametrize(
@@ -477,21 +458,6 @@ def test_other_tasks_and_a_tokenizer_that_changes_during_the_run_are_refused(fol
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("small_tasks")
-def test_the_same_pipeline_runs_under_datatroves_own_executor(folder: Path) -> None:
-    from datatrove.executor import LocalPipelineExecutor
-
-    paths = corpus(folder, files=3)
-    tokenize(paths, folder / "ours", folder, workers=1)
-    plan = make_plan(paths, folder / "theirs", folder)
-    LocalPipelineExecutor(
-        plan.pipeline(), tasks=len(plan.tasks), workers=2, logging_dir=str(plan.logs)
-    ).run()
-    finish(folder / "theirs")
-    assert files_of(folder / "theirs") == files_of(folder / "ours")
-
-
-@pytest.mark.full
 def test_the_slurm_recipe_submits_and_then_finishes(folder: Path) -> None:
     """With an `sbatch` that runs the one job at once, in place of a cluster."""
     programs = folder / "bin"
@@ -539,33 +505,6 @@ def test_the_command_prints_its_result_and_nothing_else(folder: Path) -> None:
     assert result.stderr == ""
     again = run("tokenize", path, "-o", folder / "out", "--tokenizer", folder, "--json")
     assert json.loads(again.stdout) == json.loads((folder / "out" / "manifest.json").read_text())
-
-
-@pytest.mark.full
-def test_a_bar_is_shown_on_a_terminal(folder: Path) -> None:
-    path = write_jsonl(folder / "in.jsonl", LINES * 2000)
-    code = f"""
-import os, pty, sys
-sys.argv = ["reviser", "tokenize", {str(path)!r}, "-o", {str(folder / "out")!r},
-            "--tokenizer", {str(folder)!r}]
-from reviser.cli import main
-pid, terminal = pty.fork()
-if pid == 0:
-    os.environ["TERM"] = "xterm"
-    main()
-shown = b""
-try:
-    while block := os.read(terminal, 65536):
-        shown += block
-except OSError:  # Linux says so when the other side closed
-    pass
-sys.stdout.buffer.write(shown)
-"""
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-    assert b"tokenizing" in shown
-    assert b"MB" in shown
-    assert b"16,000 documents" in shown
-    assert b"INFO" not in shown
 
 
 def test_without_datatrove_the_extra_is_named(

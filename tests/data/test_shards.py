@@ -5,7 +5,6 @@ The folders here are written by hand, so nothing needs datatrove.
 
 import hashlib
 import json
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -114,20 +113,6 @@ def test_a_pickled_copy_holds_no_data_and_reads_the_same(folder: Path) -> None:
     assert np.array_equal(copy.read(1), expected)
 
 
-def _sum_in_child(shards: TokenShards) -> int:
-    return sum(int(shards.read(n).sum()) for n in range(len(shards)))
-
-
-def test_shards_are_read_in_other_processes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path.parent)
-    shards = TokenShards.open(folder.relative_to(tmp_path.parent))
-    monkeypatch.chdir("/")  # the folder was named from elsewhere
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        assert pool.map(_sum_in_child, [shards] * 3) == [_sum_in_child(shards)] * 3
-
-
 def test_reading_imports_neither_torch_nor_datatrove() -> None:
     code = (
         "import sys, reviser.data.shards\n"
@@ -153,22 +138,6 @@ def test_memory_does_not_grow_with_the_tokens(tmp_path: Path) -> None:
 
 
 # -- what is refused ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("document", "start", "stop", "sentence"),
-    [
-        (6, 0, 1, "no document 6; these shards have 6"),
-        (0, -1, 2, "tokens -1 to 2 of document 0, which has 3"),
-        (0, 2, 1, "tokens 2 to 1"),
-    ],
-)
-def test_what_is_not_there_cannot_be_read(
-    document: int, start: int, stop: int, sentence: str, folder: Path
-) -> None:
-    shards = TokenShards.open(folder)
-    with pytest.raises(DataError, match=sentence):
-        shards.read_many([1, document], [0, start], [1, stop])
 
 
 def test_another_tokenizers_shards_are_refused(folder: Path) -> None:

@@ -5,7 +5,6 @@ The released files are not available here, so the tests write files of that shap
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -224,28 +223,6 @@ def test_gpt2s_own_tokenizer_is_taken_and_reads_as_before(case: Case) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda tensors: {"model": tensors, "step": 3},
-        lambda tensors: {name: tensor.bfloat16() for name, tensor in tensors.items()},
-    ],
-    ids=["under-the-key-model", "bfloat16"],
-)
-def test_other_forms_of_a_checkpoint_are_read(
-    case: Case, wrap: Callable[[Tensors], Tensors]
-) -> None:
-    content = wrap(released())
-    case.convert(content)
-    tensors = content.get("model", content)
-    model, _ = load(case.folder)
-    assert torch.equal(
-        model.gpt_neox.layers[1].mlp.dense_4h_to_h.weight,
-        tensors["layers.layers.1.mlp.fc2.weight"].float(),
-    )
-
-
-@pytest.mark.full
 def test_sizes_are_read_from_the_tensors_and_heads_can_be_given(case: Case) -> None:
     assert case.convert(released(), heads=4, context=300) == TrunkConfig(
         **SMALL, heads=4, context=300
@@ -372,9 +349,3 @@ def test_the_command_writes_a_folder_and_prints_its_sizes(case: Case) -> None:
     sizes = "2 layers, width 128, 2 heads, MLP width 192, context 300"
     assert result.stdout == f"{case.folder}: {sizes}\n"
     assert load(case.folder)[1] == VOCAB
-
-
-def test_the_command_reports_an_error_in_one_line(case: Case) -> None:
-    result = run(case)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"error: There is no file {str(case.file)!r}.\n"

@@ -157,16 +157,6 @@ def test_a_model_folder_holds_json_and_safetensors_only(folder: Path) -> None:
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
 
-def test_a_vocabulary_without_begin_names_none(tmp_path: Path) -> None:
-    tokenizer = small_tokenizers.byte_level()
-    tokenizer.add_special_tokens(["<|stop|>"])
-    stop = tokenizer.token_to_id("<|stop|>")
-    vocab = ActionVocab(tokens=stop, size=stop + 3, max_move=1, first_move=stop + 1, stop=stop)
-    trunks.save(trunk(vocab=vocab), tokenizer, vocab, tmp_path)
-    assert AutoTokenizer.from_pretrained(tmp_path).bos_token is None
-    assert load(tmp_path)[0].config.bos_token_id is None
-
-
 def test_a_vocabulary_that_does_not_fit_the_model_is_refused(folder: Path) -> None:
     assert load(folder, dtype=torch.bfloat16)[0].dtype == torch.bfloat16
     ActionVocab.build(600).save(folder)
@@ -331,13 +321,6 @@ def test_compiled_code_that_a_folder_names_is_not_fetched(folder: Path, asked: A
     load(folder)
 
 
-def test_a_file_is_not_overwritten_by_a_folder(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    with pytest.raises(CheckpointError, match="it is a file"):
-        trunks.save(trunk(), small_tokenizers.byte_level(), VOCAB, path)
-
-
 # -- adapting ---------------------------------------------------------------------------------
 
 
@@ -421,17 +404,6 @@ def test_removing_the_actions_gives_back_the_causal_lm(kind: str) -> None:
     fresh = base(kind, rows=tokens, tied=kind != "phi")
     assert adapt(fresh, plain, operators=["replace"], marks=True) == new
     assert_same_weights(model, fresh)
-
-
-def test_rows_are_added_only_where_there_are_too_few() -> None:
-    tokens = small_tokenizers.byte_level().get_vocab_size()
-    for rows in (tokens, tokens + 10):
-        model = base("llama", rows=rows, tied=True)
-        vocab = adapt(model, small_tokenizers.byte_level())
-        assert model.config.vocab_size == trunks.rows_for(vocab.size)
-    model = base("llama", rows=tokens + 77, tied=True)
-    adapt(model, small_tokenizers.byte_level())
-    assert model.config.vocab_size == tokens + 77
 
 
 def test_adapting_names_the_special_ids_and_keeps_a_begin_token() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from reviser.train.report import LogWriter, TerminalBar, append_line, truncate_log
+from reviser.train.report import TerminalBar, append_line, truncate_log
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["\x85", "a\u2028b\r"])
 
@@ -75,17 +75,6 @@ def arguments(tmp_path: Path) -> TrainingArguments:
 
 def state(step: int, **fields: Any) -> TrainerState:
     return TrainerState(global_step=step, max_steps=12, **fields)
-
-
-def test_only_the_main_process_writes_lines_and_none_of_the_trainers_summary(
-    tmp_path: Path, arguments: TrainingArguments
-) -> None:
-    path = tmp_path / "log.jsonl"
-    lines, control = LogWriter(path), TrainerControl()
-    lines.on_log(arguments, state(1, is_world_process_zero=False), control, logs={"loss": 9.0})
-    lines.on_log(arguments, state(2), control, logs={"loss": 1.0, "epoch": 0.1})
-    lines.on_log(arguments, state(2), control, logs={"train_runtime": 1.0, "train_loss": 2.0})
-    assert path.read_text() == '{"step": 2, "loss": 1.0}\n'
 
 
 def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(

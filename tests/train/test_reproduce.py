@@ -185,7 +185,7 @@ def test_what_is_gone_or_damaged_is_made_again(
 def test_two_processes_do_not_share_a_folder(finished: Path, recipe: Path) -> None:
     with (
         module.lock(finished / "lock", "x"),
-        pytest.raises(ConfigError, match="Another process is at work in"),
+        pytest.raises(ConfigError, match="Another process is working in"),
     ):
         reproduce(recipe, finished)
 
@@ -216,7 +216,7 @@ def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
         ("decoding={seed: 3}", "decoding.seed is not used"),
         ("prompts={prefix_tokens: 200}", "prefix_tokens is 200"),
         ("judge={url: x}", "A judge is a model"),
-        ("decoding={heat: 1}", "'heat' is no setting of decoding"),
+        ("decoding={heat: 1}", "`heat` is not a setting"),
         ("arms={../up: []}", r"An arm is called '\.\./up'"),
         ("arms={a: [], b: [data.windows.held_out=0.2]}", "'b' holds out other documents than 'a'"),
         ("own_scorer=[policy=append, 'data.shards=elsewhere']", "'own' holds out other documents"),

@@ -191,6 +191,3 @@ def _path(where: str, key: Any) -> str:
 def one_line(error: Exception) -> str:
     """Return an error's message without line ends."""
     return " ".join(str(error).split())
-
-
-read = from_plain
