@@ -259,7 +259,6 @@ def resolve_base(folder: Path, base: str | None) -> str | None:
     return next((str(path.absolute()) for path in candidates if path.is_dir()), base)
 
 
-
 def _at_least(least: int, config: Any, *names: str) -> None:
     for name in names:
         if getattr(config, name) < least:
