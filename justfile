@@ -34,9 +34,9 @@ types:
 imports:
     lint-imports --no-logo
 
-# every test; what is skipped is named with its reason
+# every test that is not marked `full`; what is skipped is named with its reason
 test *args:
-    {{ pytest }} -rs {{ args }}
+    {{ pytest }} -rs -m "not full" {{ args }}
 
 # the sdist, and the wheel from it
 build:
@@ -79,25 +79,26 @@ coverage:
 docs *args:
     NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
 
-# the property tests at length
+# the property tests at length, and the tests marked `full`
 full *args:
     REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core tests/trajectories {{ args }}
+    {{ pytest }} -rs -m full {{ args }}
 
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:
     PYTHONPATH=tests python -m support.fuzz {{ args }}
 
 bench *args:
-    python benchmarks/bench_core.py {{ args }}
+    python -m experiments.speed.core {{ args }}
 
 bench-decode *args:
-    python benchmarks/bench_decode.py {{ args }}
+    python -m experiments.speed.decode {{ args }}
 
 bench-serve *args:
-    python benchmarks/bench_serve.py {{ args }}
+    python -m experiments.speed.serve {{ args }}
 
 bench-train *args:
-    python benchmarks/bench_train.py {{ args }}
+    python -m experiments.speed.train {{ args }}
 
 # what takes one core each, side by side
 [parallel]
