@@ -62,7 +62,7 @@ class VLLMServer:
 
     @classmethod
     def load(cls, name: str | Path, /, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
-        """Open the server at `url`; `name` is the model it serves, of which small files are read."""
+        """Open the server at `url`; `name` is the model it serves, without its weights."""
         folder = hub.find(name, hub.SMALL)
         vocab = ActionVocab.load(folder)
         try:
