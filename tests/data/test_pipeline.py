@@ -420,19 +420,14 @@ def test_other_settings_are_refused_in_a_started_folder(folder: Path) -> None:
     first = tokenize([path], folder / "out", folder)
     assert first == Manifest.load(folder / "out")
     assert tokenize([path], folder / "out", folder) == first
-    with pytest.raises(DataError, match=r"other settings \(split 'blank', now 'line'\)"):
-        tokenize([path], folder / "out", folder, split="line")
-    with pytest.raises(DataError, match=r"text_key 'text', now 'content', max_document_bytes"):
+    with pytest.raises(ConfigError, match=r"another max_document_bytes, text_key\."):
         tokenize([path], folder / "out", folder, text_key="content", max_document_bytes=9)
-    with pytest.raises(DataError, match="the files to read or their sizes"):
+    with pytest.raises(ConfigError, match="other files, or files of other sizes"):
         tokenize([path, path], folder / "out", folder)
-    path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(DataError, match="the files to read or their sizes"):
-        tokenize([path], folder / "out", folder)
     other = folder / "other"
     other.mkdir()
     small_tokenizers.metaspace().save(str(other / "tokenizer.json"))
-    with pytest.raises(DataError, match=r"\(tokenizer [0-9a-f]{12}\.\.\., now "):
+    with pytest.raises(ConfigError, match=r"another tokenizer\."):
         tokenize([path], folder / "out", other)
 
 

@@ -165,7 +165,7 @@ def test_what_was_made_from_something_else_is_made_anew(
     systems = record(tmp_path / "run")["systems"]
     assert [s["decoding"]["max_actions"] for s in systems[:2]] == [12, 12]
     assert systems[0]["mauve"] == []
-    with pytest.raises(ConfigError, match=r"started with a recipe that differs in training\.steps"):
+    with pytest.raises(ConfigError, match=r"begun with another training\.steps"):
         reproduce(recipe, tmp_path / "run", changes=["training.steps=13"])
 
 

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from reviser.core.codec import Codec
 from reviser.data.readers import Reader, Source, Tally, find_sources
-from reviser.errors import DataError
-from reviser.files import write_json
+from reviser.errors import ConfigError, DataError
+from reviser.files import claim, write_json
 
 if TYPE_CHECKING:
     from datatrove.data import Document
@@ -74,16 +74,23 @@ class ShardPlan:
         """Return the path of a task's record, which a step writes when it is done."""
         return self.output / "tasks" / f"{rank:05d}.{part}.json"
 
-    def settings(self) -> dict[str, Any]:
-        """Return everything that determines the content of the shards."""
+    def claim(self) -> None:
+        """Write plan.json into a new output, or check that an earlier run had the same plan."""
+        path = self.output / "plan.json"
+        if not path.exists() and self.output.is_dir() and any(self.output.iterdir()):
+            raise DataError(
+                f"{str(self.output)!r} contains other files. Give a new or empty folder."
+            )
+        if path.exists() and ShardPlan.load(self.output).tasks != self.tasks:
+            raise ConfigError(
+                f"{str(self.output)!r} was begun with other files, or files of other sizes. Give"
+                " another folder, or delete this one."
+            )
         tasks = [[[source.name, source.size] for source in task] for task in self.tasks]
         own = {"format": FORMAT, "tokenizer": self.fingerprint, "dtype": self.dtype}
-        return {**own, **asdict(self.reader), "tasks": tasks}
-
-    def save(self) -> None:
-        """Write plan.json, which a restart is compared with and the manifest is made from."""
         rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.sources}
-        write_json(self.output / "plan.json", {**self.settings(), **rest})
+        # Where the tokenizer lies and how sources are named may differ: contents are compared.
+        claim(path, {**own, **asdict(self.reader), "tasks": tasks, **rest}, ignored=rest)
 
     @classmethod
     def load(cls, output: str | Path) -> ShardPlan:
@@ -128,7 +135,7 @@ def make_plan(
         sources=tuple((name, len(files), sum(f.size for f in files)) for name, files in found),
         tasks=_grouped([file for _, files in found for file in files]),
     )
-    _claim(plan)
+    plan.claim()
     return plan
 
 
@@ -237,31 +244,3 @@ def _grouped(files: Sequence[Source]) -> tuple[tuple[Source, ...], ...]:
         groups[-1].append(file)
         size = share if file.kind == "hf" else size + file.size
     return tuple(tuple(group) for group in groups)
-
-
-def _claim(plan: ShardPlan) -> None:
-    """Save the plan in a new folder, or check that an earlier run there had the same plan."""
-    if not (plan.output / "plan.json").exists():
-        if plan.output.is_dir() and any(plan.output.iterdir()):
-            raise DataError(
-                f"{str(plan.output)!r} contains other files. Give a new or empty folder."
-            )
-        plan.save()
-        return
-    old, new = ShardPlan.load(plan.output).settings(), plan.settings()
-    changed = [_difference(key, old[key], new[key]) for key in new if old[key] != new[key]]
-    if changed:
-        raise DataError(
-            f"{str(plan.output)!r} was started with other settings ({', '.join(changed)}). Give"
-            " another folder, or delete this one."
-        )
-
-
-def _difference(key: str, old: Any, new: Any) -> str:
-    if key == "tasks":
-        return "the files to read or their sizes"
-    return f"{key} {_brief(old)}, now {_brief(new)}"
-
-
-def _brief(value: Any) -> str:
-    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 24 else repr(value)

@@ -6,7 +6,6 @@ also opens only checkpoints of its own layout, and silently starts from scratch 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -16,8 +15,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from reviser import files
 from reviser.errors import ConfigError
-from reviser.files import write_json
 from reviser.train.inputs import Inputs
 from reviser.train.recipe import Recipe
 from reviser.train.yaml_reader import from_plain, to_plain
@@ -26,11 +25,13 @@ COMPLETE = "complete"
 """A file in every complete checkpoint; it holds the layout, which says whether there are shards."""
 START_TOKEN = "process-0"
 """A file in the output with a random token of the main process, new at every start."""
-FREE_TO_CHANGE: dict[str, set[str]] = {
-    "data": {"shards", "text", "text_key", "split", "tokenizer", "bpe"},  # known by content
-    "training": {"workers", "parallel", "reporters", "log_every", "save_every", "evaluate_every"},
-    "evaluation": {"examples", "policies", "prompts", "max_actions"},
+_FREE: dict[str, str] = {
+    "data": "shards text text_key split tokenizer bpe",  # the data is compared by its content
+    "training": "workers parallel reporters log_every save_every evaluate_every",
+    "evaluation": "examples policies prompts max_actions",
 }
+FREE_TO_CHANGE = {f"{section}.{name}" for section in _FREE for name in _FREE[section].split()}
+FREE_TO_CHANGE |= {"base"}  # a started run has its weights in the checkpoint
 """Settings that may differ when a run is resumed, because they do not change the weights."""
 
 
@@ -98,13 +99,8 @@ def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
 def check_claim(output: Path, recipe: Recipe) -> None:
     """Refuse an output that another recipe started; delete incomplete checkpoints."""
     path = output / "recipe.json"
-    if path.is_file():
-        changed = sorted(_differences(_plain(_read_recipe(path)), _plain(recipe)))
-        if changed:
-            raise ConfigError(
-                f"{str(output)!r} was started with a recipe that differs in {', '.join(changed)}."
-                " Use the same values, choose another output, or delete this one."
-            )
+    if path.is_file():  # a start that fails before `claim` leaves the output free
+        files.claim(path, to_plain(recipe), ignored=FREE_TO_CHANGE, update=_with_defaults)
     for folder in (output / "checkpoints").glob("checkpoint-*"):
         if not (folder / COMPLETE).exists():
             shutil.rmtree(folder)
@@ -115,37 +111,12 @@ def claim(output: Path, recipe: Recipe, inputs: Inputs) -> None:
 
     Data is compared by content, so it may have moved.
     """
-    path = output / "data.json"
     found = {"shards": inputs.data.fingerprint, "tokenizer": inputs.codec.fingerprint}
-    before = json.loads(path.read_text("utf-8")) if path.is_file() else found
-    changed = [name for name in found if before[name] != found[name]]
-    if changed:
-        raise ConfigError(
-            f"{str(output)!r} was started with other {' and '.join(changed)}: their fingerprints"
-            " differ. Restore the data, choose another output, or delete this one."
-        )
-    write_json(path, found)
-    write_json(output / "recipe.json", to_plain(recipe))
+    files.claim(output / "data.json", found)
+    files.write_json(output / "recipe.json", to_plain(recipe))
 
 
-def _read_recipe(path: Path) -> Recipe:
-    """Read a saved recipe; settings that did not exist yet get their defaults."""
-    recipe: Recipe = from_plain(Recipe, json.loads(path.read_text("utf-8")), "")
-    return recipe
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(to_plain(recipe)))
+def _with_defaults(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return a saved recipe with defaults for the settings that did not exist yet."""
+    plain: dict[str, Any] = to_plain(from_plain(Recipe, saved, ""))
     return plain
-
-
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    names = []
-    for section in before.keys() | after.keys():
-        a, b = before.get(section), after.get(section)
-        if isinstance(a, dict) and isinstance(b, dict):
-            compared = (a.keys() | b.keys()) - FREE_TO_CHANGE.get(section, set())
-            names += [f"{section}.{key}" for key in compared if a.get(key) != b.get(key)]
-        elif a != b and section != "base":  # a started run has its weights in the checkpoint
-            names.append(section)
-    return names

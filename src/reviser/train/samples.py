@@ -19,6 +19,7 @@ from reviser.trajectories.policy import Edits
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Plan, plan_task
 from reviser.writing.rollout import Revision
+from reviser.writing.running import run_plans
 from reviser.writing.tasks import Continue, Revise, Task
 
 
@@ -37,7 +38,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
             return
         agree = _main_process_decides if sharded else list
         reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
-        for result in reviser.run_plans(plans):
+        for result in run_plans(plans, reviser.driver, reviser.start):
             for rollout in result.rollouts if isinstance(result, Revision) else [result]:
                 record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
                 record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
