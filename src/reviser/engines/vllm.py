@@ -26,7 +26,7 @@ from reviser.errors import ConfigError, EngineError, MissingExtra
 from reviser.models import hub
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
-NOTED = 20
+LOGPROBS_PER_ID = 20
 """Ids among which STOP is looked for behind each id of a history: as many as vLLM tells of."""
 
 
@@ -64,14 +64,14 @@ def _sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, A
         "stop_token_ids": [vocab.stop],
         "ignore_eos": True,  # whatever the model's folder names besides STOP
         "logprobs": 0,  # that of the action taken alone
-        "prompt_logprobs": NOTED if request.is_noted else None,
+        "prompt_logprobs": LOGPROBS_PER_ID if request.with_edit_probabilities else None,
     }
 
 
-def _with_notes(steps: list[Step], stops: list[float | None]) -> list[Step]:
+def _with_probabilities(steps: list[Step], stops: list[float | None]) -> list[Step]:
     """Steps, the first with how likely STOP is; not at all where twenty others are likelier."""
-    notes = tuple(0.0 if logprob is None else exp(logprob) for logprob in stops)
-    return [replace(steps[0], notes=notes), *steps[1:]]
+    found = tuple(1.0 if logprob is None else 1 - exp(logprob) for logprob in stops)
+    return [replace(steps[0], edit_probabilities=found), *steps[1:]]
 
 
 class VLLMEngine:
@@ -183,9 +183,11 @@ class VLLMEngine:
             running.take(number, action, logprobs[action].logprob, self.vocab.stop)
             for action, logprobs in zip(chosen.token_ids, chosen.logprobs or (), strict=True)
         ]
-        if running.request.is_noted and 0 < running.actions == len(steps):  # the first of all
+        if running.request.with_edit_probabilities and 0 < running.actions == len(
+            steps
+        ):  # the first of all
             told = [table.get(self.vocab.stop) for table in output.prompt_logprobs[1:]]
-            steps = _with_notes(steps, [entry and entry.logprob for entry in told])
+            steps = _with_probabilities(steps, [entry and entry.logprob for entry in told])
         if output.finished:
             del self._running[output.request_id], self._names[number]
             if not steps or steps[-1].ended is None:
@@ -314,7 +316,7 @@ class VLLMServer:
             "model": self._model,
             "prompt": list(request.history),
             "vllm_xargs": wire.write(request),
-            "stream": not request.is_noted,  # vLLM does not stream what it says of a prompt
+            "stream": not request.with_edit_probabilities,  # vLLM does not stream what it says of a prompt
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,  # log-probabilities need no tokenizer there
         }
@@ -322,12 +324,14 @@ class VLLMServer:
         async with self._client.stream("POST", url, json=asked) as response:
             if response.status_code != 200:
                 raise self._refused(await response.aread())
-            if request.is_noted:
+            if request.with_edit_probabilities:
                 (choice,) = json.loads(await response.aread())["choices"]
                 tables = choice["prompt_logprobs"][1:]
                 stops = [table.get(str(self.vocab.stop)) for table in tables]
                 steps = self._taken(number, running, choice)
-                for step in _with_notes(steps, [entry and entry["logprob"] for entry in stops]):
+                for step in _with_probabilities(
+                    steps, [entry and entry["logprob"] for entry in stops]
+                ):
                     self._steps.put(step)
                 return
             async for data in _events(response):

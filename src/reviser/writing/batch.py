@@ -21,11 +21,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
 from reviser.files import lock, write_json
-from reviser.writing.model import Reviser, load, nth
-from reviser.writing.tasks import Plan
+from reviser.writing.model import Reviser, load
+from reviser.writing.plan import Plan
+from reviser.writing.tasks import task_from_dict
 
 MERGED = "merged"
 
@@ -125,59 +126,52 @@ def work(job: Job, worker: int) -> Iterator[int]:
 def _records(
     model: Reviser, job: Job, lines: Iterator[tuple[int, bytes]]
 ) -> Iterator[dict[str, Any]]:
-    """What becomes of each line, in order."""
-    asked: deque[tuple[dict[str, Any], str, list[Plan]]] = deque()
+    """Yield the record of each line, in order: its number and id, and the result or the error."""
+    records: deque[dict[str, Any]] = deque()
 
-    def groups() -> Iterator[list[Plan] | ReviserError]:
+    def plans() -> Iterator[Plan | ReviserError]:
         for n, line in lines:
             record: dict[str, Any] = {"line": n + 1}
+            records.append(record)
             try:
-                text, plans = _plans(model, job, n, line, record)
+                yield _plan(model, job, n, line, record)
             except ReviserError as error:
-                asked.append((record, "", []))
                 yield error
-            else:
-                asked.append((record, text, plans))
-                yield plans
 
-    for written in model.attempt_groups(groups()):
-        record, text, plans = asked.popleft()
-        if isinstance(written, ReviserError):
-            yield record | {"error": str(written)}
-        elif job.is_revision:
-            yield record | model.revision(text, plans, written).to_dict()
-        else:
-            yield record | written[0].to_dict()
+    for result in model.run_plans(plans(), on_error="return"):
+        is_error = isinstance(result, ReviserError)
+        yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
 
-def _plans(
-    model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]
-) -> tuple[str, list[Plan]]:
-    """The text of a line, and what it asks for: one plan, or one for each part of a draft."""
+_TEXTS = {False: ("prompt", "infill"), True: ("draft", "before")}
+_OTHERS = {False: ("spans",), True: ("instruction", "locked")}
+"""Fields of a line besides its text, by whether it is to be revised; others are ignored."""
+
+
+def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
+    """Return the plan of a line: the task that its fields describe, with its own settings."""
     try:
-        fields = json.loads(line)
-        json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        values = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"This line is not JSON: {error}.") from error
-    names = ("draft", "before") if job.is_revision else ("prompt", "infill")
-    texts = [name for name in names if isinstance(fields, dict) and name in fields]
-    if len(texts) != 1 or not isinstance(fields[texts[0]], str):
-        one, other = names
-        raise DataError(f"A line must be an object with a text as its {one!r} or its {other!r}.")
-    if "id" in fields:
-        record["id"] = fields["id"]
-    own = fields.get("settings", {})
+    names = _TEXTS[job.is_revision]
+    if not isinstance(values, dict) or sum(name in values for name in names) != 1:
+        raise DataError(f"A line must be an object with either a {names[0]!r} or a {names[1]!r}.")
+    if "id" in values:
+        record["id"] = values["id"]
+    own = values.get("settings", {})
     if not isinstance(own, dict):
-        raise DataError("'settings' of a line must be an object.")
-    if outside := sorted(fields.keys() & DecodeConfig.__dataclass_fields__.keys()):
-        raise DataError(f"{', '.join(outside)} of a line must stand in its 'settings'.")
-    text, settings = fields[texts[0]], nth(job.settings, n) | own
-    if job.is_revision:
-        given = {name: fields.get(name) for name in ("instruction", "locked")}
-        settings |= {name: value for name, value in given.items() if value is not None}
-        return text, model.checked(model.plan_revise(text, **settings))
-    make = model.plan if texts == ["prompt"] else model.plan_infill
-    return text, model.checked([make(text, **settings)])
+        raise DataError("The 'settings' of a line must be an object.")
+    if misplaced := sorted(values.keys() & SETTINGS.keys()):
+        raise DataError(f"Put {', '.join(misplaced)} of a line into its 'settings'.")
+    settings = job.settings | own
+    used = (*names, *_OTHERS[job.is_revision])
+    fields = {name: values[name] for name in used if values.get(name) is not None}
+    if job.is_revision:  # its options may stand among the settings
+        fields |= {name: settings.pop(name) for name in settings.keys() - SETTINGS.keys()}
+    task = task_from_dict(fields)
+    config = DecodeConfig.of(settings, task.default_config)
+    return model.plan(task, config if "seed" in own else config.with_seed_offset(n))
 
 
 def _work_together(job: Job, progress: Callable[[int], None]) -> None:
