@@ -1,7 +1,7 @@
-"""A recipe in, a page out: its arms are trained, rolled out, evaluated and compared.
+"""The path from a recipe to a page: train its arms, roll them out, evaluate and compare them.
 
-Each stage leaves a file that says what it was made from; a stage whose file says the same is not
-done again. So a start after a kill goes on, and ends with the same page.
+Each stage leaves a file that says what it was made from, and is skipped if that file still matches.
+So a restart after a kill continues, and ends with the same page.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, mauve, report, texts
-from reviser.evals.evaluation import Measures, System, Tell
+from reviser.evals.evaluation import Measures, Progress, System
 from reviser.evals.judges import JudgeConfig, check_judge, open_judge
-from reviser.evals.texts import MADE, REFERENCE, Protocol
+from reviser.evals.texts import MANIFEST, REFERENCE, Protocol
 from reviser.files import lock, write_json
 from reviser.models import hub
 from reviser.train.inputs import open_text
@@ -37,38 +37,40 @@ from reviser.writing import batch
 from reviser.writing.model import decode_config
 
 OWN = "own"
-"""As the name of a scorer: the one that is trained for it."""
+"""Name of the scorer that is trained here."""
 SEED_SHIFT = 20
-"""Each line of a file has a seed of its own; so far apart are those of two files."""
+"""Distance in bits between the seeds of two files; each line of a file has its own seed."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `reviser reproduce` does with a recipe beyond training it."""
+    """The section of a recipe about what `reviser reproduce` does beyond training."""
 
     arms: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: {"reviser": (), "append": ("policy=append",)}
     )
-    """Models to train, each with what it changes in the recipe, as `--set` takes it; the first is
-    compared with the others. If none is named: `reviser`, the recipe as it is, and `append`, with
-    `policy=append`."""
+    """Models to train, each with its changes to the recipe, as `--set` takes them.
+
+    The first is compared with the others. By default: `reviser`, the unchanged recipe, and
+    `append`, with `policy=append`.
+    """
     prompts: Protocol = field(default_factory=Protocol)
-    """Which documents are continued."""
+    """Choice of the documents to continue."""
     text: tuple[str, ...] = ()
-    """Where they come from: sources as `reviser tokenize` takes them. If none is named, those that
-    training holds out."""
+    """Sources of the documents, as `reviser tokenize` takes them; by default, held-out documents.
+    """
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `reviser generate`; `max_length` is `prompts.total_tokens` if not given."""
+    """Settings of `reviser generate`; `max_length` is `prompts.total_tokens` by default."""
     scorers: tuple[str, ...] = ("own",)
     """Causal LMs for evalPPL, by folder or hub name; `own` is one that is trained for it."""
     own_scorer: tuple[str, ...] = ("policy=append", "data.windows.prefix=[0, 0]", "seed=1")
-    """What the scorer trained here changes in the recipe. It must only append."""
+    """Changes to the recipe for the scorer trained here. It must only append."""
     mauve: tuple[str, ...] = ("last:own",)
     """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME`."""
     judge: JudgeConfig | None = None
-    """Who judges the arena, if anyone."""
+    """The judge of the arena, if there is one."""
 
     def __post_init__(self) -> None:
         if not self.arms or {*self.arms} & {OWN, REFERENCE}:
@@ -81,16 +83,16 @@ class Comparison:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of decoding."""
+        """The decoding settings."""
         return {"max_length": self.prompts.total_tokens, **self.decoding}
 
     @property
     def has_own_scorer(self) -> bool:
-        """Whether one is trained."""
+        """True if a scorer is trained."""
         return any(name.rpartition(":")[2] == OWN for name in (*self.scorers, *self.mauve))
 
     def measures(self, own: str) -> Measures:
-        """What is measured, with the scorer trained here in the folder `own`."""
+        """Return what to measure, with the scorer trained here in the folder `own`."""
         return Measures(
             scorers=tuple(_named(name, own) for name in self.scorers),
             mauve=tuple(_named(name, own) for name in self.mauve),
@@ -100,7 +102,7 @@ class Comparison:
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison:
-    """The comparison of a recipe, or the usual one if it says nothing of it.
+    """Read the comparison of a recipe, or the default one if the recipe has none.
 
     As in the rest of a recipe, paths are relative to its folder.
     """
@@ -109,8 +111,8 @@ def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison
     folder = Path(path).absolute().parent
 
     def model(name: str) -> str:
-        kind, colon, place = name.rpartition(":")
-        return f"{kind}{colon}{beside(folder, place)}"
+        kind, colon, path = name.rpartition(":")
+        return f"{kind}{colon}{beside(folder, path)}"
 
     def file(name: str | None) -> str | None:
         return name and str(folder / name)
@@ -138,14 +140,14 @@ def reproduce(
     engine: str = "hf",
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
-    say: Say = lambda _: None,
-    tell: Tell = lambda *_: None,
+    log: Log = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
-    """Run every stage that is still to be done; the page.
+    """Run every stage that is not done yet, and return the path of the page.
 
-    A model that stands in `models/ARM` already, as from a cluster, is not trained again.
+    A model that is already in `models/ARM`, for example from a cluster, is not trained again.
     """
-    load_recipe(recipe, changes)  # refuses what is no recipe at all
+    load_recipe(recipe, changes)  # raises for anything that is not a recipe
     comparison = load_comparison(recipe, changes)
     arms = {name: load_recipe(recipe, [*changes, *own]) for name, own in comparison.arms.items()}
     if comparison.has_own_scorer:
@@ -155,34 +157,44 @@ def reproduce(
     refusal = f"Another process is at work in {str(output)!r}."
     output.mkdir(parents=True, exist_ok=True)
     with lock(output / "lock", refusal):
-        prompts = _prompts(comparison, next(iter(arms.items())), output, say)
+        prompts = _prompts(comparison, next(iter(arms.items())), output, log)
         for name, arm in arms.items():
-            _train(name, arm, output / "models" / name, say)
+            _train(name, arm, output / "models" / name, log)
         known = [prompt for path in prompts.values() for prompt in texts.read_prompts(path)]
         systems = []
         for name in comparison.arms:
             model = output / "models" / name
             files = [
                 _rollouts(
-                    model, seed, path, comparison, engine, dict(options or {}), output, say, tell
+                    model,
+                    seed,
+                    path,
+                    comparison,
+                    engine,
+                    dict(options or {}),
+                    output,
+                    log,
+                    progress,
                 )
                 for seed, path in prompts.items()
             ]
             samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
             systems.append(System(name=name, samples=tuple(samples), folder=model))
-        say("evaluating")
+        log("evaluating")
         measures = replace(
             comparison.measures(str(output / "models" / OWN)),
             judge=open_judge(comparison.judge, device) if comparison.judge else None,
             device=device,
         )
-        record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
-        record |= texts.read_about([output / "prompts"])
+        record = evaluation.evaluate(
+            systems, measures, cache=output / "measured", progress=progress
+        )
+        record |= texts.read_prompts_manifest([output / "prompts"])
         return report.write(record, output / "report.html")
 
 
 def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:
-    """Refuse what cannot be before anything is trained."""
+    """Raise an error for everything that cannot work, before anything is trained."""
     (first, ours), *others = arms.items()
     for name, arm in others:
         if not comparison.text and _held_out(arm) != _held_out(ours):
@@ -204,29 +216,29 @@ def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> N
 
 
 def _held_out(recipe: Recipe) -> list[Any]:
-    """What decides which documents a model is not trained on."""
+    """Return what decides which documents a model is not trained on."""
     data = recipe.data
     return [data.shards, data.text, data.split, data.text_key, data.windows.held_out]
 
 
 def _named(name: str, own: str) -> str:
-    """The folder in the place of `own`, also behind the kind of features."""
+    """Replace the name `own` by the folder, also after the kind of features."""
     kind, colon, model = name.rpartition(":")
     return f"{kind}{colon}{own}" if model == OWN else name
 
 
-def _train(name: str, arm: Recipe, model: Path, say: Say) -> None:
+def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
     if (model / "run.json").is_file():
         check_claim(model, arm)
         return
-    say(f"training {name}")
+    log(f"training {name}")
     train(arm, model)
 
 
 def _prompts(
-    comparison: Comparison, first: tuple[str, Recipe], output: Path, say: Say
+    comparison: Comparison, first: tuple[str, Recipe], output: Path, log: Log
 ) -> dict[int, Path]:
-    """A file of prompts for each seed, chosen before anything is trained."""
+    """Make a file of prompts for each seed, before anything is trained."""
     name, recipe = first
     model = output / "models" / name
     model.mkdir(parents=True, exist_ok=True)
@@ -236,7 +248,7 @@ def _prompts(
     files = {seed: folder / f"{seed}.jsonl" for seed in comparison.prompts.seeds}
 
     def make() -> None:
-        say("choosing prompts")
+        log("choosing prompts")
         documents = _documents(comparison, recipe, codec, shards)
         chosen, _ = texts.choose_prompts(documents, codec, comparison.prompts)
         for seed, prompts in chosen.items():
@@ -245,8 +257,8 @@ def _prompts(
     content: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
     content += [data.split, data.text_key] if content else [*_held_out(recipe), shards.fingerprint]
     sources = comparison.text or ["documents that training held out"]
-    about = texts.about_prompts(comparison.prompts, sources, codec, content)
-    _once(folder / MADE, about, [*files.values()], make)
+    about = texts.describe_prompts(comparison.prompts, sources, codec, content)
+    _once(folder / MANIFEST, about, [*files.values()], make)
     return files
 
 
@@ -266,7 +278,7 @@ def _names(given: str) -> list[str]:
 
 
 def _content(name: str) -> list[str]:
-    """A source's name and, of a file, the hash of what is in it."""
+    """Return a source's name and, for a file, the hash of its content."""
     return [name] if name.startswith("hf:") else [Path(name).name, _hash(Path(name))]
 
 
@@ -278,10 +290,10 @@ def _rollouts(
     engine: str,
     options: dict[str, Any],
     output: Path,
-    say: Say,
-    tell: Tell,
+    log: Log,
+    progress: Progress,
 ) -> Path:
-    """A file of rollouts; one that a kill cut short is begun anew, so that batches are the same."""
+    """Make a file of rollouts; a partial one is started again, so that batches are the same."""
     path = output / "rollouts" / model.name / f"{seed}.jsonl"
     job = batch.Job(
         input=prompts,
@@ -293,11 +305,11 @@ def _rollouts(
     )
 
     def make() -> None:
-        say(f"rolling out {model.name}, seed {seed}")
+        log(f"rolling out {model.name}, seed {seed}")
         path.unlink(missing_ok=True)
         shutil.rmtree(job.folder, ignore_errors=True)
-        what = f"rollouts of {model.name}, seed {seed}"
-        _, failed = batch.run(job, lambda n, of: tell(what, n, of))
+        stage = f"rollouts of {model.name}, seed {seed}"
+        _, failed = batch.run(job, lambda n, of: progress(stage, n, of))
         if failed:
             raise EngineError(f"{failed} rollouts could not be written: see {str(path)!r}.")
 
@@ -313,18 +325,18 @@ def _rollouts(
 
 
 def _once(note: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
-    """Make files unless the note beside them says that these very ones were made from the same."""
+    """Make files unless the note next to them says that they were made from the same inputs."""
 
-    def told() -> dict[str, Any]:
+    def record() -> dict[str, Any]:
         hashes = {file.name: _hash(file) if file.is_file() else None for file in files}
         found: dict[str, Any] = json.loads(json.dumps(about | {"files": hashes}))
         return found
 
-    if note.is_file() and json.loads(note.read_text("utf-8")) == told():
+    if note.is_file() and json.loads(note.read_text("utf-8")) == record():
         return
     note.unlink(missing_ok=True)
     make()
-    write_json(note, told())
+    write_json(note, record())
 
 
 def _hash(path: Path) -> str:

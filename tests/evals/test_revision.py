@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from revise import sets
 
 from reviser.errors import DataError
-from reviser.evals import intervals, revision
+from reviser.evals import intervals, revision, word_edits
 from reviser.evals.revision import Annotated, EditCounts, Kept, WordEdit
 
 texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)

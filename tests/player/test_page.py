@@ -165,7 +165,7 @@ def test_a_draft_is_the_beginning_without_a_delimiter_too() -> None:
     bare = ActionVocab(
         tokens=size, size=size + 10, max_move=8, stop=size, first_move=size + 2, delete=size + 1
     )
-    cutter = film.Cutter(bare, codec)
+    cutter = film.Replayer(bare, codec)
     made = films.revised(cutter, DRAFT, MENDED, address="moves")
     assert len(made.trajectory.prefix) == len(codec.encode(DRAFT))
     shown = cutter.film_of(made)

@@ -10,7 +10,7 @@ import pytest
 from reviser.core.codec import TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.player import page as pages
-from reviser.player.film import Film, Step
+from reviser.player.film import Film, FilmStep
 from support import films
 from support.browsers import serious, walked
 
@@ -124,7 +124,7 @@ def test_a_step_looks_the_same_from_wherever_it_is_reached(show: Any) -> None:
 def test_the_same_again_and_again_is_written_as_often(show: Any) -> None:
     word = " " + 15 * "x"
     steps = [
-        Step(edit=TextEdit(16 * n, "", word, 16 * n + 16, "utf16"), action="insert")
+        FilmStep(edit=TextEdit(16 * n, "", word, 16 * n + 16, "utf16"), action="insert")
         for n in range(6)
     ]
     page = show(Film(name="x", text="", cursor=0, steps=tuple(steps), final=6 * word))
@@ -417,7 +417,7 @@ def test_choosing_another_rollout_shows_it(show: Any) -> None:
     (one, _), (two, expected) = rollout(most=20), filled()
     page = show(one, two)
     page.select_option("#film", "1")
-    given = sum(step.given for step in two.steps)
+    given = sum(step.in_preamble for step in two.steps)
     assert given > 0
     assert at(page) == given  # it opens where the model begins
     assert text(page) == expected[given]

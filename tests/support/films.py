@@ -10,7 +10,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig
-from reviser.player.film import Cutter, Film, Step
+from reviser.player.film import Film, FilmStep, Replayer
 from reviser.trajectories.alignment import revision
 from reviser.trajectories.policy import Address
 from reviser.writing.model import Reviser, Rollout, Statistics
@@ -25,20 +25,20 @@ HOSTILE = (
 )
 
 
-def cutter(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Cutter]:
+def cutter(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Replayer]:
     """A writer without a model that knows every operator, and who makes films of its rollouts."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(
         tokenizer, operators=OPERATORS, max_move=8, marks=search, search=search
     )
     codec = Codec(tokenizer)
-    return Reviser(RandomEngine(vocab, rows=rows), codec, provenance={"model": "x"}), Cutter(
+    return Reviser(RandomEngine(vocab, rows=rows), codec, provenance={"model": "x"}), Replayer(
         vocab, codec
     )
 
 
 def revised(
-    maker: Cutter, draft: str, text: str, *, instruction: str = "", address: Address = "search"
+    maker: Replayer, draft: str, text: str, *, instruction: str = "", address: Address = "search"
 ) -> Rollout:
     """A revision as a model that knows the way would make it."""
     before, after, asked = (maker.codec.encode(each) for each in (draft, text, instruction))
@@ -59,7 +59,7 @@ def revised(
     )
 
 
-def texts(maker: Cutter, rollout: Rollout) -> Iterator[str]:
+def texts(maker: Replayer, rollout: Rollout) -> Iterator[str]:
     """What the executor's canvas holds before the first step and after each."""
     trajectory = rollout.trajectory
     canvas = Canvas.replay(maker.vocab, trajectory.prefix)
@@ -72,8 +72,8 @@ def texts(maker: Cutter, rollout: Rollout) -> Iterator[str]:
 def hostile() -> Film:
     """Whatever can be text is an attack."""
     edit = TextEdit(0, "", HOSTILE, len(HOSTILE), "utf16")
-    step = Step(edit=edit, action=HOSTILE, logprob=float("nan"))
-    gone = Step(edit=TextEdit(0, HOSTILE, "", 0, "utf16"), action="delete", logprob=-1.0)
+    step = FilmStep(edit=edit, action=HOSTILE, logprob=float("nan"))
+    gone = FilmStep(edit=TextEdit(0, HOSTILE, "", 0, "utf16"), action="delete", logprob=-1.0)
     return Film(
         name=HOSTILE, text=HOSTILE, cursor=0, steps=(step, gone), final=HOSTILE,
         facts=((HOSTILE, HOSTILE),),

@@ -123,7 +123,7 @@ def test_a_finished_run_does_nothing_again(
     before = pages(finished)
     said: list[str] = []
     monkeypatch.setattr(module.batch, "run", None)
-    assert reproduce(recipe, finished, say=said.append) == finished / "report.html"
+    assert reproduce(recipe, finished, log=said.append) == finished / "report.html"
     assert said == ["evaluating"]
     assert pages(finished) == before
 
@@ -168,7 +168,7 @@ def test_a_run_that_dies_among_its_rollouts_ends_with_the_same_page(
             raise Killed
 
     with pytest.raises(Killed):
-        reproduce(recipe, tmp_path, tell=tell)
+        reproduce(recipe, tmp_path, progress=tell)
     assert (tmp_path / "rollouts" / "reviser" / "2.jsonl").is_file()
     assert not (tmp_path / "rollouts" / "append" / "1.jsonl").exists()
     reproduce(recipe, tmp_path)
@@ -213,7 +213,7 @@ def test_what_is_gone_or_damaged_is_made_again(
     rollouts = tmp_path / "run" / "rollouts" / "append" / "1.jsonl"
     rollouts.write_text("".join(rollouts.read_text("utf-8").splitlines(keepends=True)[:3]))
     said: list[str] = []
-    reproduce(recipe, tmp_path / "run", say=said.append)
+    reproduce(recipe, tmp_path / "run", log=said.append)
     assert said == ["choosing prompts", "rolling out append, seed 1", "evaluating"]
     assert pages(tmp_path / "run") == pages(finished)
 
@@ -231,7 +231,7 @@ def test_options_of_the_engine_are_part_of_a_rollout(
 ) -> None:
     shutil.copytree(finished, tmp_path / "run")
     said: list[str] = []
-    reproduce(recipe, tmp_path / "run", options={"rows": 2}, say=said.append)
+    reproduce(recipe, tmp_path / "run", options={"rows": 2}, log=said.append)
     assert len([words for words in said if words.startswith("rolling out")]) == 4
 
 

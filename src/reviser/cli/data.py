@@ -129,8 +129,8 @@ def corrupt(
               help="Leave out pairs that have a smaller share of words in common.")  # fmt: skip
 @click.option("--subjects", is_flag=True, help="Use the subjects of the commits as instructions.")
 def from_git(
-    repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...], unit: Literal["part", "file"],
-    max_chars: int, min_similarity: float, subjects: bool,
+    repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...],
+    unit: Literal["part", "file"], max_chars: int, min_similarity: float, subjects: bool,
 ) -> None:  # fmt: skip
     """Take the edits that people made in a git repository.
 
@@ -144,8 +144,8 @@ def from_git(
 
     tally = Tally()
     found = git.from_git(
-        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, unit=unit, max_chars=max_chars,
-        min_similarity=min_similarity, subjects=subjects,
+        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, unit=unit,
+        max_chars=max_chars, min_similarity=min_similarity, subjects=subjects,
     )  # fmt: skip
     _write_pairs(output, with_unchanged(found, unchanged, seed), tally)
 

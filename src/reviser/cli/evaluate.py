@@ -93,7 +93,7 @@ def prompts(
               help="Endpoint with OpenAI's API, up to /v1; its key is read from"
                    " REVISER_JUDGE_KEY.")  # fmt: skip
 @click.option("--judge-template", metavar="FILE",
-              help="File with the wording of the question, with {prompt}, {a} and {b}.")  # fmt: skip
+              help="File with the words of the question around {prompt}, {a} and {b}.")  # fmt: skip
 @click.option("--verdicts", metavar="FILE", help="File of verdicts to use instead of a judge.")
 @click.option("--questions", metavar="FILE.jsonl", type=click.Path(path_type=Path),
               help="Write the arena's questions to this file, so that people can add a verdict to"

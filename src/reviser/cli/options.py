@@ -13,7 +13,7 @@ import click
 
 from reviser.cli.output import quiet_libraries
 from reviser.data.readers import Split
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import SETTINGS, DecodeConfig
 
 if TYPE_CHECKING:
     from reviser.writing.model import Reviser

@@ -1,4 +1,4 @@
-"""What commands print: progress bars, tables, and text that cannot control a terminal."""
+"""Output of commands: progress bars, tables, and text that cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from reviser.cli.output import (
     quiet_libraries,
     read_stdin,
 )
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import DecodeConfig
 from reviser.errors import EngineError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def generate(
     if (source is None) != (output is None) or (source is not None and prompt is not None):
         raise click.UsageError("Give a PROMPT, or --input and --output together.")
     if source is not None and output is not None:
-        write_batch(source, output, workers, choice, settings=vars(config))
+        write_batch(source, output, workers, choice, settings=asdict(config))
         return
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else read_stdin()

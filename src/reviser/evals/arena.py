@@ -54,7 +54,8 @@ class Judge(Protocol):
     """
 
     about: dict[str, Any]
-    """Everything that the replies depend on; the journal keeps the replies of each judge apart."""
+    """A description of everything that the replies depend on; it keeps the replies of judges apart.
+    """
 
     def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
         """Yield each question with its reply as soon as it arrives, in any order."""
@@ -75,9 +76,10 @@ class Match:
     invalid: int
     """Replies without a verdict. The rates leave out the whole pair, its other order included."""
     shown_first: Estimate | None
-    """How often the text shown as A won. The sides are balanced, so a fair judge has 1/2."""
+    """Share of verdicts for the text shown as A. The sides are balanced, so a fair judge has 1/2.
+    """
     consistent: Estimate | None
-    """How often both orders of a pair have the same winner, or both are ties."""
+    """Share of pairs with the same winner in both orders, or ties in both."""
     judge: dict[str, Any]
     order: Order
 
@@ -131,7 +133,7 @@ def read_verdict(reply: str) -> Verdict:
 def questions_of(
     pairs: Sequence[SamplePair], *, order: Order = "both", seed: int = 0
 ) -> list[list[tuple[Question, bool]]]:
-    """Return the one or two questions of each pair, and whether the second system is shown first."""
+    """Return the one or two questions of each pair; True marks those with the sides swapped."""
     if order not in get_args(Order):
         raise ConfigError(f"order is {order!r}; use one of {get_args(Order)}.")
     asked = []
@@ -293,8 +295,8 @@ class Journal:
                 judge, question, reply = _parsed(line)
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
-                    f"Line {n} of the journal {str(path)!r} is not a saved reply: remove it, or name"
-                    " another file."
+                    f"Line {n} of the journal {str(path)!r} is not a saved reply: remove it, or"
+                    " name another file."
                 ) from error
             if judge == self._judge:
                 self._replies[question] = reply

@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """What to measure with the help of models; everything else is always measured."""
+    """The measures that need models; everything else is always measured."""
 
     scorers: tuple[str, ...] = ()
     """Causal LMs for evalPPL, by folder or hub name."""
@@ -73,9 +73,7 @@ def evaluate(
     measures = measures or Measures()
     names = [system.name for system in systems]
     if not systems or len({*names, REFERENCE}) <= len(names):
-        raise ConfigError(
-            f"Each system needs its own name, other than {REFERENCE!r}; got {names}."
-        )
+        raise ConfigError(f"Each system needs its own name, other than {REFERENCE!r}; got {names}.")
     measures.check()
     measures = replace(measures, device=device_of(measures.device))
     pairs = [(systems[0], other, _pairs(systems[0], other)) for other in systems[1:]]
@@ -140,7 +138,7 @@ def _reference(systems: Sequence[System]) -> Iterator[System]:
         )
 
 
-# -- measures that need a model ---------------------------------------------------------------------------
+# -- measures that need a model -------------------------------------------------------------------
 
 
 def _perplexities(
@@ -218,8 +216,8 @@ def features_of(features: str) -> tuple[str, str]:
     kind, _, name = features.partition(":")
     if kind not in ("pll", "last", "mean") or not name:
         raise ConfigError(
-            f"{features!r} does not name features for MAUVE. Give pll:NAME of a masked LM, last:NAME"
-            " or mean:NAME."
+            f"{features!r} does not name features for MAUVE. Give pll:NAME of a masked LM,"
+            " last:NAME or mean:NAME."
         )
     return kind, name
 
