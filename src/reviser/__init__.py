@@ -6,6 +6,8 @@ Names are loaded on first use, so importing the package costs nothing a caller d
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from reviser import _moved
+
 if TYPE_CHECKING:
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
@@ -62,6 +64,8 @@ __all__ = [
     "Trajectory",
     "load",
 ]
+
+_moved.install()
 
 _MODULES = {
     "reviser.writing.changes": ("Change", "Changes"),

@@ -106,22 +106,22 @@ class HFEngine:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What ran, for provenance."""
+        """Versions of what runs the model, for provenance."""
         return {name: version(name) for name in ("reviser-lm", "torch", "transformers")}
 
     def check(self, request: Request) -> None:
-        """Refuse, with a sentence, a request that this engine cannot run."""
+        """Raise ConfigError for a request that this engine cannot run."""
         request.check(self.vocab, self._context)
 
     def add(self, request: Request) -> int:
-        """Check a request and take it in; it runs as soon as there is room."""
+        """Check a request and queue it; return its number."""
         self.check(request)
         self._added += 1
         self._waiting.append((self._added, request))
         return self._added
 
     def cancel(self, number: int) -> None:
-        """Drop a request, finished or not; it gives no further step."""
+        """Drop a request, finished or not; no further step of it is returned."""
         self._waiting = deque(pair for pair in self._waiting if pair[0] != number)
         self._keep([n for n, row in enumerate(self._rows) if row.number != number])
 

@@ -28,28 +28,30 @@ class Setting:
     high: int | float
     help: str
     is_optional: bool
-    """Whether None is a value: there is no limit then."""
+    """True if None is a value too: then there is no limit."""
     excludes_low: bool
-    """Whether a value must be above `low`, not equal to it."""
+    """True if a value must be above `low`, not equal to it."""
 
     def check(self, value: object) -> int | float | None:
         """Return a value in the setting's own type, or raise ConfigError."""
         if value is None and self.is_optional:
             return None
-        number = Integral if self.type is int else Real
-        is_right = isinstance(value, number) and not isinstance(value, bool)
-        above = is_right and (value > self.low if self.excludes_low else value >= self.low)  # type: ignore[operator]
-        if not (above and value <= self.high):  # type: ignore[operator]
+        number: Any = value if isinstance(value, Integral if self.type is int else Real) else None
+        if (
+            number is None
+            or isinstance(value, bool)
+            or not self.low <= number <= self.high
+            or (self.excludes_low and number == self.low)
+        ):
             raise ConfigError(f"{self.name} is {_shown(value)}; it must be {self.allowed}.")
-        return self.type(value)  # type: ignore[arg-type]
+        return self.type(number)
 
     @property
     def allowed(self) -> str:
         """The allowed values in words, such as "a number from 0 to 1"."""
         kind = "a whole number" if self.type is int else "a number"
-        low = f"above {self.low}" if self.excludes_low else f"{self.low} or more"
-        if self.high in (LARGEST, TOP_K_LIMIT):
-            return f"{kind}, {low}" + (f", and at most {self.high}" if self.high < LARGEST else "")
+        if self.high == LARGEST:
+            return f"{kind}, {self.low} or more"
         if self.excludes_low:
             return f"{kind} above {self.low} and at most {self.high}"
         return f"{kind} from {self.low} to {self.high}"
@@ -68,12 +70,9 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-TOP_K_LIMIT = 2**31 - 1
-
-
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """How actions are chosen; the defaults are the paper's.
+    """The way actions are chosen; the defaults are the paper's.
 
     >>> DecodeConfig(temperature=0).temperature
     0.0
@@ -86,7 +85,7 @@ class DecodeConfig:
         0.9, 0, 1000, "Randomness of the choice; 0 always takes the likeliest action."
     )
     top_k: int = setting(
-        50, 0, TOP_K_LIMIT, "Choose among this many likeliest actions; 0 for all of them."
+        50, 0, 2**31 - 1, "Choose among this many likeliest actions; 0 for all of them."
     )
     top_p: float = setting(
         1.0,

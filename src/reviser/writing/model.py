@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from reviser.core.codec import Codec, Unit
-from reviser.engines.base import DecodeConfig, Engine, Request, Step
+from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
-from reviser.errors import ConfigError, EngineError, MissingExtra, ReviserError
+from reviser.errors import ConfigError, MissingExtra, ReviserError
 from reviser.models.editing import Editing
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
 from reviser.writing.rollout import Revision, Rollout
+from reviser.writing.running import OnError, Progress, Result, run_plans
 from reviser.writing.session import Writing
 from reviser.writing.tasks import (
     CONTEXT,
@@ -38,10 +37,6 @@ from reviser.writing.tasks import (
 
 __all__ = ["Reviser", "load"]
 
-OnError = Literal["raise", "return"]
-"""What becomes of a task that fails among many: end all with its error, or return the error."""
-Result = Rollout | Revision
-Progress = Callable[[int, int], object]
 _Input = TypeVar("_Input")
 
 
@@ -65,7 +60,7 @@ class Reviser:
         self.codec = codec
         self.provenance = provenance or {}
         self.editing = editing
-        """What the model was trained to do with drafts; None if it cannot revise."""
+        """The model's training on edits; None if it cannot revise."""
         self.driver = Driver(engine)
 
     def close(self) -> None:
@@ -99,7 +94,7 @@ class Reviser:
 
         `progress` is called with the number of finished parts and the number of all parts.
         """
-        (result,) = self.run_plans([self.plan(task, config)], progress=progress)
+        (result,) = run_plans([self.plan(task, config)], self.driver, self.start, progress=progress)
         return result
 
     @overload
@@ -189,7 +184,7 @@ class Reviser:
                 except ReviserError as error:
                     yield error
 
-        return self.run_plans(plans(), on_error=on_error)
+        return run_plans(plans(), self.driver, self.start, on_error=on_error)
 
     # -- plans --------------------------------------------------------------------------------
 
@@ -224,50 +219,6 @@ class Reviser:
     def start(self, part: Part, *, unit: Unit = "char") -> Writing:
         """Start a part of a plan; the engine gets it when the first step is asked for."""
         return Writing(part, self.codec, self.driver, self.provenance, unit)
-
-    def run_plans(
-        self,
-        plans: Iterable[Plan | ReviserError],
-        *,
-        on_error: OnError = "raise",
-        progress: Progress | None = None,
-    ) -> Iterator[Any]:
-        """Run plans side by side and yield their results in order.
-
-        Plans are taken as there is room for them. An error among them is passed on in its place.
-        """
-        waiting: deque[_Running] = deque()  # in order, until the result is yielded
-        owners: dict[int, tuple[_Running, int]] = {}  # plan and part, by the request's number
-        held = 0
-
-        def requests() -> Iterator[Request]:
-            number = 0
-            for plan in plans:
-                if isinstance(plan, ReviserError):
-                    waiting.append(_Running(None, error=plan))
-                    continue
-                running = _Running(plan, [self.start(part) for part in plan.parts])
-                waiting.append(running)
-                for n, part in enumerate(plan.parts):
-                    owners[number] = running, n
-                    number += 1
-                    yield part.request
-
-        for step in self.driver.run(requests(), held=lambda: held):
-            if step.request not in owners:  # its part has failed
-                continue
-            running, n = owners[step.request]
-            if running.take(n, step):
-                del owners[step.request]
-                held += 1
-                if progress is not None:
-                    progress(running.finished, len(running.writings))
-            while waiting and waiting[0].is_done:
-                done = waiting.popleft()
-                held -= len(done.writings)
-                yield done.result(on_error)
-        for done in waiting:
-            yield done.result(on_error)
 
     # -- shortcuts: one kind of task each -----------------------------------------------------
 
@@ -416,42 +367,6 @@ class Reviser:
         return self.stream(task, DecodeConfig.of(settings, task.default_config))
 
 
-@dataclass
-class _Running:
-    """A plan whose parts run, or an error in place of a plan."""
-
-    plan: Plan | None
-    writings: list[Writing] = field(default_factory=list)
-    error: ReviserError | None = None
-    finished: int = 0
-    rollouts: dict[int, Rollout] = field(default_factory=dict)
-
-    @property
-    def is_done(self) -> bool:
-        return self.finished == len(self.writings)
-
-    def take(self, n: int, step: Step) -> bool:
-        """Apply a step to the n-th part; return whether the part has ended."""
-        try:
-            self.writings[n].take(step)
-            if step.ended is None:
-                return False
-            self.rollouts[n] = self.writings[n].rollout()
-        except EngineError as error:
-            self.error = self.error or error
-        self.finished += 1
-        return True
-
-    def result(self, on_error: OnError) -> Result | ReviserError:
-        """Return the result, or the error, which is raised if it is to be."""
-        if self.error is not None:
-            if on_error == "raise":
-                raise self.error
-            return self.error
-        assert self.plan is not None
-        return self.plan.result([self.rollouts[n] for n in range(len(self.writings))])
-
-
 def _warn(old: str, new: str) -> None:
     warnings.warn(f"{old} is deprecated: use {new}.", DeprecationWarning, stacklevel=3)
 
@@ -477,7 +392,8 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
             ) from error
         opened, folder = HFEngine.load(name, **options)
     else:
-        from reviser.engines.vllm import VLLMEngine, VLLMServer
+        from reviser.engines.vllm import VLLMEngine
+        from reviser.engines.vllm_server import VLLMServer
 
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}

@@ -6,10 +6,12 @@ one part; a long draft has one part for each of its windows.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
+from operator import itemgetter
 
 import numpy as np
 
@@ -224,12 +226,16 @@ def _revise_parts(
         )
     threshold = editing.minimum(task.min_edit_probability, task.precision)
     instruction = codec.encode(task.instruction) if task.instruction else []
+    locks = task.locked_spans
     bounds = windows(codec, task.draft, task.window, task.context)
     for n, (low, start, end, high) in enumerate(bounds):
-        inside = [(max(a, start) - low, min(b, end) - low) for a, b in task.locked_spans]
+        # Locks are in order and apart, so those of this window are neighbours.
+        first = bisect_right(locks, start, key=itemgetter(1))
+        last = bisect_left(locks, end, key=itemgetter(0))
+        inside = [(max(a, start) - low, min(b, end) - low) for a, b in locks[first:last]]
         part = _window_part(
             task.draft[low:high],
-            [(a, b) for a, b in inside if a < b],
+            inside,
             [(a - low, b - low) for a, b in ((low, start), (end, high)) if a < b],
             instruction,
             config.with_seed_offset(n),
@@ -330,7 +336,7 @@ def narrow(
         while start and not (is_word[start] and characters[start] >= 0):
             start -= 1
         while characters[end] < 0:
-            end += 1  # noqa: PLW2901
+            end += 1
         for low, high in request.gaps:
             first = max(start + instruction_length, low)
             last = min(end + instruction_length, high)

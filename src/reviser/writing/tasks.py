@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from operator import index
 from typing import Any, ClassVar, TypeAlias
@@ -103,19 +103,20 @@ class Revise:
     """
 
     draft: str
-    instruction: str = field(default="", kw_only=True)
+    _: KW_ONLY
+    instruction: str = ""
     """An instruction in words, for models that were trained with instructions."""
-    locked: Sequence[str | Span] = field(default=(), kw_only=True)
+    locked: Sequence[str | Span] = ()
     """Text that is never changed: spans of characters, or texts wherever they occur."""
-    min_edit_probability: float | None = field(default=None, kw_only=True)
+    min_edit_probability: float | None = None
     """Change only words with this probability, or a higher one, of needing an edit. The model reads
     the draft once to find them. None is the model's own default; 0 leaves the reading out."""
-    precision: float | None = field(default=None, kw_only=True)
+    precision: float | None = None
     """The share of changes that should be right, by the model's calibration: a way to choose
     `min_edit_probability`."""
-    window: int = field(default=WINDOW, kw_only=True)
+    window: int = WINDOW
     """Tokens of the draft that are revised at a time."""
-    context: int = field(default=CONTEXT, kw_only=True)
+    context: int = CONTEXT
     """Tokens shown on either side of a window, which are locked there."""
 
     default_config: ClassVar[DecodeConfig] = DecodeConfig(temperature=0.0)
@@ -176,6 +177,7 @@ _KINDS: dict[str, type[Continue] | type[Infill] | type[Revise]] = {
     "text": Infill,
     "draft": Revise,
 }
+REVISE_OPTIONS = (*(each.name for each in fields(Revise) if each.kw_only), "notes")
 _ALIASES = {"infill": "text", "before": "draft"}
 """Other names of a field, as batch files and files of pairs have them."""
 
