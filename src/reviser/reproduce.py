@@ -24,9 +24,9 @@ from reviser.data.shards import TokenShards
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, mauve, report, texts
-from reviser.evals.evaluation import Measures, System, Tell
+from reviser.evals.evaluation import Measures, Progress, System
 from reviser.evals.judges import JudgeConfig, check_judge, open_judge
-from reviser.evals.texts import MADE, REFERENCE, Protocol
+from reviser.evals.texts import MANIFEST, REFERENCE, Protocol
 from reviser.files import lock, write_json
 from reviser.models import hub
 from reviser.train.inputs import open_text
@@ -41,7 +41,7 @@ OWN = "own"
 SEED_SHIFT = 20
 """Bits between the seeds of two files. Each line of a file has its own seed."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +138,8 @@ def reproduce(
     engine: str = "hf",
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
-    say: Say = lambda _: None,
-    tell: Tell = lambda *_: None,
+    log: Log = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
     """Run every stage that is not done yet, and return the path of the page.
 
@@ -155,29 +155,39 @@ def reproduce(
     refusal = f"Another process is working in {str(output)!r}."
     output.mkdir(parents=True, exist_ok=True)
     with lock(output / "lock", refusal):
-        prompts = _prompts(comparison, next(iter(arms.items())), output, say)
+        prompts = _prompts(comparison, next(iter(arms.items())), output, log)
         for name, arm in arms.items():
-            _train(name, arm, output / "models" / name, say)
+            _train(name, arm, output / "models" / name, log)
         known = [prompt for path in prompts.values() for prompt in texts.read_prompts(path)]
         systems = []
         for name in comparison.arms:
             model = output / "models" / name
             files = [
                 _rollouts(
-                    model, seed, path, comparison, engine, dict(options or {}), output, say, tell
+                    model,
+                    seed,
+                    path,
+                    comparison,
+                    engine,
+                    dict(options or {}),
+                    output,
+                    log,
+                    progress,
                 )
                 for seed, path in prompts.items()
             ]
             samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
             systems.append(System(name=name, samples=tuple(samples), folder=model))
-        say("evaluating")
+        log("evaluating")
         measures = replace(
             comparison.measures(str(output / "models" / OWN)),
             judge=open_judge(comparison.judge, device) if comparison.judge else None,
             device=device,
         )
-        record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
-        record |= texts.read_about([output / "prompts"])
+        record = evaluation.evaluate(
+            systems, measures, cache=output / "measured", progress=progress
+        )
+        record |= texts.read_prompts_manifest([output / "prompts"])
         return report.write(record, output / "report.html")
 
 
@@ -215,16 +225,16 @@ def _named(name: str, own: str) -> str:
     return f"{kind}{colon}{own}" if model == OWN else name
 
 
-def _train(name: str, arm: Recipe, model: Path, say: Say) -> None:
+def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
     if (model / "run.json").is_file():
         check_claim(model, arm)
         return
-    say(f"training {name}")
+    log(f"training {name}")
     train(arm, model)
 
 
 def _prompts(
-    comparison: Comparison, first: tuple[str, Recipe], output: Path, say: Say
+    comparison: Comparison, first: tuple[str, Recipe], output: Path, log: Log
 ) -> dict[int, Path]:
     """Write a file of prompts for each seed, before anything is trained."""
     name, recipe = first
@@ -236,7 +246,7 @@ def _prompts(
     files = {seed: folder / f"{seed}.jsonl" for seed in comparison.prompts.seeds}
 
     def make() -> None:
-        say("choosing prompts")
+        log("choosing prompts")
         documents = _documents(comparison, recipe, codec, shards)
         chosen, _ = texts.choose_prompts(documents, codec, comparison.prompts)
         for seed, prompts in chosen.items():
@@ -245,8 +255,8 @@ def _prompts(
     content: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
     content += [data.split, data.text_key] if content else [*_held_out(recipe), shards.fingerprint]
     sources = comparison.text or ["documents that training held out"]
-    about = texts.about_prompts(comparison.prompts, sources, codec, content)
-    _once(folder / MADE, about, [*files.values()], make)
+    about = texts.describe_prompts(comparison.prompts, sources, codec, content)
+    _once(folder / MANIFEST, about, [*files.values()], make)
     return files
 
 
@@ -278,8 +288,8 @@ def _rollouts(
     engine: str,
     options: dict[str, Any],
     output: Path,
-    say: Say,
-    tell: Tell,
+    log: Log,
+    progress: Progress,
 ) -> Path:
     """Write a file of rollouts; a partial one is written again, so that batches are the same."""
     path = output / "rollouts" / model.name / f"{seed}.jsonl"
@@ -293,11 +303,11 @@ def _rollouts(
     )
 
     def make() -> None:
-        say(f"rolling out {model.name}, seed {seed}")
+        log(f"rolling out {model.name}, seed {seed}")
         path.unlink(missing_ok=True)
         shutil.rmtree(job.folder, ignore_errors=True)
-        what = f"rollouts of {model.name}, seed {seed}"
-        _, failed = batch.run(job, lambda n, of: tell(what, n, of))
+        stage = f"rollouts of {model.name}, seed {seed}"
+        _, failed = batch.run(job, lambda n, of: progress(stage, n, of))
         if failed:
             raise EngineError(f"{failed} rollouts could not be written: see {str(path)!r}.")
 

@@ -120,7 +120,7 @@ def test_a_finished_run_does_nothing_again(
     before = pages(finished)
     said: list[str] = []
     monkeypatch.setattr(module.batch, "run", None)
-    assert reproduce(recipe, finished, say=said.append) == finished / "report.html"
+    assert reproduce(recipe, finished, log=said.append) == finished / "report.html"
     assert said == ["evaluating"]
     assert pages(finished) == before
 
@@ -177,7 +177,7 @@ def test_what_is_gone_or_damaged_is_made_again(
     rollouts = tmp_path / "run" / "rollouts" / "append" / "1.jsonl"
     rollouts.write_text("".join(rollouts.read_text("utf-8").splitlines(keepends=True)[:3]))
     said: list[str] = []
-    reproduce(recipe, tmp_path / "run", say=said.append)
+    reproduce(recipe, tmp_path / "run", log=said.append)
     assert said == ["choosing prompts", "rolling out append, seed 1", "evaluating"]
     assert pages(tmp_path / "run") == pages(finished)
 
