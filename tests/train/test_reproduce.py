@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,9 @@ from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals import texts
 from reviser.reproduce import Comparison, load_comparison, reproduce
 
-from .conftest import RECIPES, TINY
+from support import processes, trained
+
+from .conftest import RECIPES, TEXT, TINY, make_workshop
 
 COMPARISON = {
     "prompts": {
@@ -40,23 +39,28 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def recipe(workshop: Path) -> Path:
-    path = workshop / "compared.yaml"
-    path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
-    return path
+def shared() -> Path:
+    """A corpus with its recipe, and in the folder `run` what an undisturbed command made of it."""
+
+    def make(folder: Path) -> None:
+        make_workshop(folder)
+        path = folder / "compared.yaml"
+        path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
+        done = processes.run("reproduce", path, "-o", folder / "run")
+        page = folder / "run" / "report.html"
+        assert (done.returncode, done.stdout) == (0, f"{page}\n"), done.stderr
+
+    return trained.folder("reproduced", [TEXT, TINY, COMPARISON], make)
 
 
 @pytest.fixture(scope="module")
-def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Reproduced without a disturbance, by the command."""
-    output = tmp_path_factory.mktemp("reproduced") / "run"
-    done = subprocess.run(command(recipe, output), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{output / 'report.html'}\n"), done.stderr
-    return output
+def recipe(shared: Path) -> Path:
+    return shared / "compared.yaml"
 
 
-def command(recipe: Path, output: Path) -> list[str]:
-    return [sys.executable, "-m", "reviser", "reproduce", str(recipe), "-o", str(output)]
+@pytest.fixture(scope="module")
+def finished(shared: Path) -> Path:
+    return shared / "run"
 
 
 def pages(folder: Path) -> list[bytes]:
@@ -83,10 +87,10 @@ def test_the_arms_differ_in_their_policy_alone(finished: Path) -> None:
     assert runs["own"]["recipe"]["seed"] != ours["recipe"]["seed"]
 
 
-def test_both_continue_the_same_held_out_prompts(finished: Path, workshop: Path) -> None:
+def test_both_continue_the_same_held_out_prompts(finished: Path, shared: Path) -> None:
     prompts = [texts.read_prompts(finished / "prompts" / f"{seed}.jsonl") for seed in (1, 2)]
     assert [len(some) for some in prompts] == [6, 6]
-    documents = (workshop / "text.txt").read_text("utf-8").split("\n\n")
+    documents = (shared / "text.txt").read_text("utf-8").split("\n\n")
     codec = Codec.load(finished / "models" / "reviser")
     for prompt in [p for some in prompts for p in some]:
         assert len(codec.encode(prompt.prompt)) == 8
@@ -128,6 +132,7 @@ def test_a_finished_run_does_nothing_again(
     assert pages(finished) == before
 
 
+@pytest.mark.full
 def test_a_run_that_dies_at_any_write_ends_with_the_same_page(
     finished: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,19 +180,20 @@ def test_a_run_that_dies_among_its_rollouts_ends_with_the_same_page(
     assert pages(tmp_path) == pages(finished)
 
 
+@pytest.mark.full
 def test_signals_change_nothing_either(finished: Path, recipe: Path, tmp_path: Path) -> None:
     """One in each of the trainings, wherever they are then."""
     rng = random.Random(3)
-    words = command(recipe, tmp_path)
+    words = ("reproduce", recipe, "-o", tmp_path)
     for name in ("reviser", "append"):
-        process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        while process.poll() is None and not (tmp_path / "models" / name / "log.jsonl").is_file():
+        process = processes.Command(*words)
+        log = tmp_path / "models" / name / "log.jsonl"
+        while process.returncode is None and not log.is_file():
             time.sleep(0.01)
-        assert process.poll() is None
+        assert process.returncode is None
         time.sleep(rng.random() / 5)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+        process.kill()
+    done = processes.run(*words)
     assert done.returncode == 0, done.stderr[-3000:]
     assert pages(tmp_path) == pages(finished)
 
@@ -298,12 +304,12 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str) -> None:
         reproduce(tmp_path / "no.yaml", tmp_path / "run")
 
 
-def test_paths_are_relative_to_the_recipe(recipe: Path, workshop: Path) -> None:
+def test_paths_are_relative_to_the_recipe(recipe: Path, shared: Path) -> None:
     judge = "{verdicts: v.jsonl, template: t.txt}"
     changes = ["text=[a.txt, 'hf:c4']", "scorers=[tokenizer, own, gpt2]", "mauve=['pll:tokenizer']"]
     found = load_comparison(recipe, [f"comparison.{c}" for c in [*changes, f"judge={judge}"]])
-    assert found.text == (str(workshop / "a.txt"), "hf:c4")
-    assert found.scorers == (str(workshop / "tokenizer"), "own", "gpt2")
-    assert found.mauve == (f"pll:{workshop / 'tokenizer'}",)
+    assert found.text == (str(shared / "a.txt"), "hf:c4")
+    assert found.scorers == (str(shared / "tokenizer"), "own", "gpt2")
+    assert found.mauve == (f"pll:{shared / 'tokenizer'}",)
     assert found.judge is not None
-    assert found.judge.verdicts == str(workshop / "v.jsonl")
+    assert found.judge.verdicts == str(shared / "v.jsonl")
