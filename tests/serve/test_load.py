@@ -54,6 +54,7 @@ def load(server: Served, way: str, *, count: int, actions: int = 24, **settings:
     return asyncio.run(load_up(server.port, asked, way, 64))[1]
 
 
+@pytest.mark.full
 def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model: str) -> None:
     judge = Judge(model)
     with served(model) as server:
@@ -73,6 +74,7 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
         assert server.process.wait(60) == 0
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; `just test-vllm` installs it.")
 def test_a_vllm_that_is_killed_under_load_is_told_and_ends_the_server(model: str) -> None:
     with served(model, "--recovery-seconds", "2") as server, ThreadPoolExecutor() as pool:

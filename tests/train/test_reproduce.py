@@ -19,7 +19,6 @@ from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals import texts
 from reviser.reproduce import Comparison, load_comparison, reproduce
-
 from support import processes, trained
 
 from .conftest import RECIPES, TEXT, TINY, make_workshop
