@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -225,17 +223,17 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
     assert records(output) == records(once.output)
 
 
-def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("forked_workers")
+def test_a_worker_that_is_killed_is_reported_and_nothing_is_lost(
+    model: Path, tmp_path: Path
+) -> None:
     asked = job(model, tmp_path, 30, workers=2)
-    victims: list[str] = []
+    victims: list[multiprocessing.process.BaseProcess] = []
 
     def kill(done: int, _: int) -> None:
         if done and not victims:
-            victims.extend(subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"],
-                capture_output=True, text=True, check=True,
-            ).stdout.split())  # fmt: skip
-            os.kill(int(victims[0]), signal.SIGKILL)
+            victims.extend(multiprocessing.active_children())
+            victims[0].kill()
 
     with pytest.raises(EngineError, match=r"Worker [12] of 2 failed: its process was killed\."):
         batch.run(asked, kill)
