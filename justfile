@@ -107,16 +107,16 @@ fuzz *args:
     PYTHONPATH=tests python -m support.fuzz {{ args }}
 
 bench *args:
-    python benchmarks/bench_core.py {{ args }}
+    python -m experiments.speed.core {{ args }}
 
 bench-decode *args:
-    python benchmarks/bench_decode.py {{ args }}
+    python -m experiments.speed.decode {{ args }}
 
 bench-serve *args:
-    python benchmarks/bench_serve.py {{ args }}
+    python -m experiments.speed.serve {{ args }}
 
 bench-train *args:
-    python benchmarks/bench_train.py {{ args }}
+    python -m experiments.speed.train {{ args }}
 
 # the gate: one real example of everything, and what a change touched
 check: lint imports

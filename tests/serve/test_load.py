@@ -21,10 +21,10 @@ from support import fuzz, small_tokenizers, vllm_runs
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
 
-import bench_serve
 import httpx2
-from bench_serve import WAYS, Judge, Served, bodies, load_up
 
+from experiments.speed import serve
+from experiments.speed.serve import WAYS, Judge, Served, bodies, load_up
 from support.serving import eventually
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -44,7 +44,7 @@ def served(model: str, *arguments: str) -> Iterator[Served]:
     chosen = [f"--engine-option={option}" for option in OPTIONS]
     with (
         mock.patch.dict(os.environ, vllm_runs.ENVIRONMENT),
-        bench_serve.served(model, "--engine", ENGINE, *chosen, *arguments) as server,
+        serve.served(model, "--engine", ENGINE, *chosen, *arguments) as server,
     ):
         yield server
 

@@ -20,8 +20,8 @@ import pytest
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 import httpx2
-from bench_serve import resident
 
+from experiments.speed.serve import resident
 from reviser.engines.base import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused
 from reviser.serve.client import Client
