@@ -99,7 +99,8 @@ def prose(page: Path) -> str:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     pytest.importorskip("fastapi", reason="fastapi is not installed, so nothing can be served.")
-    serving = pytest.importorskip("serving")
+    from support import serving
+
     with serving.serving() as served:
         yield served.url
 
@@ -231,7 +232,11 @@ def test_every_option_named_in_a_sentence_exists(page: str, span: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.mark for block in blocks(page, *SHELL))],
+    [  # the gate runs those of one page, from a cold start each
+        pytest.param(page, marks=() if page == ROOT / "README.md" else pytest.mark.full)
+        for page in PAGES
+        if any(block.mark for block in blocks(page, *SHELL))
+    ],
     ids=name_of,
 )
 def test_commands_that_are_marked_run(page: Path, tmp_path: Path) -> None:
@@ -347,8 +352,8 @@ def test_every_error_is_told() -> None:
 
 def test_every_status_of_the_server_is_told() -> None:
     pytest.importorskip("fastapi", reason="fastapi is not installed.")
-    serving = pytest.importorskip("serving")
     from reviser.serve.app import make_app
+    from support import serving
 
     paths = make_app(serving.reviser()).openapi()["paths"]
     known = {
@@ -514,6 +519,7 @@ class Read(HTMLParser):
             self.loads.append(told["src"])
 
 
+@pytest.mark.full
 def test_links_of_the_site_lead_somewhere(site: Path) -> None:
     read = {path: Read(path) for path in site.rglob("*.html")}
     broken = []
@@ -534,6 +540,7 @@ def test_links_of_the_site_lead_somewhere(site: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.full
 def test_the_site_loads_nothing_of_others_by_its_markup(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert [url for url in Read(page).loads if urlsplit(url).netloc] == []
@@ -541,6 +548,7 @@ def test_the_site_loads_nothing_of_others_by_its_markup(site: Path) -> None:
         assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text("utf-8"))
 
 
+@pytest.mark.full
 def test_players_are_published_and_scripts_are_not(site: Path) -> None:
     for name in PLAYERS:
         assert '<script type="application/json"' in (site / name).read_text("utf-8")
@@ -552,6 +560,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.full
 def test_in_a_browser_no_page_asks_another_host_or_complains(site: Path, browser: Any) -> None:
     handler = functools.partial(Quiet, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
