@@ -291,7 +291,7 @@ class Writing:
         chosen = Trajectory(
             prefix=plan.prefix,
             restoration=(*plan.given, *self._actions),
-            unlearned=tuple(range(len(plan.given))),
+            no_loss=tuple(range(len(plan.given))),
         )
         return Rollout(
             prompt=plan.prompt,
