@@ -1,4 +1,4 @@
-"""Real engines under load, as `reviser serve` runs them; vLLM in its own environment."""
+"""Real engines under load behind `reviser serve`; vLLM runs in its own environment."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
             answers = load(server, way, count=200)
             assert len(answers) == 200
             written[way] = judge.actions(answers, way)
-        assert written["stream"] == written["JSON"]  # the same seeds write the same
+        assert written["stream"] == written["JSON"]  # the same seeds give the same actions
         with ThreadPoolExecutor() as pool:
             under_way = pool.submit(load, server, "stream", count=64, actions=300, stop_bias=-50.0)
             eventually(lambda: running(server) > 32)
@@ -76,7 +76,7 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
 
 @pytest.mark.full
 @pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; `just test-vllm` installs it.")
-def test_a_vllm_that_is_killed_under_load_is_told_and_ends_the_server(model: str) -> None:
+def test_a_vllm_that_is_killed_under_load_ends_the_server(model: str) -> None:
     with served(model, "--recovery-seconds", "2") as server, ThreadPoolExecutor() as pool:
         waiting = [
             pool.submit(load, server, way, count=32, actions=400, stop_bias=-50.0) for way in WAYS
@@ -87,8 +87,8 @@ def test_a_vllm_that_is_killed_under_load_is_told_and_ends_the_server(model: str
         eventually(lambda: "reviser_ready 0.0" in metrics(server))
         for under_way in waiting:
             for answer in under_way.result():
-                told = answer.body.decode()
-                assert "The engine failed while it ran this request; ask again." in told
+                text = answer.body.decode()
+                assert "The engine failed while it ran this request. Try again." in text
         assert server.process.wait(60) == 1
 
 
@@ -101,7 +101,7 @@ def running(server: Served) -> float:
 
 
 def children(process: int, name: str) -> list[int]:
-    """Processes below one, by their name."""
+    """Return the child processes of one with a name."""
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
     return [int(pid) for pid, above, words in rows if int(above) == process and name in words]

@@ -64,12 +64,11 @@ class RandomEngine:
                 ended = "max_actions"
             if ended:
                 del self.running[number]
-            notes = None
-            if walk.request.is_noted and walk.actions == 1:
-                notes = self.notes(walk.request.history)
-            steps.append(Step(number, action, -1.0, ended, notes=notes))
+            read = None
+            if walk.request.with_edit_probabilities and walk.actions == 1:
+                read = self.edit_probabilities(walk.request.history)
+            steps.append(Step(number, action, -1.0, ended, edit_probabilities=read))
         return steps
 
-    def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
-        """What it makes of what it reads."""
-        return noting.notes(history)
+    def edit_probabilities(self, history: tuple[int, ...]) -> tuple[float, ...]:
+        return noting.edit_probabilities(history)

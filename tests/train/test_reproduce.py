@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +74,13 @@ def test_the_arms_differ_in_their_policy_alone(finished: Path) -> None:
         name: json.loads((finished / "models" / name / "run.json").read_text("utf-8"))
         for name in ("reviser", "append", "own")
     }
-    ours, twin = runs["reviser"], runs["append"]
+    ours, baseline = runs["reviser"], runs["append"]
     assert ours["recipe"]["policy"]["kind"] == "obfuscation"
-    assert twin["recipe"]["policy"] == {"kind": "append"}
+    assert baseline["recipe"]["policy"] == {"kind": "append"}
     for name in ("trunk", "data", "training", "seed", "vocab"):
-        assert ours["recipe"][name] == twin["recipe"][name]
+        assert ours["recipe"][name] == baseline["recipe"][name]
     for name in ("data", "tokenizer", "parameters", "windows"):
-        assert ours[name] == twin[name]
+        assert ours[name] == baseline[name]
     assert runs["own"]["recipe"]["seed"] != ours["recipe"]["seed"]
 
 
@@ -126,7 +124,7 @@ def test_a_finished_run_does_nothing_again(
     before = pages(finished)
     said: list[str] = []
     monkeypatch.setattr(module.batch, "run", None)
-    assert reproduce(recipe, finished, say=said.append) == finished / "report.html"
+    assert reproduce(recipe, finished, log=said.append) == finished / "report.html"
     assert said == ["evaluating"]
     assert pages(finished) == before
 
@@ -162,41 +160,6 @@ def test_a_run_that_dies_at_any_write_ends_with_the_same_page(
         assert pages(output) == pages(finished), point
 
 
-def test_a_run_that_dies_among_its_rollouts_ends_with_the_same_page(
-    finished: Path, recipe: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(finished / "models", tmp_path / "models")
-
-    def tell(what: str, done: int, _: int) -> None:
-        if what == "rollouts of append, seed 1" and done == 3:
-            raise Killed
-
-    with pytest.raises(Killed):
-        reproduce(recipe, tmp_path, tell=tell)
-    assert (tmp_path / "rollouts" / "reviser" / "2.jsonl").is_file()
-    assert not (tmp_path / "rollouts" / "append" / "1.jsonl").exists()
-    reproduce(recipe, tmp_path)
-    assert pages(tmp_path) == pages(finished)
-
-
-@pytest.mark.full
-def test_signals_change_nothing_either(finished: Path, recipe: Path, tmp_path: Path) -> None:
-    """One in each of the trainings, wherever they are then."""
-    rng = random.Random(3)
-    words = ("reproduce", recipe, "-o", tmp_path)
-    for name in ("reviser", "append"):
-        process = processes.Command(*words)
-        log = tmp_path / "models" / name / "log.jsonl"
-        while process.returncode is None and not log.is_file():
-            time.sleep(0.01)
-        assert process.returncode is None
-        time.sleep(rng.random() / 5)
-        process.kill()
-    done = processes.run(*words)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert pages(tmp_path) == pages(finished)
-
-
 def test_what_was_made_from_something_else_is_made_anew(
     finished: Path, recipe: Path, tmp_path: Path
 ) -> None:
@@ -206,7 +169,7 @@ def test_what_was_made_from_something_else_is_made_anew(
     systems = record(tmp_path / "run")["systems"]
     assert [s["decoding"]["max_actions"] for s in systems[:2]] == [12, 12]
     assert systems[0]["mauve"] == []
-    with pytest.raises(ConfigError, match=r"begun with a recipe that differs in training\.steps"):
+    with pytest.raises(ConfigError, match=r"begun with another training\.steps"):
         reproduce(recipe, tmp_path / "run", changes=["training.steps=13"])
 
 
@@ -218,7 +181,7 @@ def test_what_is_gone_or_damaged_is_made_again(
     rollouts = tmp_path / "run" / "rollouts" / "append" / "1.jsonl"
     rollouts.write_text("".join(rollouts.read_text("utf-8").splitlines(keepends=True)[:3]))
     said: list[str] = []
-    reproduce(recipe, tmp_path / "run", say=said.append)
+    reproduce(recipe, tmp_path / "run", log=said.append)
     assert said == ["choosing prompts", "rolling out append, seed 1", "evaluating"]
     assert pages(tmp_path / "run") == pages(finished)
 
@@ -226,18 +189,9 @@ def test_what_is_gone_or_damaged_is_made_again(
 def test_two_processes_do_not_share_a_folder(finished: Path, recipe: Path) -> None:
     with (
         module.lock(finished / "lock", "x"),
-        pytest.raises(ConfigError, match="Another process is at work in"),
+        pytest.raises(ConfigError, match="Another process is working in"),
     ):
         reproduce(recipe, finished)
-
-
-def test_options_of_the_engine_are_part_of_a_rollout(
-    finished: Path, recipe: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(finished, tmp_path / "run")
-    said: list[str] = []
-    reproduce(recipe, tmp_path / "run", options={"rows": 2}, say=said.append)
-    assert len([words for words in said if words.startswith("rolling out")]) == 4
 
 
 def test_prompts_may_come_from_elsewhere(finished: Path, recipe: Path, tmp_path: Path) -> None:
@@ -262,20 +216,16 @@ def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
     ("changes", "sentence"),
     [
         ("arms={}", "Name one arm or more"),
-        ("arms={own: []}", "none 'own'"),
-        ("arm={}", r"comparison\.arm is no setting. Did you mean 'arms'"),
+        ("arm={}", r"`comparison\.arm` is not a setting. Did you mean `arms`"),
         ("decoding={seed: 3}", "decoding.seed is not used"),
         ("prompts={prefix_tokens: 200}", "prefix_tokens is 200"),
         ("judge={url: x}", "A judge is a model"),
-        ("decoding={heat: 1}", "'heat' is no setting of decoding"),
+        ("decoding={heat: 1}", "`heat` is not a setting"),
         ("arms={../up: []}", r"An arm is called '\.\./up'"),
         ("arms={a: [], b: [data.windows.held_out=0.2]}", "'b' holds out other documents than 'a'"),
         ("own_scorer=[policy=append, 'data.shards=elsewhere']", "'own' holds out other documents"),
         ("mauve=['foo:own']", "give pll:NAME of a masked LM"),
-        ("mauve=[own]", "give pll:NAME of a masked LM"),
         ("scorers=[./gone]", r"There is no folder '\./gone'"),
-        ("mauve=['last:./gone']", r"There is no folder '\./gone'"),
-        ("judge={model: ./gone}", r"There is no folder '\./gone'"),
         ("judge={verdicts: gone}", "Cannot read"),
         ("decoding={temperature: -1}", "temperature"),
     ],
@@ -294,13 +244,6 @@ def test_too_few_documents_are_told_before_anything_is_trained(
     with pytest.raises(DataError, match=r"Only .* documents can be used"):
         reproduce(recipe, tmp_path, changes=["comparison.prompts.prompts=1000"])
     assert not (tmp_path / "models" / "reviser" / "log.jsonl").exists()
-
-
-@pytest.mark.parametrize("text", ["", "[]", "3"])
-def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "no.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="A recipe must be a mapping"):
-        reproduce(tmp_path / "no.yaml", tmp_path / "run")
 
 
 def test_paths_are_relative_to_the_recipe(recipe: Path, shared: Path) -> None:

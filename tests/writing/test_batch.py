@@ -7,6 +7,7 @@ import multiprocessing
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,8 @@ import reviser
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError, DataError, EngineError
-from reviser.writing.model import Rollout
+from reviser.models.editing import Editing
+from reviser.writing.rollout import Rollout
 from support import processes, small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
@@ -34,9 +36,19 @@ SETTINGS = {"max_actions": 24, "seed": 5}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
+    return fresh(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = fresh(tmp_path_factory.mktemp("editor"), operators=["delete"])
+    Editing(edit_probabilities=False).save(folder)
+    return folder
+
+
+def fresh(folder: Path, operators: Sequence[str] = ()) -> Path:
     tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, max_move=8)
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=operators, max_move=8)
     sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
     trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
     trunks.save(trunk, tokenizer, vocab, folder)
@@ -129,16 +141,16 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     write(asked.input, lines)
     assert batch.run(asked) == (16, 16)
     sentences = [record["error"] for record in records(asked.output)]
-    expected = "this model reads 96|'prompt' or its 'infill'|not JSON|no gap|or its|or its|"
-    expected += "must be an object|a number|no setting|or its|not JSON|not JSON|not JSON|"
-    expected += "no setting|no setting|in its 'settings'"
+    expected = "this model's limit is 95|a 'prompt' or a 'infill'|not JSON|no gap|either a|got int|"
+    expected += "must be an object|a number|not a setting|either a|not JSON|not JSON|not JSON|"
+    expected += "not a setting|not a setting|into its 'settings'"
     for sentence, part in zip(sentences, expected.split("|"), strict=True):
         assert part in sentence
 
 
 @pytest.mark.usefixtures("forked_workers")
-def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> None:
-    lines = [
+def test_drafts_are_revised_in_all_their_parts(editor: Path, tmp_path: Path) -> None:
+    lines: list[Any] = [
         {"draft": "The cat sat. " * 4, "id": "long"},
         {"before": "The cat", "after": "The cats", "instruction": None, "locked": ["cat"]},
         {"draft": "The", "locked": ["cat"]},
@@ -156,7 +168,7 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     for workers in (1, 2):
         output = tmp_path / f"{workers}.jsonl"
         options = {"is_revision": True, "settings": settings, "workers": workers}
-        asked = Job(input=source, output=output, model=str(model), **options)
+        asked = Job(input=source, output=output, model=str(editor), **options)
         assert batch.run(asked) == (10, 8)
         outputs.append(records(output))
     for record in chain(*outputs):
@@ -169,11 +181,11 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     assert (long["id"], long["draft"]) == ("long", lines[0]["draft"])
     assert len(long["rollouts"]) > 1
     assert (pair["draft"], "cat" in pair["text"]) == ("The cat", True)
-    expected = "not hold 'cat'|its 'draft' or its 'before'|got int|window is 0|window is 'x'|"
-    expected += "no setting|locked must be|precision is 'x'"
+    expected = "does not occur|a 'draft' or a 'before'|got int|window is 0|window is 'x'|"
+    expected += "not a setting|locked must be|precision is 'x'"
     for record, sentence in zip(failed, expected.split("|"), strict=True):
         assert sentence in record["error"]
-    with reviser.load(model) as opened:
+    with reviser.load(editor) as opened:
         alone = opened.revise(lines[0]["draft"], **settings)
     assert (alone.text, alone.actions) == (
         long["text"],
@@ -267,18 +279,18 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
     asked = job(model, tmp_path)
     steps = batch.work(asked, 0)
     asked.folder.mkdir()
-    batch._check_claim(asked)
+    batch._claim(asked)
     for _ in range(3):
         next(steps)
     steps.close()
     for change, name in [
-        ({"settings": SETTINGS | {"seed": 6}}, "settings"),
+        ({"settings": SETTINGS | {"seed": 6}}, "settings.seed"),
         ({"workers": 2}, "workers"),
         ({"model": "other"}, "model"),
     ]:
-        with pytest.raises(ConfigError, match=f"differs in {name}. Go on with the same"):
+        with pytest.raises(ConfigError, match=f"begun with another {name}. Continue with the same"):
             batch.run(job(model, tmp_path, **change))
-    with pytest.raises(ConfigError, match="differs in input"):
+    with pytest.raises(ConfigError, match="another input"):
         batch.run(job(model, tmp_path, 41))
     batch.run(job(model, tmp_path))
 
@@ -290,12 +302,12 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     with lock, pytest.raises(ConfigError, match="Another process is writing"):
         batch.run(asked)
     asked.output.write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         batch.run(asked)
     assert asked.output.read_text(encoding="utf-8") == "mine"
     other = job(model, tmp_path, output=asked.input.with_name("prompts.jsonl.copy"))
     other.output.write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         batch.run(other)
     assert not other.folder.exists()
     with pytest.raises(ConfigError, match="both input and output"):
@@ -304,7 +316,7 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
         batch.run(job(model, tmp_path, output=asked.input / "x"))
     with pytest.raises(DataError, match="There is no file"):
         batch.run(job(model, tmp_path, input=tmp_path / "none", output=tmp_path / "x"))
-    with pytest.raises(ConfigError, match="workers is 2, but vllm"):
+    with pytest.raises(ConfigError, match="workers is 2, but engine 'vllm'"):
         batch.run(job(model, tmp_path, engine="vllm", workers=2, output=tmp_path / "x"))
 
 

@@ -339,9 +339,7 @@ class Boundary:
         if self._marks:
             chosen_rows = range(len(self)) if rows is None else rows
             self._follow_marks(chosen_rows, np.where(free, kind, Kind.END), state, place, grows)
-        lows, highs = self._lows(state), self._highs(state)
-        lows += np.where(lows > place[:, None], grows[:, None], 0)
-        highs += np.where(highs >= place[:, None], grows[:, None], 0)
+        shift_gaps(self._lows(state), self._highs(state), place[:, None], grows[:, None])
         state[:, _LENGTH] += grows
         state[:, _CURSOR] += steps
         state[:, _EDITS_LEFT] -= changes
@@ -431,6 +429,12 @@ def _rooms(cursor: Rows, lows: Rows, highs: Rows) -> tuple[Rows, Rows, BoolArray
     left = np.where(inside, at - lows, 0).sum(axis=1)
     right = np.where(inside, highs - at, 0).sum(axis=1)
     return left, right, np.any(inside, axis=1)
+
+
+def shift_gaps(lows: Rows, highs: Rows, position: Rows | int, growth: Rows | int) -> None:
+    """Move gaps, in place, along with an edit that ends at a position and adds so many tokens."""
+    lows += np.where(lows > position, growth, 0)
+    highs += np.where(highs >= position, growth, 0)
 
 
 def check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> None:

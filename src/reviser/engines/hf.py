@@ -31,8 +31,8 @@ from reviser.engines.logits import LogitsMask
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
 
-NOTED_ROWS = 8
-"""Most histories that are read together if notes are wanted: for these all logits are kept."""
+ROWS_WITH_ALL_LOGITS = 8
+"""Most histories read together for edit probabilities, which need the logits of every position."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class HFEngine:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = hub.find(name)
         try:
-            model, vocab = trunks.load(folder, **options)
+            model, vocab = trunks.load_folder(folder, **options)
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             if not options or isinstance(error, ReviserError):
                 raise
@@ -106,22 +106,22 @@ class HFEngine:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What ran, for provenance."""
+        """Versions of what runs the model, for provenance."""
         return {name: version(name) for name in ("reviser-lm", "torch", "transformers")}
 
     def check(self, request: Request) -> None:
-        """Refuse, with a sentence, a request that this engine cannot run."""
+        """Raise ConfigError for a request that this engine cannot run."""
         request.check(self.vocab, self._context)
 
     def add(self, request: Request) -> int:
-        """Check a request and take it in; it runs as soon as there is room."""
+        """Check a request and queue it; return its number."""
         self.check(request)
         self._added += 1
         self._waiting.append((self._added, request))
         return self._added
 
     def cancel(self, number: int) -> None:
-        """Drop a request, finished or not; it gives no further step."""
+        """Drop a request, finished or not; no further step of it is returned."""
         self._waiting = deque(pair for pair in self._waiting if pair[0] != number)
         self._keep([n for n, row in enumerate(self._rows) if row.number != number])
 
@@ -148,8 +148,8 @@ class HFEngine:
     @torch.no_grad()
     def _step(self) -> list[Step]:
         parts = [self._go_on()] if self._rows else []
-        notes: dict[int, tuple[float, ...]] = {}
-        parts += [self._enter(notes)] if self._waiting and self._free else []
+        probabilities: dict[int, tuple[float, ...]] = {}
+        parts += [self._enter(probabilities)] if self._waiting and self._free else []
         if not parts:
             return []
         raw_BA = torch.cat(parts).float()
@@ -167,8 +167,9 @@ class HFEngine:
         steps = []
         for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):
             row.last, row.actions = action, row.actions + 1
-            noted = notes.get(row.number)
-            steps.append(Step(row.number, action, logprob, self._ended(row), notes=noted))
+            read = probabilities.get(row.number)
+            ended = self._ended(row)
+            steps.append(Step(row.number, action, logprob, ended, edit_probabilities=read))
         self._keep([n for n, step in enumerate(steps) if step.ended is None])
         return steps
 
@@ -195,11 +196,12 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _enter(self, notes: dict[int, tuple[float, ...]]) -> torch.Tensor:
+    def _enter(self, probabilities: dict[int, tuple[float, ...]]) -> torch.Tensor:
         """The trunk reads the histories of waiting requests, padded on the left."""
-        is_noted = self._waiting[0][1].is_noted
-        alike = takewhile(lambda pair: pair[1].is_noted == is_noted, self._waiting)
-        count = min(sum(1 for _ in alike), len(self._free), NOTED_ROWS if is_noted else sys.maxsize)
+        reads_all = self._waiting[0][1].with_edit_probabilities
+        alike = takewhile(lambda p: p[1].with_edit_probabilities == reads_all, self._waiting)
+        most = ROWS_WITH_ALL_LOGITS if reads_all else sys.maxsize
+        count = min(sum(1 for _ in alike), len(self._free), most)
         entering = [self._waiting.popleft() for _ in range(count)]
         width = max(len(request.history) for _, request in entering)
         ids_BT = torch.full((count, width), self.vocab.stop, device=self._device)
@@ -218,7 +220,7 @@ class HFEngine:
             attention_mask=is_real_BT.long(),
             past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
-            **({} if is_noted else self._last_only),
+            **({} if reads_all else self._last_only),
         )
         cache = getattr(output, "past_key_values", None)
         if not isinstance(cache, DynamicCache) or any(
@@ -229,10 +231,10 @@ class HFEngine:
                 " that this engine can take rows from: use engine 'vllm'."
             )
         self._cache = _joined(self._cache, cache)
-        for n, (number, request) in enumerate(entering if is_noted else ()):
+        for n, (number, request) in enumerate(entering if reads_all else ()):
             logits_TA = output.logits[n, width - len(request.history) : -1].float()
             stop_T = logits_TA[:, self.vocab.stop] - logits_TA.logsumexp(-1)
-            notes[number] = tuple(stop_T.exp().tolist())
+            probabilities[number] = tuple(1 - stop for stop in stop_T.exp().tolist())
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 

@@ -45,6 +45,17 @@ class Change:
     actions: int
     """How many ids these were."""
 
+    def __add__(self, other: Change) -> Change:
+        """Return two changes that meet as one."""
+        return Change(
+            start=self.start,
+            end=other.end,
+            before=self.before + other.before,
+            after=self.after + other.after,
+            logprob=self.logprob + other.logprob,
+            actions=self.actions + other.actions,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Untouched:
