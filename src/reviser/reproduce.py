@@ -34,7 +34,7 @@ from reviser.train.resume import check_claim
 from reviser.train.run import train
 from reviser.train.yaml_reader import read
 from reviser.writing import batch
-from reviser.writing.model import decode_config
+from reviser.engines.settings import DecodeConfig
 
 OWN = "own"
 """Name of the scorer that is trained here."""
@@ -79,7 +79,7 @@ class Comparison:
             raise ConfigError(f"An arm is called {wrong[0]!r}; use letters, digits, '.', '-', '_'.")
         if "seed" in self.decoding:
             raise ConfigError("decoding.seed is not used: seeds are those of comparison.prompts.")
-        decode_config(self.settings)
+        DecodeConfig.of(self.settings)
 
     @property
     def settings(self) -> dict[str, Any]:
