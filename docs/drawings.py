@@ -1,10 +1,14 @@
-"""Draws docs/img/*.svg, the pictures of concepts.md; every canvas and verdict is the executor's.
+"""Draw docs/img/*.svg: the pictures of the concepts page, and the packages.
+
+The executor computes every canvas and the mask every verdict, so the pictures cannot be wrong.
 
 python docs/drawings.py
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -23,12 +27,13 @@ GIVEN, FRESH, CURSOR, YES, NO = "#e6e7ec", "#ffe08a", "#c44f00", "#d5efd9", "#f6
 BOX, GAP, HIGH = 13, 4, 28
 """Pixels left and right of a word inside its box, between boxes, and a box's height."""
 LETTER = 8.5
+ROOT = Path(__file__).parent.parent
 
 
 def text(
     x: float, y: float, said: str, *, size: int = 15, fill: str = INK, anchor: str = "start"
 ) -> str:
-    """Words at a place."""
+    """Draw words."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">'
         f"{escape(said)}</text>"
@@ -36,7 +41,7 @@ def text(
 
 
 def box(x: float, y: float, said: str, *, fill: str = PAPER, edge: str = EDGE) -> tuple[str, float]:
-    """A word in its box, and where the box ends."""
+    """Draw a word in its box; return it and where the box ends."""
     width = len(said.strip()) * LETTER + BOX
     drawn = (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{HIGH}" rx="5" fill="{fill}"'
@@ -48,7 +53,7 @@ def box(x: float, y: float, said: str, *, fill: str = PAPER, edge: str = EDGE) -
 def row(
     x: float, y: float, tokens: Sequence[int], cursor: int | None, fills: dict[int, str]
 ) -> tuple[list[str], list[float]]:
-    """A canvas, and where its boundaries are."""
+    """Draw a canvas; return its parts and where its boundaries are."""
     drawn, places = [], [x - GAP / 2]
     for n, token in enumerate(tokens):
         shape, x = box(x, y, WORDS[token], fill=fills.get(n, PAPER))
@@ -64,7 +69,7 @@ def row(
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float, colour: str = FAINT) -> str:
-    """From here to there."""
+    """Draw an arrow."""
     return (
         f'<path d="M{x1:.1f} {y1:.1f} L{x2:.1f} {y2:.1f}" stroke="{colour}" stroke-width="1.6"'
         ' fill="none" marker-end="url(#tip)"/>'
@@ -72,7 +77,7 @@ def arrow(x1: float, y1: float, x2: float, y2: float, colour: str = FAINT) -> st
 
 
 def picture(width: int, height: int, parts: Sequence[str], title: str) -> str:
-    """A sheet of paper, the same by day and by night."""
+    """Put parts on a white sheet, which stays white in dark mode."""
     font = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
@@ -85,7 +90,7 @@ def picture(width: int, height: int, parts: Sequence[str], title: str) -> str:
 
 
 def canvas() -> str:
-    """The running example, action by action."""
+    """Draw the running example, action by action."""
     state = Canvas(VOCAB, PREFIX)
     parts = [
         text(24, 34, "action", fill=FAINT, size=13),
@@ -122,7 +127,7 @@ def canvas() -> str:
 
 
 def mask() -> str:
-    """What is allowed when six words are there and the cursor is behind them."""
+    """Draw what is allowed with six words on the canvas and the cursor after them."""
     state = Canvas(VOCAB, PREFIX)
     rows_ = Boundary(VOCAB, rows=1)
     rows_.reset(0, length=1, gaps=[(1, 1)])
@@ -170,7 +175,7 @@ def mask() -> str:
 
 
 def trajectory() -> str:
-    """Taken apart downwards, written again upwards."""
+    """Draw a text being taken apart (downwards) and written again (upwards)."""
     target = Canvas.replay(VOCAB, [*PREFIX, *WRITING]).tokens()[1:]
     apart = [Action(Kind.DELETE), Action(Kind.MOVE, -4), Action(Kind.DELETE), Action(Kind.MOVE, 4)]
     apart += [Action(Kind.DELETE)] * 6
@@ -206,7 +211,7 @@ def trajectory() -> str:
 
 
 def gaps() -> str:
-    """Two gaps in a text that stays."""
+    """Draw two gaps in locked text."""
     given = [BEN, LOST, HIS, BALL, DOT, CRIED, DOT]
     state = Canvas(VOCAB, given, cursor=3)
     parts = [text(24, 34, "Ben lost his{} ball.{} cried.", size=15)]
@@ -231,7 +236,7 @@ def gaps() -> str:
 
 
 def marks() -> str:
-    """The same word left out with a mark, and written last."""
+    """Draw a word that is left out with a mark and written last."""
     story = [LOST, HIS, VOCAB.mark, BALL, DOT, HE, CRIED, DOT, VOCAB.back, RED, VOCAB.stop]
     stages = [("... his, mark", 3), ("... ball . He cried .", 8), ("back", 9), ("red, stop", 11)]
     parts = []
@@ -253,7 +258,7 @@ def marks() -> str:
 
 
 def loop() -> str:
-    """Who does what in one step."""
+    """Draw one step: history, trunk, mask, executor, canvas."""
     parts = [text(24, 36, "history", size=13, fill=FAINT)]
     x = 24.0
     for said in ("begin", "Ben", "|", "lost", "his", "ball", ".", "He", "cried", "-4"):
@@ -294,7 +299,7 @@ def loop() -> str:
 
 
 def cache() -> str:
-    """The history grows at its end; the text does not."""
+    """Draw how the history grows at its end while the text grows in its middle."""
     parts = [
         text(24, 36, "history: every id read once, its keys and values kept", size=13, fill=FAINT)
     ]
@@ -331,11 +336,44 @@ def cache() -> str:
     return picture(500, 204, parts, "History grows at its end, text in its middle")
 
 
-PICTURES = (canvas, loop, mask, gaps, trajectory, marks, cache)
+HOLDS_WEIGHTS = {"train", "evals", "data", "engines", "models"}
+"""Packages in which some modules import torch, transformers or vllm."""
+
+
+def packages() -> str:
+    """Draw the packages as the import contract in pyproject.toml lists them."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contracts = tools["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if "exhaustive" in each)
+    drawn, y = [], 14.0
+    for names in (re.findall(r"\w+", layer) for layer in layers if layer != "__main__"):
+        wide = (400 - 6 * (len(names) - 1)) / len(names)
+        for n, name in enumerate(names):
+            x = 64 + n * (wide + 6)
+            fill = YES if name in HOLDS_WEIGHTS else PAPER
+            drawn.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="30" rx="4" fill="{fill}"'
+                f' stroke="{EDGE}"/>'
+                f'<text class="package" x="{x + wide / 2:.1f}" y="{y + 20}"'
+                f' text-anchor="middle" font-size="14" fill="{INK}">{name}</text>'
+            )
+        y += 38
+    drawn += [
+        arrow(36, 20, 36, y - 12),
+        f'<text x="24" y="{y / 2}" font-size="11" fill="{FAINT}" text-anchor="middle"'
+        f' transform="rotate(-90 24 {y / 2})">imports point down</text>',
+        f'<rect x="64" y="{y + 3}" width="12" height="12" rx="2" fill="{YES}" stroke="{EDGE}"/>',
+        text(82, y + 13, "some modules import torch, transformers or vllm", size=11, fill=FAINT),
+    ]
+    title = "The packages, from cli down to errors; imports point down"
+    return picture(480, int(y) + 26, drawn, title)
+
+
+PICTURES = (canvas, loop, mask, gaps, trajectory, marks, cache, packages)
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write every picture into docs/img."""
     folder = Path(__file__).parent / "img"
     for draw in PICTURES:
         (folder / f"{draw.__name__}.svg").write_text(draw(), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The path from a recipe to a page: train its arms, roll them out, evaluate and compare them.
+"""Reproduction of a comparison: train the arms of a recipe, roll them out, evaluate, write a page.
 
-Each stage leaves a file that says what it was made from, and is skipped if that file still matches.
-So a restart after a kill continues, and ends with the same page.
+Each stage writes a file that says what it was made from. A stage whose file says the same is not
+run again, so a restart after a kill continues and ends with the same page.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from reviser.core.codec import Codec
 from reviser.data.dataset import held_out_documents
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
+from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, mauve, report, texts
 from reviser.evals.evaluation import Measures, Progress, System
@@ -29,44 +30,41 @@ from reviser.evals.texts import MANIFEST, REFERENCE, Protocol
 from reviser.files import lock, write_json
 from reviser.models import hub
 from reviser.train.inputs import open_text
-from reviser.train.recipe import COMPARISON, Recipe, beside, load_recipe, read_yaml
+from reviser.train.recipe import COMPARISON, Recipe, load_recipe, read_yaml, resolve_base
 from reviser.train.resume import check_claim
 from reviser.train.run import train
-from reviser.train.yaml_reader import read
+from reviser.train.yaml_reader import from_plain
 from reviser.writing import batch
-from reviser.engines.settings import DecodeConfig
 
 OWN = "own"
-"""Name of the scorer that is trained here."""
+"""The name of the scorer that is trained here."""
 SEED_SHIFT = 20
-"""Distance in bits between the seeds of two files; each line of a file has its own seed."""
+"""Bits between the seeds of two files. Each line of a file has its own seed."""
 
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The section of a recipe about what `reviser reproduce` does beyond training."""
+    """The `comparison` section of a recipe, for `reviser reproduce`."""
 
     arms: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: {"reviser": (), "append": ("policy=append",)}
     )
-    """Models to train, each with its changes to the recipe, as `--set` takes them.
-
-    The first is compared with the others. By default: `reviser`, the unchanged recipe, and
-    `append`, with `policy=append`.
-    """
+    """Models to train, each with its changes of the recipe, written as for `--set`. The first is
+    compared with the others. The default is `reviser`, the unchanged recipe, and `append`, with
+    `policy=append`."""
     prompts: Protocol = field(default_factory=Protocol)
-    """Choice of the documents to continue."""
+    """The choice of documents to continue."""
     text: tuple[str, ...] = ()
-    """Sources of the documents, as `reviser tokenize` takes them; by default, held-out documents.
-    """
+    """Sources of the documents, as for `reviser tokenize`. The default is the documents that
+    training holds out."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `reviser generate`; `max_length` is `prompts.total_tokens` by default."""
+    """Settings of `reviser generate`; the default of `max_length` is `prompts.total_tokens`."""
     scorers: tuple[str, ...] = ("own",)
-    """Causal LMs for evalPPL, by folder or hub name; `own` is one that is trained for it."""
+    """Causal LMs for evalPPL, by folder or hub name; `own` is trained here."""
     own_scorer: tuple[str, ...] = ("policy=append", "data.windows.prefix=[0, 0]", "seed=1")
-    """Changes to the recipe for the scorer trained here. It must only append."""
+    """Changes of the recipe for the scorer that is trained here. Its policy must be append."""
     mauve: tuple[str, ...] = ("last:own",)
     """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME`."""
     judge: JudgeConfig | None = None
@@ -88,11 +86,11 @@ class Comparison:
 
     @property
     def has_own_scorer(self) -> bool:
-        """True if a scorer is trained."""
+        """True if a scorer is trained here."""
         return any(name.rpartition(":")[2] == OWN for name in (*self.scorers, *self.mauve))
 
     def measures(self, own: str) -> Measures:
-        """Return what to measure, with the scorer trained here in the folder `own`."""
+        """Return the measures, with the folder of the scorer trained here."""
         return Measures(
             scorers=tuple(_named(name, own) for name in self.scorers),
             mauve=tuple(_named(name, own) for name in self.mauve),
@@ -102,24 +100,24 @@ class Comparison:
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison:
-    """Read the comparison of a recipe, or the default one if the recipe has none.
+    """Read the comparison of a recipe; the default one if the recipe has none.
 
-    As in the rest of a recipe, paths are relative to its folder.
+    Paths are relative to the recipe's folder.
     """
     fields = read_yaml(path, changes)
-    found: Comparison = read(Comparison, (fields or {}).get(COMPARISON) or {}, COMPARISON)
+    found: Comparison = from_plain(Comparison, (fields or {}).get(COMPARISON) or {}, COMPARISON)
     folder = Path(path).absolute().parent
 
     def model(name: str) -> str:
-        kind, colon, path = name.rpartition(":")
-        return f"{kind}{colon}{beside(folder, path)}"
+        kind, colon, base = name.rpartition(":")
+        return f"{kind}{colon}{resolve_base(folder, base)}"
 
     def file(name: str | None) -> str | None:
         return name and str(folder / name)
 
     judge = found.judge and replace(
         found.judge,
-        model=found.judge.model if found.judge.url else beside(folder, found.judge.model),
+        model=found.judge.model if found.judge.url else resolve_base(folder, found.judge.model),
         verdicts=file(found.judge.verdicts),
         template=file(found.judge.template),
     )
@@ -147,14 +145,14 @@ def reproduce(
 
     A model that is already in `models/ARM`, for example from a cluster, is not trained again.
     """
-    load_recipe(recipe, changes)  # raises for anything that is not a recipe
+    load_recipe(recipe, changes)  # refuses an invalid recipe before anything else
     comparison = load_comparison(recipe, changes)
     arms = {name: load_recipe(recipe, [*changes, *own]) for name, own in comparison.arms.items()}
     if comparison.has_own_scorer:
         arms[OWN] = load_recipe(recipe, [*changes, *comparison.own_scorer])
     device = evaluation.device_of(device)
     _check(comparison, arms, device)
-    refusal = f"Another process is at work in {str(output)!r}."
+    refusal = f"Another process is working in {str(output)!r}."
     output.mkdir(parents=True, exist_ok=True)
     with lock(output / "lock", refusal):
         prompts = _prompts(comparison, next(iter(arms.items())), output, log)
@@ -194,13 +192,13 @@ def reproduce(
 
 
 def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:
-    """Raise an error for everything that cannot work, before anything is trained."""
+    """Refuse an impossible comparison before anything is trained."""
     (first, ours), *others = arms.items()
     for name, arm in others:
         if not comparison.text and _held_out(arm) != _held_out(ours):
             raise ConfigError(
-                f"{name!r} holds out other documents than {first!r}, and may have been trained on"
-                " the prompts: give both the same data, or name prompts in comparison.text."
+                f"{name!r} holds out other documents than {first!r}, so it may have been trained on"
+                " the prompts. Give both the same data, or name prompts in comparison.text."
             )
     apart = replace(
         comparison,
@@ -216,13 +214,13 @@ def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> N
 
 
 def _held_out(recipe: Recipe) -> list[Any]:
-    """Return what decides which documents a model is not trained on."""
+    """Return the settings that determine which documents a model is not trained on."""
     data = recipe.data
     return [data.shards, data.text, data.split, data.text_key, data.windows.held_out]
 
 
 def _named(name: str, own: str) -> str:
-    """Replace the name `own` by the folder, also after the kind of features."""
+    """Replace `own` by its folder, also after the kind of features."""
     kind, colon, model = name.rpartition(":")
     return f"{kind}{colon}{own}" if model == OWN else name
 
@@ -238,7 +236,7 @@ def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
 def _prompts(
     comparison: Comparison, first: tuple[str, Recipe], output: Path, log: Log
 ) -> dict[int, Path]:
-    """Make a file of prompts for each seed, before anything is trained."""
+    """Write a file of prompts for each seed, before anything is trained."""
     name, recipe = first
     model = output / "models" / name
     model.mkdir(parents=True, exist_ok=True)
@@ -293,7 +291,7 @@ def _rollouts(
     log: Log,
     progress: Progress,
 ) -> Path:
-    """Make a file of rollouts; a partial one is started again, so that batches are the same."""
+    """Write a file of rollouts; a partial one is written again, so that batches are the same."""
     path = output / "rollouts" / model.name / f"{seed}.jsonl"
     job = batch.Job(
         input=prompts,
@@ -324,19 +322,19 @@ def _rollouts(
     return path
 
 
-def _once(note: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
-    """Make files unless the note next to them says that they were made from the same inputs."""
+def _once(record: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
+    """Make files unless a record says that these files were made from the same inputs."""
 
-    def record() -> dict[str, Any]:
+    def current() -> dict[str, Any]:
         hashes = {file.name: _hash(file) if file.is_file() else None for file in files}
         found: dict[str, Any] = json.loads(json.dumps(about | {"files": hashes}))
         return found
 
-    if note.is_file() and json.loads(note.read_text("utf-8")) == record():
+    if record.is_file() and json.loads(record.read_text("utf-8")) == current():
         return
-    note.unlink(missing_ok=True)
+    record.unlink(missing_ok=True)
     make()
-    write_json(note, record())
+    write_json(record, current())
 
 
 def _hash(path: Path) -> str:

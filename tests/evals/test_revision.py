@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from revise import sets
 
+from experiments.revise import gec_sets
 from reviser.errors import DataError
 from reviser.evals import intervals, revision, word_edits
 from reviser.evals.revision import Annotated, EditCounts, Kept, WordEdit
@@ -373,8 +373,8 @@ def test_gleu_on_jfleg_is_the_published_one(
 ) -> None:
     """Napoles et al. 2017: of the source, and of each annotator against the three others."""
     if "REVISER_GEC" not in os.environ:
-        pytest.skip("JFLEG is not at hand; REVISER_GEC can say where sets.py fetched it to")
-    found = sets.jfleg(Path(os.environ["REVISER_GEC"]), part)
+        pytest.skip("JFLEG is not at hand; REVISER_GEC can say where gec_sets.py fetched it to")
+    found = gec_sets.jfleg(Path(os.environ["REVISER_GEC"]), part)
     assert len(found.sources) == size
     score = revision.gleu(found.sources, found.sources, found.references)
     assert 100 * score == pytest.approx(unchanged, abs=0.15)

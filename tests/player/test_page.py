@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from experiments import player_pages
 from reviser.cli import main
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
@@ -24,8 +24,8 @@ from reviser.errors import ConfigError, DataError
 from reviser.player import film, page
 from reviser.writing.rollout import Rollout
 from support import films, small_tokenizers
+from support.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
 MODEL, REPLAYER = films.replayer()
 SEARCHER, SEARCHES = films.replayer(search=True)
 DRAFT = f"It have {films.MULTIBYTE} a end."
@@ -307,29 +307,10 @@ def test_the_same_films_give_the_same_bytes() -> None:
 # -- the gallery ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def gallery() -> str:
-    run = subprocess.run(
-        [sys.executable, DOCS / "gallery.py"], capture_output=True, check=True, text=True,
-        encoding="utf-8",
-    )  # fmt: skip
-    return run.stdout
-
-
-@pytest.mark.full
-def test_the_pages_of_the_docs_are_what_their_scripts_write(gallery: str) -> None:
-    made = runpy.run_path(str(DOCS / "rollouts.py"))["pages"]() | {"gallery.html": gallery}
-    assert set(made) == {path.name for path in DOCS.glob("*.html")}
-    for name, content in made.items():
-        assert (DOCS / name).read_text(encoding="utf-8") == content, f"write docs/{name} anew"
-        assert len(content.encode()) < 1_000_000
-
-
-@pytest.mark.full
-def test_the_gallery_ends_with_the_papers_texts(gallery: str) -> None:
-    fixtures = Path(films.__file__).parent / "fixtures" / "paper.json"
+def test_the_gallery_ends_with_the_papers_texts() -> None:
+    fixtures = ROOT / "tests" / "fixtures" / "paper.json"
     printed = json.loads(fixtures.read_text(encoding="utf-8"))["printed"]
-    told = Markup(gallery).films
+    told = Markup(player_pages.pages()["gallery.html"]).films
     assert [each["name"] for each in told] == [each["name"] for each in printed]
     for each, expected in zip(told, printed, strict=True):
         assert len(each["offset"]) == len(expected["actions"])

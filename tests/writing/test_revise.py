@@ -17,8 +17,8 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError
-from reviser.trajectories.alignment import revision as oracle
 from reviser.models.editing import Editing
+from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Part, windows
 from reviser.writing.rollout import Revision
