@@ -18,7 +18,9 @@ def test_every_moved_module_is_where_the_table_says(old: str, new: tuple[str, ..
 
 
 def test_an_old_name_warns_and_is_the_new_object() -> None:
-    with pytest.warns(DeprecationWarning, match=r"reviser\.generate\.Rollout is reviser\.writing\."):
+    with pytest.warns(
+        DeprecationWarning, match=r"reviser\.generate\.Rollout is reviser\.writing\."
+    ):
         from reviser.generate import Rollout
     assert Rollout is reviser.Rollout
     with pytest.warns(DeprecationWarning, match="is reviser.trajectories.policy.Spans now"):

@@ -57,7 +57,10 @@ class _Finder(MetaPathFinder, Loader):
     """Finds modules by their old names."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002  # the import system passes it
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")
         return ModuleSpec(fullname, self) if package == "reviser" and name in MODULES else None

@@ -16,7 +16,7 @@ import pytest
 
 from reviser.errors import ConfigError, DataError, EngineError
 from reviser.evals import arena
-from reviser.evals.arena import Journal, Pair, Question
+from reviser.evals.arena import Journal, Question, SamplePair
 from reviser.evals.judges import TEMPLATE, EndpointJudge, FileJudge, LocalJudge, write_questions
 from reviser.evals.texts import Sample
 
@@ -41,7 +41,7 @@ def sample(system: str, n: int, continuation: str) -> Sample:
     return Sample(system=system, id=f"p{n}", prompt=f"Prompt {n}.", continuation=continuation)
 
 
-def pairs_of(count: int, strength: float, seed: int = 0, seeds: int = 1) -> list[Pair]:
+def pairs_of(count: int, strength: float, seed: int = 0, seeds: int = 1) -> list[SamplePair]:
     """Pairs of which ours is better with probability `strength`, as its text says."""
     rng = Random(seed)
     pairs = []
@@ -290,7 +290,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-def worded(count: int) -> list[Pair]:
+def worded(count: int) -> list[SamplePair]:
     rng = Random(8)
     texts = ["".join(rng.choices("aeioubcdfgh", k=30)) for _ in range(2 * count)]
     return [
@@ -298,7 +298,7 @@ def worded(count: int) -> list[Pair]:
     ]
 
 
-def truth(pairs: list[Pair]) -> float:
+def truth(pairs: list[SamplePair]) -> float:
     return sum(
         (vowels(a.continuation) > vowels(b.continuation))
         + (vowels(a.continuation) >= vowels(b.continuation))

@@ -338,7 +338,7 @@ def walks(policy: Append | Obfuscation, count: int = 40, n: int = 100) -> list[W
 
 def test_writing_left_to_right_costs_what_it_costs() -> None:
     found = multiplier(S, walks(Append()))
-    for estimate in (found.measured, found.without_given):
+    for estimate in (found.measured, found.without_preamble):
         assert (estimate.value, estimate.low, estimate.high) == (1, 1, 1)
     assert found.analytic == 1
 
@@ -350,7 +350,7 @@ def test_a_measured_multiplier_is_the_costs_of_the_histories() -> None:
     theirs = 12 * (causal(S, 37 + 101) + vocab(S, 101))
     assert found.measured.value == pytest.approx(ours / theirs)
     alone = sum(autoregressive(S, w.actions) for w in some) / (12 * autoregressive(S, 101))
-    assert found.without_given.value == pytest.approx(alone)
+    assert found.without_preamble.value == pytest.approx(alone)
     p_move = sum(len(w.moves) for w in some) / sum(w.actions for w in some)
     assert found.analytic == pytest.approx(reviser(S, 100, p_move) / autoregressive(S, 100))
     assert 1.2 < found.measured.low < found.measured.value < found.measured.high < 1.4
@@ -366,8 +366,8 @@ def test_a_text_cut_off_at_a_limit_has_no_stop_on_either_side() -> None:
 
 def test_the_papers_formula_is_close_to_what_rollouts_cost() -> None:
     found = multiplier(REVISER_100M, walks(Obfuscation()))
-    assert found.without_given.value == pytest.approx(found.analytic, rel=0.02)
-    assert found.measured.value < 1.02 * found.without_given.value
+    assert found.without_preamble.value == pytest.approx(found.analytic, rel=0.02)
+    assert found.measured.value < 1.02 * found.without_preamble.value
 
 
 def test_prompts_written_several_times_count_once() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from experiments.revise import gec_sets
 from reviser.errors import DataError
-from reviser.evals import intervals, revision
-from reviser.evals.revision import Annotated, Edit, EditCounts, Kept
+from reviser.evals import intervals, revision, word_edits
+from reviser.evals.revision import Annotated, EditCounts, Kept, WordEdit
 
 texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
 some = st.lists(texts, min_size=1, max_size=3)
@@ -176,7 +176,7 @@ def test_sari_is_the_slow_one(source: str, hypothesis: str, references: list[str
 
 @cache
 def distance(old: str, new: str) -> int:
-    """Edit distance by its recursion; exchanging costs a tenth more."""
+    """WordEdit distance by its recursion; exchanging costs a tenth more."""
     if not old or not new:
         return 10 * (len(old) + len(new))
     return min(
@@ -188,7 +188,7 @@ def distance(old: str, new: str) -> int:
 
 @given(st.text("abc", max_size=12), st.text("abc", max_size=12))
 def test_an_alignment_changes_as_little_as_can_be(old: str, new: str) -> None:
-    pairs = revision.aligned(old, new)
+    pairs = word_edits.aligned(old, new)
     assert all(old[i] == new[j] for i, j in pairs)
     cost = 0
     for (a, b), (c, d) in pairwise([(-1, -1), *pairs, (len(old), len(new))]):
@@ -200,26 +200,26 @@ def test_an_alignment_changes_as_little_as_can_be(old: str, new: str) -> None:
 
 
 def test_an_exchange_is_one_edit_and_a_shift_keeps_what_it_can() -> None:
-    assert revision.edits_between("go IN in is", "go in in is") == [Edit(1, 2, ("in",))]
-    assert revision.aligned("ab", "bc") == [(1, 0)]
+    assert revision.edits_between("go IN in is", "go in in is") == [WordEdit(1, 2, ("in",))]
+    assert word_edits.aligned("ab", "bc") == [(1, 0)]
 
 
 @given(texts, texts)
 def test_edits_lead_from_the_one_to_the_other(old: str, new: str) -> None:
     edits = revision.edits_between(old, new)
-    assert revision._applied(old.split(), edits) == new
+    assert word_edits._applied(old.split(), edits) == new
     assert all(a.end <= b.start for a, b in pairwise(edits))
     assert bool(edits) == (old != new)
 
 
 def test_edits_are_what_a_hand_finds() -> None:
     assert revision.edits_between("i has a apple", "I have an apple .") == [
-        Edit(0, 1, ("I",)),
-        Edit(1, 2, ("have",)),
-        Edit(2, 3, ("an",)),
-        Edit(4, 4, (".",)),
+        WordEdit(0, 1, ("I",)),
+        WordEdit(1, 2, ("have",)),
+        WordEdit(2, 3, ("an",)),
+        WordEdit(4, 4, (".",)),
     ]
-    assert revision.edits_between("a b c", "a x y z c") == [Edit(1, 2, ("x", "y", "z"))]
+    assert revision.edits_between("a b c", "a x y z c") == [WordEdit(1, 2, ("x", "y", "z"))]
 
 
 def test_edits_are_counted_against_the_reference_that_fits_best() -> None:

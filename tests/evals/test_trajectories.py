@@ -113,7 +113,7 @@ def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> Non
     assert walk.distance == sum(size * many for size, many in hand.sizes.items())
     assert walk.positions == pytest.approx(hand.positions)
     assert list(walk.written) == [step for step in hand.text if step is not None]
-    assert (walk.given, walk.stops, walk.tokens) == (35, True, len(hand.text) - 35)
+    assert (walk.preamble, walk.stops, walk.tokens) == (35, True, len(hand.text) - 35)
 
 
 @each_printed
@@ -260,7 +260,7 @@ def test_each_token_was_written_at_the_step_that_inserts_it(
     sampled = Sampler(vocab, Obfuscation(delete=delete)).sample(target, index=index)
     walk = Walk.of(sampled, vocab)
     assert list(walk.written) == [sampled.restoration.index(token) for token in target]
-    assert (walk.tokens, walk.inserts, walk.given) == (n, n, 2)
+    assert (walk.tokens, walk.inserts, walk.preamble) == (n, n, 2)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
@@ -328,9 +328,9 @@ def test_what_was_given_is_not_counted() -> None:
     vocab = ActionVocab.build(10)
     shown = (4, 5, vocab.move_id(-2))
     chosen = (7, vocab.move_id(1), vocab.move_id(-1), 8, vocab.stop)
-    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, unlearned=(0, 1, 2))
+    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, no_loss=(0, 1, 2))
     walk = Walk.of(infilled, vocab)
-    assert (walk.given, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
+    assert (walk.preamble, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
     assert (walk.moves, walk.detour, walk.revisions) == ((1, -1), 2, 0)
     assert walk.positions == (0, 1 / 3)
     assert walk.written == (0, 3)
@@ -339,9 +339,9 @@ def test_what_was_given_is_not_counted() -> None:
 def test_noise_between_learned_actions_is_counted() -> None:
     richer = ActionVocab.build(10, operators=["delete"])
     assert richer.delete is not None
-    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), unlearned=(1,))
+    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), no_loss=(1,))
     walk = Walk.of(noisy, richer)
-    assert (walk.given, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
+    assert (walk.preamble, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
 
 
 def test_a_copied_span_is_written_when_it_is_copied() -> None:
@@ -387,7 +387,7 @@ def drafted(*chosen: int) -> Walk:
     assert SEARCH.back is not None
     shown = (SEARCH.mark, 1, 2, 3, 4, 5, 6, SEARCH.back)
     unlearned = tuple(range(len(shown)))
-    return Walk.of(Trajectory(restoration=(*shown, *chosen), unlearned=unlearned), SEARCH)
+    return Walk.of(Trajectory(restoration=(*shown, *chosen), no_loss=unlearned), SEARCH)
 
 
 def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:
@@ -440,7 +440,7 @@ def test_the_walk_of_a_revision_has_its_hunks() -> None:
     )
     for walk in (by_moves, by_search):
         assert (walk.inserts, walk.tokens, walk.detour, walk.wasted) == (2, 2, 0, 0)
-        assert (walk.distance, walk.revisions, walk.given) == (2 + 6, 0, 3 + 9 + 2)
+        assert (walk.distance, walk.revisions, walk.preamble) == (2 + 6, 0, 3 + 9 + 2)
     assert not any(by_moves.searches)
     assert all(by_search.searches)
 

@@ -24,7 +24,7 @@ from reviser.errors import ConfigError  # noqa: E402
 from reviser.evals.texts import Prompt, read_prompts, read_samples, write_prompts  # noqa: E402
 from reviser.models import trunks  # noqa: E402
 from reviser.models.trunks import TrunkConfig  # noqa: E402
-from reviser.train.inputs import held_out_set, open_parts, training_set  # noqa: E402
+from reviser.train.inputs import held_out_set, open_inputs, training_set  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
 
 WIDTH = 50  # a window of 48, begin and stop
@@ -50,7 +50,7 @@ def trained(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(workshop: Path) -> tuple[Any, Any, int]:
     """A recipe, its parts and the width, before training."""
     recipe = diffusion.within_budget(load_recipe(workshop / "recipe.yaml"), IDS, None)
-    parts = open_parts(recipe, workshop)
+    parts = open_inputs(recipe, workshop)
     return recipe, replace(parts, context=parts.context + 1), parts.context
 
 
@@ -122,10 +122,10 @@ def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
 def test_texts_are_the_recipes_windows_in_their_order(opened):
     recipe, parts, width = opened
     stream = training_set(recipe, parts).stream
-    places = np.arange(len(stream.windows) - 20, len(stream.windows))
+    places = np.arange(len(stream.split) - 20, len(stream.split))
     ids_BT, _ = diffusion.read_texts(stream, places, width)
-    order = permute(places, len(stream.windows), seed=recipe.seed, epoch=0)
-    for row, tokens in zip(ids_BT, stream.windows.read(order), strict=True):
+    order = permute(places, len(stream.split), seed=recipe.seed, epoch=0)
+    for row, tokens in zip(ids_BT, stream.split.read(order), strict=True):
         padding = [parts.vocab.stop] * (width - 1 - len(tokens))
         assert row.tolist() == [parts.vocab.begin, *tokens.tolist(), *padding]
         assert padding

@@ -26,7 +26,7 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 from support.serving import NAME, Served, eventually, serving
 
 full = pytest.mark.full
-_, CUTTER = films.cutter()
+_, REPLAYER = films.replayer()
 MIXED = f"The {films.MULTIBYTE} sat."
 DONE = "() => document.body.matches('.written:not(.writing)')"
 ROWS = "count => document.querySelectorAll('.row').length > count"
@@ -115,7 +115,7 @@ def saved(page: Any, button: str = "#save-rollout") -> str:
 def executed(page: Any) -> list[str]:
     """Return the executor's text before the first action of the model, and after each."""
     rollout = Rollout.from_json(saved(page))
-    return list(films.texts(CUTTER, rollout))[len(rollout.trajectory.unlearned) :]
+    return list(films.texts(REPLAYER, rollout))[len(rollout.trajectory.no_loss) :]
 
 
 def text(page: Any) -> str:
@@ -557,7 +557,7 @@ def test_a_saved_rollout_can_be_played(visit: Any, server: Served, tmp_path: Pat
     line = saved(page)
     assert line.count("\n") == 1
     (tmp_path / "rollout.json").write_text(line, encoding="utf-8")
-    CUTTER.vocab.save(tmp_path)
+    REPLAYER.vocab.save(tmp_path)
     small_tokenizers.byte_level().save(str(tmp_path / "tokenizer.json"))
     arguments = ["--model", str(tmp_path), "-o", str(tmp_path / "page.html")]
     played = CliRunner().invoke(main, ["play", str(tmp_path / "rollout.json"), *arguments])

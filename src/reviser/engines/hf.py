@@ -92,7 +92,7 @@ class HFEngine:
         """Open a model by folder or hub name; the engine and the folder it came from."""
         folder = hub.find(name)
         try:
-            model, vocab = trunks.load(folder, **options)
+            model, vocab = trunks.load_folder(folder, **options)
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             if not options or isinstance(error, ReviserError):
                 raise
