@@ -16,7 +16,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "changes": ("writing.changes",),
     "checkpoints": ("models.checkpoints",),
     "client": ("serve.client",),
-    "core.diff": ("trajectories.alignment",),
+    "core.diff": ("trajectories.alignment", "trajectories.diff", "trajectories.edit_script"),
     "core.order_tax": ("trajectories.order_tax",),
     "core.policy": ("trajectories.policy",),
     "data.edits": ("data.pair_dataset",),
@@ -57,8 +57,12 @@ class _Finder(MetaPathFinder, Loader):
     """Finds modules by their old names."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
+        del path, target  # all that matters is the name
         package, _, name = fullname.partition(".")
         return ModuleSpec(fullname, self) if package == "reviser" and name in MODULES else None
 
