@@ -38,7 +38,7 @@ either = pytest.mark.parametrize("name", FOLDERS)
 def opened() -> Iterator[dict[str, Reviser]]:
     models = {name: reviser.load(folder) for name, folder in FOLDERS.items()}
     yield models
-    for model in trunks.values():
+    for model in models.values():
         model.close()
 
 

@@ -16,7 +16,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "changes": ("writing.changes",),
     "checkpoints": ("models.checkpoints",),
     "client": ("serve.client",),
-    "core.diff": ("trajectories.alignment", "trajectories.diff", "trajectories.edit_script"),
+    "core.diff": ("trajectories.alignment",),
     "core.order_tax": ("trajectories.order_tax",),
     "core.policy": ("trajectories.policy",),
     "data.edits": ("data.pair_dataset",),
@@ -59,10 +59,9 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
+        path: Sequence[str] | None = None,  # noqa: ARG002  # the import system passes it
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        del path, target  # all that matters is the name
         package, _, name = fullname.partition(".")
         return ModuleSpec(fullname, self) if package == "reviser" and name in MODULES else None
 

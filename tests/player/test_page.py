@@ -22,7 +22,7 @@ from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, DataError
 from reviser.player import film, page
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 from support import films, small_tokenizers
 from support.paths import ROOT
 

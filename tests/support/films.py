@@ -14,7 +14,8 @@ from reviser.models.editing import Editing
 from reviser.player.film import Film, FilmStep, Replayer
 from reviser.trajectories.alignment import revision
 from reviser.trajectories.policy import Address
-from reviser.writing.model import Reviser, Rollout, Statistics
+from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout, Statistics
 from support import small_tokenizers
 from support.random_engine import RandomEngine
 

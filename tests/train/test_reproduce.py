@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,9 @@ from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals import texts
 from reviser.reproduce import Comparison, load_comparison, reproduce
+from support import processes, trained
 
-from .conftest import RECIPES, TINY
+from .conftest import RECIPES, TEXT, TINY, make_workshop
 
 COMPARISON = {
     "prompts": {
@@ -37,23 +36,28 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def recipe(workshop: Path) -> Path:
-    path = workshop / "compared.yaml"
-    path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
-    return path
+def shared() -> Path:
+    """A corpus with its recipe, and in the folder `run` what an undisturbed command made of it."""
+
+    def make(folder: Path) -> None:
+        make_workshop(folder)
+        path = folder / "compared.yaml"
+        path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
+        done = processes.run("reproduce", path, "-o", folder / "run")
+        page = folder / "run" / "report.html"
+        assert (done.returncode, done.stdout) == (0, f"{page}\n"), done.stderr
+
+    return trained.folder("reproduced", [TEXT, TINY, COMPARISON], make)
 
 
 @pytest.fixture(scope="module")
-def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Reproduced without a disturbance, by the command."""
-    output = tmp_path_factory.mktemp("reproduced") / "run"
-    done = subprocess.run(command(recipe, output), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{output / 'report.html'}\n"), done.stderr
-    return output
+def recipe(shared: Path) -> Path:
+    return shared / "compared.yaml"
 
 
-def command(recipe: Path, output: Path) -> list[str]:
-    return [sys.executable, "-m", "reviser", "reproduce", str(recipe), "-o", str(output)]
+@pytest.fixture(scope="module")
+def finished(shared: Path) -> Path:
+    return shared / "run"
 
 
 def pages(folder: Path) -> list[bytes]:
@@ -80,10 +84,10 @@ def test_the_arms_differ_in_their_policy_alone(finished: Path) -> None:
     assert runs["own"]["recipe"]["seed"] != ours["recipe"]["seed"]
 
 
-def test_both_continue_the_same_held_out_prompts(finished: Path, workshop: Path) -> None:
+def test_both_continue_the_same_held_out_prompts(finished: Path, shared: Path) -> None:
     prompts = [texts.read_prompts(finished / "prompts" / f"{seed}.jsonl") for seed in (1, 2)]
     assert [len(some) for some in prompts] == [6, 6]
-    documents = (workshop / "text.txt").read_text("utf-8").split("\n\n")
+    documents = (shared / "text.txt").read_text("utf-8").split("\n\n")
     codec = Codec.load(finished / "models" / "reviser")
     for prompt in [p for some in prompts for p in some]:
         assert len(codec.encode(prompt.prompt)) == 8
@@ -242,12 +246,12 @@ def test_too_few_documents_are_told_before_anything_is_trained(
     assert not (tmp_path / "models" / "reviser" / "log.jsonl").exists()
 
 
-def test_paths_are_relative_to_the_recipe(recipe: Path, workshop: Path) -> None:
+def test_paths_are_relative_to_the_recipe(recipe: Path, shared: Path) -> None:
     judge = "{verdicts: v.jsonl, template: t.txt}"
     changes = ["text=[a.txt, 'hf:c4']", "scorers=[tokenizer, own, gpt2]", "mauve=['pll:tokenizer']"]
     found = load_comparison(recipe, [f"comparison.{c}" for c in [*changes, f"judge={judge}"]])
-    assert found.text == (str(workshop / "a.txt"), "hf:c4")
-    assert found.scorers == (str(workshop / "tokenizer"), "own", "gpt2")
-    assert found.mauve == (f"pll:{workshop / 'tokenizer'}",)
+    assert found.text == (str(shared / "a.txt"), "hf:c4")
+    assert found.scorers == (str(shared / "tokenizer"), "own", "gpt2")
+    assert found.mauve == (f"pll:{shared / 'tokenizer'}",)
     assert found.judge is not None
-    assert found.judge.verdicts == str(workshop / "v.jsonl")
+    assert found.judge.verdicts == str(shared / "v.jsonl")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
+import multiprocessing
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError, DataError, EngineError
 from reviser.models.editing import Editing
 from reviser.writing.rollout import Rollout
-from support import small_tokenizers
+from support import processes, small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
 
@@ -54,6 +53,13 @@ def fresh(folder: Path, operators: Sequence[str] = ()) -> Path:
     trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
     trunks.save(trunk, tokenizer, vocab, folder)
     return folder
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers start as forks of a server that has imported torch."""
+    processes.start_server()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: processes.CONTEXT)
 
 
 def lines_of(count: int) -> list[Any]:
@@ -142,6 +148,7 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         assert part in sentence
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_drafts_are_revised_in_all_their_parts(editor: Path, tmp_path: Path) -> None:
     lines: list[Any] = [
         {"draft": "The cat sat. " * 4, "id": "long"},
@@ -186,6 +193,7 @@ def test_drafts_are_revised_in_all_their_parts(editor: Path, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
     folders = [tmp_path / str(workers) for workers in (1, 2, 3)]
     outputs = []
@@ -197,31 +205,29 @@ def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, workers: int) -> None:
     rng = Random(workers)
     once = job(model, tmp_path, 200, options={"rows": 4})  # few at a time, so there is time to kill
     batch.run(once)
     output = tmp_path / "killed.jsonl"
-    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--seed", "5"]
-    command += ["--max-actions", "24", "--input", str(once.input), "--output", str(output)]
+    command = ["generate", "-m", str(model), "--seed", "5", "--max-actions", "24"]
+    command += ["--input", str(once.input), "--output", str(output)]
     command += ["--workers", str(workers), "--engine-option", "rows=4"]
     parts = [tmp_path / "killed.jsonl.parts" / f"{worker}.jsonl" for worker in range(workers)]
     kills = seen = 0
     while not output.exists():
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   start_new_session=True)  # fmt: skip
+        process = processes.Command(*command)
         goal = seen + rng.randint(1, 40)  # lines; then a kill, in the middle of whatever it does
-        while process.poll() is None:
+        while process.returncode is None:
             with suppress(FileNotFoundError):  # not yet there, or no longer
                 seen = sum(part.read_bytes().count(b"\n") for part in parts)
             if seen >= goal and kills < 3:
                 time.sleep(rng.random() / 100)
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill_group()
                 kills += 1
                 break
             time.sleep(0.001)
-        process.wait()
         for part in filter(Path.is_file, parts):  # a kill may cut a line in two
             with part.open("r+b") as file:
                 file.truncate(max(0, part.stat().st_size - rng.randint(0, 30)))
@@ -229,17 +235,17 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
     assert records(output) == records(once.output)
 
 
-def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("forked_workers")
+def test_a_worker_that_is_killed_is_reported_and_nothing_is_lost(
+    model: Path, tmp_path: Path
+) -> None:
     asked = job(model, tmp_path, 30, workers=2)
-    victims: list[str] = []
+    victims: list[multiprocessing.process.BaseProcess] = []
 
     def kill(done: int, _: int) -> None:
         if done and not victims:
-            victims.extend(subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"],
-                capture_output=True, text=True, check=True,
-            ).stdout.split())  # fmt: skip
-            os.kill(int(victims[0]), signal.SIGKILL)
+            victims.extend(multiprocessing.active_children())
+            victims[0].kill()
 
     with pytest.raises(EngineError, match=r"Worker [12] of 2 failed: its process was killed\."):
         batch.run(asked, kill)
@@ -247,22 +253,22 @@ def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_pa
     assert [record["line"] for record in records(asked.output)] == list(range(1, 31))
 
 
+@pytest.mark.full
 def test_workers_whose_parent_was_killed_repeat_nothing(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, 60)
     output = tmp_path / "orphans.jsonl"
-    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--workers", "2"]
+    command = ["generate", "-m", str(model), "--workers", "2"]
     command += ["--input", str(asked.input), "--output", str(output)]
-    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    process = subprocess.Popen(command, **quiet)
+    process = processes.Command(*command)
     parts = tmp_path / "orphans.jsonl.parts"
     while not all((parts / f"{n}.jsonl").is_file() for n in range(2)):
         time.sleep(0.01)
     process.kill()  # the parent alone
-    process.wait()
-    subprocess.run(command, **quiet, check=False)
+    processes.run(*command)
     assert [record["line"] for record in records(output)] == list(range(1, 61))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_cannot_open_the_model_says_so(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, model=str(tmp_path), workers=2)
     with pytest.raises(EngineError, match=r"Worker . of 2 failed: There is no action_vocab"):

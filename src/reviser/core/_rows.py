@@ -89,7 +89,7 @@ def editable_around(cursor: Rows, low_BG: Rows, high_BG: Rows) -> tuple[Rows, Ro
 
 
 def shift_gaps(lows: Rows, highs: Rows, position: Rows | int, growth: Rows | int) -> None:
-    """Move gaps, in place, along with an edit that ends at `position` and adds `growth` tokens."""
+    """Move gaps, in place, along with an edit that ends at a position and adds `growth` tokens."""
     # What is inserted at a gap's lower bound is inside the gap, so that bound stays.
     lows += np.where(lows > position, growth, 0)
     highs += np.where(highs >= position, growth, 0)

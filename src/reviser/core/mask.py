@@ -24,7 +24,15 @@ from reviser.core.canvas import Canvas, shift_marks
 from reviser.core.history import is_argument, is_search, trace
 from reviser.errors import ConfigError, InvalidAction
 
-__all__ = ["BoolArray", "Boundary", "check_gaps", "is_argument", "is_search", "shift_gaps", "trace"]
+__all__ = [
+    "BoolArray",
+    "Boundary",
+    "check_gaps",
+    "is_argument",
+    "is_search",
+    "shift_gaps",
+    "trace",
+]
 
 _HAS_DIGITS = [Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _TAKES_ARGUMENT = [Kind.REPLACE, *_HAS_DIGITS]

@@ -23,7 +23,7 @@ from reviser.evals.texts import Sample
 from reviser.evals.trajectories import Walk
 from reviser.models import hub, info
 from reviser.provenance import digest
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 EXAMPLES = 3
 """Number of texts of each system that a record shows."""

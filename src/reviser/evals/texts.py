@@ -18,7 +18,7 @@ from typing import Any
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError, TrajectoryError
 from reviser.files import read_objects, write_whole
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 FORMAT = 1
 """Version of an evaluation's record; a report refuses others."""

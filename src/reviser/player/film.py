@@ -22,7 +22,7 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError, InvalidAction, ReviserError, TrajectoryError
 from reviser.files import read_objects
 from reviser.models import hub
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 NAME = 60
 """Maximum length of a film's name, in characters."""
