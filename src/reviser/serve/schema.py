@@ -49,7 +49,7 @@ def _setting_fields(config: DecodeConfig) -> dict[str, Any]:
     """Return a pydantic field for each setting, with the defaults of a config."""
     found: dict[str, Any] = {}
     for each in SETTINGS.values():
-        bounds = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
+        bounds: dict[str, Any] = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
         default = getattr(config, each.name)
         kind = each.type | None if each.is_optional else each.type
         found[each.name] = (kind, Field(default, description=each.help, **bounds))
@@ -180,11 +180,12 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
         }
     )
 
-    def task(self) -> Task:
-        """Return the task; its own checks raise ConfigError."""
+    @model_validator(mode="after")
+    def read_old_name(self) -> ReviseBody:
+        """Take `notes` as `min_edit_probability`."""
         if self.min_edit_probability is None:
-            self.min_edit_probability = self.notes
-        return super().task()
+            self.min_edit_probability: float | None = self.notes
+        return self
 
 
 # Fields of OpenAI's that would change the text, with the one value that is accepted.
