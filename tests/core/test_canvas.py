@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
-from reviser.core.canvas import Canvas, Edit
+from reviser.core.canvas import Canvas
 from reviser.errors import InvalidAction, VocabError
 from support import naive
 from support.strategies import (
@@ -103,17 +103,6 @@ def test_an_edit_says_what_gave_way_to_what(seed: int) -> None:
         assert edit.changes_text or canvas.tokens() == before
 
 
-def test_an_id_that_only_begins_an_action_changes_nothing() -> None:
-    canvas = Canvas(PLAIN, [1, 2, 3], 2)
-    nothing = Edit(2, (), (), 2, 2)
-    assert PLAIN.span_delete is not None
-    assert canvas.apply(PLAIN.span_delete) == nothing
-    assert canvas.apply(PLAIN.move_id(2)) == nothing
-    assert not nothing.changes_text
-    assert PLAIN.end is not None
-    assert canvas.apply(PLAIN.end) == Edit(0, (1, 2), (), 2, 0)
-
-
 @pytest.mark.parametrize("largest", [1, 2, 8])
 def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) -> None:
     vocab = ActionVocab.build(3, max_move=largest)
@@ -193,13 +182,6 @@ def test_a_fork_is_independent_and_shares_the_past(seed: int, data: st.DataObjec
     canvas.rollback(len(history))
     canvas.apply(ALL.stop)
     assert snapshot(forked) == forked_before
-
-
-@given(seeds)
-def test_replay_gives_what_the_history_left_behind(seed: int) -> None:
-    history = random_history(Random(seed), ALL, STEPS)
-    state = naive.replay(ALL, history)
-    assert snapshot(Canvas.replay(ALL, history)) == (list(state.tokens), state.cursor, False)
 
 
 def test_begin_and_delimiter_leave_the_canvas_as_it_is() -> None:
