@@ -183,7 +183,7 @@ def test_text_after_a_gap_is_written_first_and_bears_no_loss() -> None:
     canvas = Canvas.replay(vocab, part.request.history)
     assert (canvas.cursor, len(canvas)) == (start, part.request.length)
     rollout = BYTES.start(part).rollout()
-    assert rollout.trajectory.unlearned == tuple(range(len(part.preamble)))
+    assert rollout.trajectory.no_loss == tuple(range(len(part.preamble)))
 
 
 def test_moves_are_counted_without_the_digits_of_numbers() -> None:

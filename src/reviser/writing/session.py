@@ -49,7 +49,7 @@ class Writing:
         self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
         """Position of the cursor in the text."""
         self.kind = ""
-        """What the last id was: the name of a `Kind` in lower case, or "argument"."""
+        """The kind of the last id: the name of a `Kind` in lower case, or "argument"."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._edits = 0
