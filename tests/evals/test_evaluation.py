@@ -142,6 +142,7 @@ def test_the_ratio_is_that_of_the_perplexities(record: dict[str, Any]) -> None:
     assert comparison["arena"] is None
 
 
+@pytest.mark.full
 def test_the_interval_of_the_ratio_covers_what_it_promises() -> None:
     """Two systems on the same 60 prompts, whose hardness is common to both."""
     rng, covered = np.random.default_rng(5), 0
@@ -277,7 +278,7 @@ def test_what_cannot_be_compared_is_refused(
     mixed = System(name="m", samples=(*ours.samples[:3], *theirs.samples[3:]))
     with pytest.raises(DataError, match="Only some samples of 'm' are rollouts"):
         evaluate([mixed])
-    with pytest.raises(DataError, match="is no model that writes by editing"):
+    with pytest.raises(DataError, match="is not a model that writes by editing"):
         evaluate([replace(ours, folder=causal_lm)])
     lost = replace(ours.samples[0].rollout, provenance={"model": "./gone"})  # type: ignore[type-var]
     moved = System(name="ours", samples=tuple(replace(s, rollout=lost) for s in ours.samples[:1]))
