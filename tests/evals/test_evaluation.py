@@ -232,7 +232,7 @@ def test_rollouts_of_several_models_are_no_system(ours: System) -> None:
     rollout = ours.samples[0].rollout
     assert rollout is not None
     other = replace(ours.samples[0], rollout=replace(rollout, provenance={"model": "b"}))
-    with pytest.raises(DataError, match="are of several models"):
+    with pytest.raises(DataError, match="are from several models"):
         evaluate([System(name="ours", samples=(other, *ours.samples[1:]))])
 
 
@@ -267,11 +267,11 @@ def test_a_judge_s_bias_is_in_the_record(ours: System, theirs: System, tmp_path:
 def test_what_cannot_be_compared_is_refused(
     ours: System, theirs: System, causal_lm: Path, folder: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="need names of their own"):
+    with pytest.raises(ConfigError, match="needs its own name"):
         evaluate([ours, ours])
     with pytest.raises(ConfigError, match="not 'reference'"):
         evaluate([System(name="reference", samples=ours.samples)])
-    with pytest.raises(DataError, match="'ours' and 'theirs' do not compare: 1 of the 16 samples"):
+    with pytest.raises(DataError, match="'ours' and 'theirs' cannot be compared: 1 of the 16 samples"):
         evaluate([ours, System(name="theirs", samples=theirs.samples[1:])])
     with pytest.raises(DataError, match="has no samples"):
         System(name="x", samples=())

@@ -300,8 +300,8 @@ def test_an_estimate_goes_into_json() -> None:
         (lambda: ratio_of_means([1.0], [0.0]), "add up to nothing"),
         (lambda: bootstrap(np.mean, [1.0, 2.0], clusters=[1]), "differ"),
         (lambda: bootstrap(lambda _: math.nan, [1.0, 2.0]), "not finite"),
-        (lambda: proportion(3, 2), "no share"),
-        (lambda: proportion(0, 0), "no share"),
+        (lambda: proportion(3, 2), "are not a share"),
+        (lambda: proportion(0, 0), "are not a share"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(wrong: Callable[[], Any], message: str) -> None:

@@ -211,7 +211,7 @@ def test_the_hash_of_a_model_covers_its_tokenizer(causal_lm: Path, tmp_path: Pat
     path.write_text(path.read_text("utf-8").replace("}", " }", 1), encoding="utf-8")
     assert hub.fingerprint(tmp_path) != same
     (tmp_path / "config.json").unlink()
-    with pytest.raises(CheckpointError, match="is no model folder"):
+    with pytest.raises(CheckpointError, match="is not a model folder"):
         hub.fingerprint(tmp_path)
 
 

@@ -253,7 +253,7 @@ def test_an_m2_file_is_read_with_its_corrections_made(tmp_path: Path) -> None:
         Annotated(source="Nobody looked .", references=("Nobody looked .",)),
     ]
     path.write_text("S One .\nNot an edit\n")
-    with pytest.raises(DataError, match="a line S and lines A"):
+    with pytest.raises(DataError, match="one line S, then lines A"):
         revision.read_m2(path)
 
 

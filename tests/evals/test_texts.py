@@ -171,7 +171,7 @@ def test_references_come_from_the_prompts(tmp_path: Path) -> None:
     prompts = [Prompt(id="a", prompt="The", reference=" dog")]
     (sample,) = texts.read_samples(path, prompts=prompts)
     assert sample.reference == " dog"
-    with pytest.raises(DataError, match="another prompt than prompt 'a' is"):
+    with pytest.raises(DataError, match="a different text for prompt 'a'"):
         texts.read_samples(path, prompts=[Prompt(id="a", prompt="A", reference="")])
     with pytest.raises(DataError, match="prompt 'a', which is not among the prompts"):
         texts.read_samples(path, prompts=[Prompt(id="b", prompt="The", reference="")])
@@ -190,9 +190,9 @@ def test_references_come_from_the_prompts(tmp_path: Path) -> None:
         ('{"prompt": "a", "continuation": "\\ud800"}', "half a surrogate pair"),
         ('{"prompt": "a", "text": "ab", "id": [1]}', "needs a text or a whole number"),
         ('{"prompt": "a", "text": "ab", "system": 1}', "the system 1; it must be a text"),
-        ('{"prompt": "a", "text": "ab", "reference": 1}', "a 'reference' that is no text"),
-        ('{"prompt": "a", "text": "ab", "rollout": {}}', "This is no rollout"),
-        ('{"error": "too long"}', r"holds no text but an error \(too long\)"),
+        ('{"prompt": "a", "text": "ab", "reference": 1}', "a 'reference' that is not a text"),
+        ('{"prompt": "a", "text": "ab", "rollout": {}}', "This is not a rollout"),
+        ('{"error": "too long"}', r"holds an error instead of a text \(too long\)"),
         ("", "There are no samples"),
     ],
 )
