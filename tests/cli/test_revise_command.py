@@ -56,7 +56,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
 def corrects(opens: Opens) -> list[Request]:
     """Makes `load` return a model that turns `BEFORE` into `AFTER`."""
     trajectory = oracle(VOCAB, CODEC.encode(BEFORE), CODEC.encode(AFTER))
-    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.unlearned) :]))
+    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.no_loss) :]))
 
 
 @pytest.mark.usefixtures("corrects")

@@ -191,7 +191,7 @@ def test_every_id_has_one_kind_and_is_an_insert_a_control_or_forbidden(vocab: Ac
     assert sorted(parts) == list(range(vocab.size))
     assert not {*vocab.never_insert} & {*inserts}
     assert [vocab.kind(i) for i in range(vocab.size)] == vocab.kinds.tolist()
-    assert vocab.kind(-1) is vocab.kind(vocab.size) is Kind.FORBIDDEN
+    assert vocab.kind(-1) is vocab.kind(vocab.size) is Kind.RESERVED
 
 
 @given(vocabs())
@@ -434,7 +434,7 @@ def test_an_added_token_that_is_not_special_can_be_inserted() -> None:
     tokenizer.add_tokens(["reviser"])
     vocab = ActionVocab.from_tokenizer(tokenizer)
     assert vocab.kind(tokenizer.token_to_id("reviser")) is Kind.INSERT
-    assert vocab.kind(tokenizer.token_to_id("<|endoftext|>")) is Kind.BARRED
+    assert vocab.kind(tokenizer.token_to_id("<|endoftext|>")) is Kind.PREFIX_ONLY
 
 
 def test_a_tokenizers_own_token_can_begin() -> None:
@@ -442,7 +442,7 @@ def test_a_tokenizers_own_token_can_begin() -> None:
     vocab = ActionVocab.from_tokenizer(tokenizer, begin="<|endoftext|>", delimiter=False)
     assert vocab.begin == tokenizer.token_to_id("<|endoftext|>") == 257
     assert tokenizer.token_to_id("<|begin|>") is None
-    assert vocab.kind(257) is Kind.GIVEN
+    assert vocab.kind(257) is Kind.SEPARATOR
 
 
 def test_the_wrapper_around_a_tokenizer_is_looked_through() -> None:

@@ -628,11 +628,11 @@ def test_places_count_the_characters_before_each_boundary_of_tokens(
     (tokens,) = codec.encode_parts([text])
     data = [codec.token_bytes[token] for token in tokens]
     hidden = codec.hides_first_space and b"".join(data).startswith(b" ")
-    for boundary, place in enumerate(codec.places(tokens).tolist()):
+    for boundary, place in enumerate(codec.char_offsets(tokens).tolist()):
         try:
             shown = b"".join(data[:boundary]).decode()
         except UnicodeDecodeError:
             assert place == -1
         else:
             assert place == max(0, len(shown) - hidden)
-    assert codec.places(tokens)[-1] == len(text)
+    assert codec.char_offsets(tokens)[-1] == len(text)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, trace
+from reviser.core.history import trace
+from reviser.core.mask import Boundary
 from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction, TrajectoryError, VocabError
 from reviser.trajectories.policy import Spans

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, is_argument, trace
+from reviser.core.history import is_argument, trace
+from reviser.core.mask import Boundary
 from reviser.errors import ConfigError, InvalidAction
 from support import naive
 from support.strategies import (
@@ -67,7 +68,9 @@ def test_with_nothing_locked_the_mask_allows_exactly_what_apply_accepts(
 ) -> None:
     rng = Random(seed)
     canvas, rows = Canvas(vocab), Boundary(vocab, 1)
-    chosen = [i for i in range(vocab.size) if vocab.kind(i) not in (Kind.GIVEN, Kind.BARRED)]
+    chosen = [
+        i for i in range(vocab.size) if vocab.kind(i) not in (Kind.SEPARATOR, Kind.PREFIX_ONLY)
+    ]
     for _ in range(LONE_STEPS):
         accepted = set()
         for i in chosen:
@@ -435,7 +438,7 @@ def test_no_rows_at_all_have_a_mask_too() -> None:
 def random_batch(rng: Random) -> tuple[list[list[int]], npt.NDArray[np.int64]]:
     """Three histories, and the same padded to one length."""
     histories = [random_history(rng, ALL, rng.randint(0, 25)) for _ in range(3)]
-    idle = [i for i in range(ALL.size) if ALL.kind(i) in (Kind.GIVEN, Kind.FORBIDDEN)]
+    idle = [i for i in range(ALL.size) if ALL.kind(i) in (Kind.SEPARATOR, Kind.RESERVED)]
     padded = np.full((3, max(map(len, histories))), rng.choice(idle))
     for n, history in enumerate(histories):
         padded[n, : len(history)] = history

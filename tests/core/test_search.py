@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, is_argument, trace
+from reviser.core.history import is_argument, trace
+from reviser.core.mask import Boundary
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from support.strategies import Layout, pick, random_layout, seeds
 
@@ -159,7 +160,7 @@ def start(layout: Layout, canvas: Canvas) -> Boundary:
 @given(seeds)
 def test_with_nothing_locked_the_mask_allows_exactly_what_apply_accepts(seed: int) -> None:
     rng = Random(seed)
-    chosen = [i for i in range(ALL.size) if ALL.kind(i) not in (Kind.GIVEN, Kind.BARRED)]
+    chosen = [i for i in range(ALL.size) if ALL.kind(i) not in (Kind.SEPARATOR, Kind.PREFIX_ONLY)]
     canvas, rows = Canvas(ALL), Boundary(ALL, 1)
     for _ in range(STEPS):
         accepted = set()

@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 from reviser.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.evals.evaluation import Measures, System, evaluate
-from reviser.models import hub, info, trunks
+from reviser.models import adaptation, hub, info, trunks
 from reviser.writing.model import load
 
 PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]
@@ -34,7 +34,7 @@ def folder(causal_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that writes by editing, untrained."""
     output = tmp_path_factory.mktemp("writes")
     model, tokenizer = trunks.load_base(causal_lm)
-    trunks.save(model, tokenizer, trunks.adapt(model, tokenizer, max_move=4), output)
+    trunks.save(model, tokenizer, adaptation.adapt(model, tokenizer, max_move=4), output)
     return output
 
 
@@ -293,7 +293,7 @@ def test_rollouts_of_another_vocabulary_are_told(
     ours: System, causal_lm: Path, tmp_path: Path
 ) -> None:
     model, tokenizer = trunks.load_base(causal_lm)
-    vocab = trunks.adapt(model, tokenizer, max_move=4, delimiter=False)
+    vocab = adaptation.adapt(model, tokenizer, max_move=4, delimiter=False)
     trunks.save(model, tokenizer, vocab, tmp_path / "other")
     with pytest.raises(DataError, match=r"Rollout \d+ of 'ours' does not replay"):
         evaluate([replace(ours, folder=tmp_path / "other")])

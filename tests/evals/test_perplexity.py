@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM
 
 from reviser.evals import perplexity
 from reviser.evals.perplexity import Scorer
-from reviser.models import hub, trunks
+from reviser.models import adaptation, hub, trunks
 
 from .conftest import CONTEXT
 
@@ -188,7 +188,7 @@ def test_without_a_begin_token_a_prompt_is_needed(causal_lm: Path) -> None:
 
 def test_a_model_of_ours_is_a_scorer_if_it_only_appends(causal_lm: Path, tmp_path: Path) -> None:
     model, tokenizer = trunks.load_base(causal_lm)
-    vocab = trunks.adapt(model, tokenizer, max_move=4)
+    vocab = adaptation.adapt(model, tokenizer, max_move=4)
     trunks.save(model, tokenizer, vocab, tmp_path)
     with pytest.raises(ConfigError, match="writes by editing"):
         Scorer.load(tmp_path)

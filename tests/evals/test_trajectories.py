@@ -300,7 +300,7 @@ def test_what_was_given_is_not_counted() -> None:
     vocab = ActionVocab.build(10)
     shown = (4, 5, vocab.move_id(-2))
     chosen = (7, vocab.move_id(1), vocab.move_id(-1), 8, vocab.stop)
-    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, unlearned=(0, 1, 2))
+    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, no_loss=(0, 1, 2))
     walk = Walk.of(infilled, vocab)
     assert (walk.preamble, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
     assert (walk.moves, walk.detour, walk.revisions) == ((1, -1), 2, 0)
@@ -311,7 +311,7 @@ def test_what_was_given_is_not_counted() -> None:
 def test_noise_between_learned_actions_is_counted() -> None:
     richer = ActionVocab.build(10, operators=["delete"])
     assert richer.delete is not None
-    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), unlearned=(1,))
+    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), no_loss=(1,))
     walk = Walk.of(noisy, richer)
     assert (walk.preamble, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
 
@@ -359,7 +359,7 @@ def drafted(*chosen: int) -> Walk:
     assert SEARCH.back is not None
     shown = (SEARCH.mark, 1, 2, 3, 4, 5, 6, SEARCH.back)
     unlearned = tuple(range(len(shown)))
-    return Walk.of(Trajectory(restoration=(*shown, *chosen), unlearned=unlearned), SEARCH)
+    return Walk.of(Trajectory(restoration=(*shown, *chosen), no_loss=unlearned), SEARCH)
 
 
 def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from reviser.cli import main
 from reviser.engines.base import RANGES, DecodeConfig
 from reviser.serve.limits import Limits
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 from support import films, small_tokenizers
 from support.browsers import serious, walked
 
@@ -22,7 +22,7 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from support.serving import NAME, Served, eventually, serving
 
-MODEL, CUTTER = films.cutter()
+MODEL, CUTTER = films.replayer()
 MIXED = f"The {films.MULTIBYTE} sat."
 DONE = "() => document.body.matches('.written:not(.writing)')"
 REFUSED = "console: Failed to load resource: the server responded with a status of"
@@ -112,7 +112,7 @@ def saved(page: Any, button: str = "#save-rollout") -> str:
 def executed(page: Any) -> list[str]:
     """The executor's text before the first action that the model chose, and after each."""
     rollout = Rollout.from_json(saved(page))
-    return list(films.texts(CUTTER, rollout))[len(rollout.trajectory.unlearned) :]
+    return list(films.texts(CUTTER, rollout))[len(rollout.trajectory.no_loss) :]
 
 
 def text(page: Any) -> str:

@@ -53,7 +53,7 @@ PARTS = (
     tests_of("player", 2),
     tests_of("cli", 1),
     Part("test-full tests/experiments", 2, ("experiments", "tests/experiments")),
-    Part("test-full tests/test_docs.py", 2, ("docs", "mkdocs.yml", "README.md", "CONTRIBUTING.md")),
+    Part("test-full tests/test_docs.py tests/test_site.py", 2, ("docs", "mkdocs.yml", "README.md")),
     Part("test-full tests/test_notebooks.py", 4, ("docs/notebooks",)),
     Part("package", 3, ("pyproject.toml", "tests/support/package.py")),
     Part("test-core", 3, ("pyproject.toml", "src/reviser/core", "src/reviser/trajectories")),

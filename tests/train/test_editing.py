@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 pytest.importorskip("torch")
 
-from tests.train.conftest import TINY, run
+from tests.train.conftest import TINY
 
 import reviser
 from reviser.core.actions import ActionVocab
@@ -23,6 +23,7 @@ from reviser.errors import ConfigError
 from reviser.models.editing import Editing
 from reviser.train.inputs import Inputs
 from reviser.train.recipe import load_recipe
+from reviser.train.run import train
 from reviser.train.samples import _plan
 
 VOCAB = {"operators": ["delete", "replace"], "max_move": 32, "marks": True, "search": True}
@@ -43,8 +44,9 @@ def recipe(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_on_pairs_gives_a_model_that_revises(recipe: Path, tmp_path: Path) -> None:
-    run(recipe, tmp_path / "whole")
-    run(recipe, tmp_path / "rewrite", "policy={kind: rewrite}", "training.steps=2")
+    train(load_recipe(recipe), tmp_path / "whole")
+    rewrite = ["policy={kind: rewrite}", "training.steps=2"]
+    train(load_recipe(recipe, rewrite), tmp_path / "rewrite")
     record = json.loads((tmp_path / "whole" / "run.json").read_text())
     assert record["recipe"]["policy"]["kind"] == "edits"
     assert record["seen"]["examples"] == 12 * 8

@@ -511,7 +511,8 @@ def test_a_reviser_model_gets_the_other_actions_that_a_recipe_asks_for(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
-    write_pairs(tmp_path / "pairs.jsonl", [Pair(before="One", after="One.")] * 40)
+    pairs = [Pair(before=f"One {n}", after=f"One {n}.") for n in range(40)]
+    write_pairs(tmp_path / "pairs.jsonl", pairs)
     recipe["data"] = {"pairs": ["pairs.jsonl"], "windows": {"held_out": 0.5}}
     recipe["vocab"] = {"operators": ["delete"], "max_move": 8}
     recipe |= {"base": str(finished), "policy": {"kind": "edits", "address": "moves"}}

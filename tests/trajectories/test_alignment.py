@@ -200,7 +200,7 @@ def check_revision(rng: Random, vocab: ActionVocab, longest: int) -> None:
     assert trajectory.prefix == tuple(instruction)
     given_ids = shown(vocab, before)
     assert trajectory.restoration[: len(given_ids)] == tuple(given_ids)
-    assert trajectory.unlearned == tuple(range(len(given_ids)))
+    assert trajectory.no_loss == tuple(range(len(given_ids)))
     assert trajectory.target(vocab) == after
     check_allowed(vocab, instruction, list(trajectory.restoration))
 
@@ -231,7 +231,7 @@ def test_a_draft_is_its_own_prefix_where_a_history_has_nothing_to_begin_with() -
     assert trajectory.prefix == (7, 8, 9)
     back = [vocab.move_id(-2), vocab.move_id(-1)]
     assert [*trajectory.restoration] == [*back, vocab.move_id(2), vocab.delete, vocab.stop]
-    assert trajectory.unlearned == (0, 1)
+    assert trajectory.no_loss == (0, 1)
     assert present(vocab, [7, 8, 9]) == tuple(back)
     assert present(vocab, [7], prefix=[5]) == (7, vocab.move_id(-1))
     with pytest.raises(VocabError, match="no begin token"):

@@ -209,7 +209,7 @@ def test_a_walk_over_budget_is_discarded_and_the_draws_go_on(
             Sampler(vocab, limited).sample(target, index=index)
         return
     trajectory = Sampler(vocab, limited).sample(target, index=index)
-    learned = [n not in trajectory.unlearned for n in range(len(trajectory.restoration))]
+    learned = [n not in trajectory.no_loss for n in range(len(trajectory.restoration))]
     items = naive_policy.read_items(
         vocab, list(trajectory.restoration), learned, merged=policy.merge_moves
     )
@@ -260,8 +260,8 @@ def test_an_example_does_not_depend_on_the_batch_it_is_in(policy: Policy, seed: 
     for place, n in enumerate(order):
         first, last = batch.offsets[place : place + 2]
         assert tuple(batch.ids[first:last].tolist()) == alone[n].restoration
-        unlearned = np.flatnonzero(~batch.learned[first:last])
-        assert tuple(unlearned.tolist()) == alone[n].unlearned
+        no_loss = np.flatnonzero(~batch.learned[first:last])
+        assert tuple(no_loss.tolist()) == alone[n].no_loss
 
 
 CHILD = """
@@ -276,7 +276,7 @@ for policy in PRESETS.values():
     sampler = Sampler(rich_enough(policy, 64), policy)
     marks = np.array([3, 1, 1] * 20, np.uint8)
     trajectory = sampler.sample(range(60), seed=2**40 + 1, epoch=5, index=2**33 + 9, units=marks)
-    found.append([trajectory.restoration, trajectory.unlearned])
+    found.append([trajectory.restoration, trajectory.no_loss])
 print(json.dumps(found))
 """
 

@@ -327,7 +327,7 @@ def test_noise_is_drawn_from_the_target() -> None:
     sampler = Sampler(VOCAB, policy)
     for index in range(200):
         trajectory = sampler.sample(target, seed=12, index=index)
-        for place in trajectory.unlearned:
+        for place in trajectory.no_loss:
             noise.add(trajectory.restoration[place], {5: 1 / 2, 6: 1 / 6, 7: 1 / 6, 8: 1 / 6})
     noise.check([5, 6, 7, 8])
 

@@ -86,15 +86,15 @@ def assert_sound(
     assert trajectory.target(vocab) == target
     assert trajectory.restoration.index(vocab.stop) == len(trajectory.restoration) - 1
     assert_legal_behind(vocab, prefix, trajectory)
-    assert list(trajectory.unlearned) == unlearned_by_identity(vocab, trajectory.restoration)
+    assert list(trajectory.no_loss) == unlearned_by_identity(vocab, trajectory.restoration)
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
     if prefix or vocab.begin is not None or vocab.delimiter is not None:
         history = trajectory.history(vocab)
         assert Canvas.replay(vocab, history).tokens() == prefix + target
         seeding = len(history) - len(trajectory.restoration)
         learned = [n for n, is_learned in enumerate(trajectory.loss_mask(vocab)) if is_learned]
-        unlearned = {seeding + n for n in trajectory.unlearned} | {*range(seeding)}
-        assert learned == [n for n in range(len(history)) if n not in unlearned]
+        no_loss = {seeding + n for n in trajectory.no_loss} | {*range(seeding)}
+        assert learned == [n for n in range(len(history)) if n not in no_loss]
 
 
 # -- sampled --------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_batch_gives_each_restoration_by_its_place() -> None:
         for place in (n, n - len(targets)):
             ids, learned = batch[place]
             assert tuple(ids.tolist()) == alone.restoration
-            assert tuple(np.flatnonzero(~learned).tolist()) == alone.unlearned
+            assert tuple(np.flatnonzero(~learned).tolist()) == alone.no_loss
     with pytest.raises(IndexError):
         batch[3]
 
@@ -234,7 +234,7 @@ def test_a_span_is_moved_back_from_where_it_went() -> None:
             *expected,
             "stop",
         ]
-        assert trajectory.unlearned == ()
+        assert trajectory.no_loss == ()
         assert Canvas.replay(RICH, trajectory.restoration).cursor == cursor
 
 
@@ -243,7 +243,7 @@ def test_both_ids_of_a_replacement_by_noise_bear_no_loss() -> None:
     trajectory = Trajectory.from_obfuscation(RICH, [7], 1, walk)
     replace_id = RICH.replace
     assert trajectory.restoration == (60, replace_id, 50, replace_id, 7, RICH.stop)
-    assert trajectory.unlearned == (0, 1, 2)
+    assert trajectory.no_loss == (0, 1, 2)
     assert trajectory.loss_mask(RICH) == [False] * 2 + [False] * 3 + [True] * 3
 
 
@@ -253,7 +253,7 @@ def test_both_ids_of_a_replacement_by_noise_bear_no_loss() -> None:
 def test_json_is_one_line_and_leaves_out_what_is_empty() -> None:
     plain = Trajectory(prefix=(1,), restoration=(2, 3))
     assert plain.to_json() == '{"prefix": [1], "restoration": [2, 3]}'
-    noisy = Trajectory(restoration=(2, 3), unlearned=(0,))
+    noisy = Trajectory(restoration=(2, 3), no_loss=(0,))
     assert noisy.to_json() == '{"prefix": [], "restoration": [2, 3], "unlearned": [0]}'
     assert [Trajectory.from_json(t.to_json()) for t in (plain, noisy)] == [plain, noisy]
     assert Trajectory.from_json('{"restoration": []}') == Trajectory(restoration=())
@@ -309,7 +309,7 @@ def test_a_refusal_quotes_only_the_beginning_of_a_long_text() -> None:
 
 # -- the prefix -----------------------------------------------------------------------------------
 
-TRAJECTORY = Trajectory(prefix=(5, 6), restoration=(7, 100), unlearned=(0,))
+TRAJECTORY = Trajectory(prefix=(5, 6), restoration=(7, 100), no_loss=(0,))
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
         probabilities = noting.edit_probabilities(history)
         shown = [n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.BARRED)]
         tokens = [history[n] for n in shown]
-        places = model.codec.places(tokens) + part.offset
+        places = model.codec.char_offsets(tokens) + part.offset
         free.append((int(places[part.request.cursor]),) * 2)
         for at, n in enumerate(shown):
             if probabilities[n] >= least:
@@ -395,10 +395,10 @@ def test_what_is_to_be_locked_may_be_named() -> None:
 def test_places_of_tokens_are_none_within_a_character() -> None:
     codec = BYTES.codec
     tokens = codec.encode("a🦕b")
-    places = codec.places(tokens)
+    places = codec.char_offsets(tokens)
     assert places[0] == 0
     assert places[-1] == 3
     assert {*places.tolist()} == {0, 1, 2, 3, -1}
-    assert codec.places([]).tolist() == [0]
+    assert codec.char_offsets([]).tolist() == [0]
     llama = MODELS["llama, searches"].codec
     assert llama.places(llama.encode("ab"))[[0, -1]].tolist() == [0, 2]

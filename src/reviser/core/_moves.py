@@ -1,30 +1,31 @@
-"""Find the fewest moves between two cursor positions.
+"""The fewest moves between two cursor positions, where deltas are signed powers of two.
 
-Deltas are signed powers of two. Plain Python without imports of ours, because two callers share
-it: `actions.ActionVocab.split_move` calls it as it is, and the sampling loops in
-`trajectories/_kernels.py` compile it with numba. Numba cannot call plain functions, so
-`fewest_moves` calls none.
+This is plain Python that numba can compile. `ActionVocab.split_move` calls `shortest_path`, and
+the sampling loops in `trajectories/_kernels` compile the other functions. Compiled code cannot
+call plain functions, so `fewest_moves` calls none.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 
 def path_capacity(length: int, largest: int) -> int:
-    """Return how long a path `fewest_moves` may write on a canvas of `length`."""
+    """Return the size of a `path` that `fewest_moves` can fill on a canvas of `length`."""
     return length // largest + 64
 
 
 def fewest_unbounded(distance: int, largest: int) -> int:
-    """Return the fewest moves on an endless canvas, which bound those on any other from below.
+    """Return how many moves are needed on an endless canvas: a lower bound for every canvas.
 
-    These are strides of the largest move, and for the rest the weight of its non-adjacent form,
-    which is the shortest sum of signed powers of two.
+    Take strides of the largest move; for the rest, count the digits of its non-adjacent form,
+    which is the shortest way to write a number as a sum of signed powers of two.
     """
     strides, rest = abs(distance) // largest, abs(distance) % largest
-    digits, weight = rest ^ (3 * rest), strides  # the ones mark the digits that are not zero
+    digits, weight = rest ^ (3 * rest), strides  # its set bits are the nonzero digits
     while digits:
         digits &= digits - 1
         weight += 1
@@ -34,12 +35,13 @@ def fewest_unbounded(distance: int, largest: int) -> int:
 def fewest_moves(
     start: int, goal: int, length: int, largest: int, path: npt.NDArray[np.int64]
 ) -> int:
-    """Write into `path` the fewest deltas from start to goal, and return how many.
+    """Write the fewest deltas from start to goal into `path` and return how many they are.
 
-    Every position on the way stays within 0..length. The result is exact: the search is iterative
-    deepening, cut by the bound that `fewest_unbounded` computes (inlined here).
+    Every position on the way stays within 0..length. The result is exact: this is iterative
+    deepening (IDA*), pruned by the bound that `fewest_unbounded` computes (inlined here).
     """
     count = 0
+    # Far away, a stride toward the goal is always part of a shortest path.
     while abs(goal - start) > largest:
         delta = largest if goal > start else -largest
         path[count] = delta
@@ -62,14 +64,14 @@ def fewest_moves(
         depth = 0
         at[0], tried[0] = start, 0
         while depth >= 0:
-            n = tried[depth]
+            n = int(tried[depth])  # int: plain numbers are twice as fast where nothing is compiled
             if n == 2 * choices:  # nothing left to try here: go back up
                 depth -= 1
                 continue
             tried[depth] = n + 1
             # The largest deltas first, and of each first the one that leads toward the goal.
             delta = (largest >> (n // 2)) * (sign if n % 2 == 0 else -sign)
-            position = at[depth] + delta
+            position = int(at[depth]) + delta
             if position < 0 or position > length:
                 continue
             rest = abs(goal - position)
@@ -78,7 +80,7 @@ def fewest_moves(
             while digits:
                 digits &= digits - 1
                 bound += 1
-            if bound > budget - depth - 1:
+            if bound > budget - depth - 1:  # too far for the moves that are left
                 continue
             path[count + depth] = delta
             if position == goal:
@@ -86,3 +88,11 @@ def fewest_moves(
             depth += 1
             at[depth], tried[depth] = position, 0
         budget += 1
+
+
+@lru_cache(maxsize=4096)
+def shortest_path(start: int, goal: int, length: int, largest: int) -> tuple[int, ...]:
+    """Return the deltas that `fewest_moves` writes; an uncached search takes up to 2 ms."""
+    path = np.empty(path_capacity(abs(goal - start), largest), np.int64)
+    count = fewest_moves(start, goal, length, largest, path)
+    return tuple(path[:count].tolist())

@@ -1,7 +1,7 @@
-"""The canvas and its executor: the one place where an action changes content.
+"""The canvas and its executor: the only code where an action changes content.
 
-A canvas belongs to one request. It knows the law (what can be done at all) and no policy: prefix
-floor, locked regions and budgets are the mask's. Text is the codec's.
+A canvas belongs to one request. It refuses what is impossible, such as a move past the end. That
+text is locked or a budget is spent is the mask's business. Text is the codec's.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from reviser.errors import InvalidAction
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The effect of one id on the tokens: `removed` at `position` gave way to `inserted`.
+    """The effect of one id on the tokens: `inserted` takes the place of `removed` at `position`.
 
-    A move, a stop and an id that only begins or continues an action change no token.
+    Moves, stops and ids that only begin or continue an action change no token.
     """
 
     position: int
@@ -31,48 +31,47 @@ class Edit:
     cursor: int
 
     def inverse(self) -> Edit:
-        """The edit that undoes this one."""
+        """Return the edit that undoes this one."""
         return Edit(self.position, self.inserted, self.removed, self.cursor, self.cursor_before)
 
     @property
     def changes_text(self) -> bool:
-        """Whether any token was removed or inserted."""
+        """True if any token was removed or inserted."""
         return bool(self.removed or self.inserted)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """An action begun and not yet complete; numbers are read digit by digit."""
+    """A stop, or an operator whose arguments are still being read, digit by digit."""
 
     kind: Kind
-    span: int = 0  # the first number, once closed
+    span: int = 0  # the first number, once it is complete
     amount: int = 0  # the number being read, so far
-    digit: int = 0  # 1 + its last digit's place among the deltas; 0 before the first
+    digit: int = 0  # 1 + index of its last digit among the deltas; 0 before the first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Search:
-    """A search begun and not yet closed."""
+    """A search that has begun and not ended."""
 
     ahead: npt.NDArray[np.int64]  # the tokens to the right of the cursor
-    found: npt.NDArray[np.int64]  # where those typed so far stand among them
+    found: npt.NDArray[np.int64]  # where the tokens typed so far occur in `ahead`
     typed: int = 0
     kind: Kind = Kind.FIND
 
-    def followed(self, room: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The places with a token behind what is typed, among the first so many, and the tokens."""
-        found = self.found[self.found + self.typed < min(room, len(self.ahead))]
+    def next_tokens(self, limit: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the matches that another token follows before `limit`, and those tokens."""
+        found = self.found[self.found + self.typed < min(limit, len(self.ahead))]
         return found, self.ahead[found + self.typed]
 
 
-_Begun: TypeAlias = _Pending | _Search
+_Partial: TypeAlias = _Pending | _Search
 
 
 class Canvas:
     """Tokens and a cursor between them, changed one action id at a time.
 
-    Two stacks meet at the cursor, so an edit there costs its own size and a move its distance,
-    whatever the canvas holds.
+    Two stacks of tokens meet at the cursor, so an edit costs its own size and a move its distance.
 
     >>> vocab = ActionVocab.build(100)
     >>> canvas = Canvas(vocab, [7, 8])
@@ -93,8 +92,8 @@ class Canvas:
         self.vocab = vocab
         self._left = list(tokens)
         self._right: list[int] = []  # reversed: the last is next to the cursor
-        self._log: list[tuple[Edit, _Begun | None, tuple[int, ...]]] = []
-        self._pending: _Begun | None = None
+        self._log: list[tuple[Edit, _Partial | None, tuple[int, ...]]] = []
+        self._pending: _Partial | None = None
         self._marks: tuple[int, ...] = ()
         if cursor is not None:
             if not 0 <= cursor <= len(self._left):
@@ -103,7 +102,7 @@ class Canvas:
 
     @classmethod
     def replay(cls, vocab: ActionVocab, history: Iterable[int]) -> Canvas:
-        """The canvas that a history leaves behind, from a blank one."""
+        """Return the canvas that a history makes of a blank one."""
         canvas = cls(vocab)
         for action_id in history:
             canvas.apply(action_id)
@@ -123,32 +122,32 @@ class Canvas:
 
     @property
     def is_finished(self) -> bool:
-        """Whether STOP was applied."""
+        """True once STOP was applied."""
         return self._pending is not None and self._pending.kind is Kind.STOP
 
     @property
     def is_spelling(self) -> bool:
-        """Whether an action of several ids has begun and is not complete."""
+        """True while an action of several ids has begun and is not complete."""
         return self._pending is not None and self._pending.kind is not Kind.STOP
 
     @property
     def marks(self) -> tuple[int, ...]:
-        """The boundaries where something was left out, from the left."""
+        """The marked boundaries, from left to right."""
         return self._marks
 
     def tokens(self) -> list[int]:
-        """All tokens, in order."""
+        """Return all tokens, in order."""
         return self._left + self._right[::-1]
 
     def window(self, before: int, after: int) -> tuple[list[int], list[int]]:
-        """Up to `before` tokens left and `after` tokens right of the cursor."""
+        """Return up to `before` tokens left and `after` tokens right of the cursor."""
         left = self._left[max(0, len(self._left) - before) :]
         return left, self._right[max(0, len(self._right) - after) :][::-1]
 
     def findable(self, until: int | None = None) -> list[int]:
-        """The tokens that a search may go on with, so that what it finds ends by a boundary.
+        """Return the tokens that a search can continue with; none if no search has begun.
 
-        None if no search has begun.
+        With `until`, only matches that end at or before this boundary count.
 
         >>> vocab = ActionVocab.build(100, search=True)
         >>> canvas = Canvas(vocab, [7, 8, 7, 9], cursor=0)
@@ -160,14 +159,14 @@ class Canvas:
         search = self._pending
         if not isinstance(search, _Search):
             return []
-        room = len(self._right) if until is None else until - self.cursor
-        tokens = np.unique(search.followed(room)[1])
+        limit = len(self._right) if until is None else until - self.cursor
+        tokens = np.unique(search.next_tokens(limit)[1])
         findable: list[int] = tokens[self.vocab.kinds[tokens] == Kind.INSERT].tolist()
         return findable
 
     @property
     def found(self) -> tuple[int, int] | None:
-        """Where what a search has typed so far stands first; None if nothing is typed.
+        """Start and end of the first match of an unfinished search; None if nothing is typed.
 
         >>> vocab = ActionVocab.build(100, search=True)
         >>> canvas = Canvas(vocab, [7, 8, 7, 9], cursor=0)
@@ -181,14 +180,14 @@ class Canvas:
         return start, start + search.typed
 
     def can_find(self, until: int | None = None) -> bool:
-        """Whether there is a token to the right, ending by a boundary, that can be searched for."""
+        """Return whether a token between the cursor and `until` can be searched for."""
         count = len(self._right) if until is None else until - self.cursor
         kinds, right = self.vocab.kinds, self._right
-        places = range(len(right) - 1, max(len(right) - count, 0) - 1, -1)
-        return any(kinds[right[place]] == Kind.INSERT for place in places)
+        indices = range(len(right) - 1, max(len(right) - count, 0) - 1, -1)
+        return any(kinds[right[n]] == Kind.INSERT for n in indices)
 
     def apply(self, action_id: int) -> Edit:
-        """Apply one id and return its effect; if it cannot be done, change nothing and raise."""
+        """Apply one id and return its effect, or change nothing and raise InvalidAction."""
         action_id = int(action_id)
         pending, cursor = self._pending, len(self._left)
         if pending is None:
@@ -206,9 +205,9 @@ class Canvas:
         return edit
 
     def act(self, action: Action) -> list[Edit]:
-        """Apply a whole action, however many ids spell it; all of it or nothing."""
+        """Apply all ids of a whole action, or change nothing and raise InvalidAction."""
         if self.is_spelling:
-            raise InvalidAction("An action is half spelled; complete it or roll it back first.")
+            raise InvalidAction("An action is unfinished; complete it or roll it back first.")
         edits: list[Edit] = []
         try:
             for action_id in self.vocab.spell(action):
@@ -219,7 +218,7 @@ class Canvas:
         return edits
 
     def rollback(self, count: int = 1) -> list[Edit]:
-        """Undo the last `count` ids, at the cost of their edits; give the edits that did it."""
+        """Undo the last `count` ids and return the edits that did so."""
         if not 0 <= count <= len(self._log):
             raise InvalidAction(f"Cannot roll back {count} ids: {len(self._log)} were applied.")
         undone = []
@@ -230,22 +229,22 @@ class Canvas:
         return undone
 
     def forget(self) -> None:
-        """Let go of the past, which grows with every id; it can no longer be rolled back."""
+        """Drop the undo log, which grows with every id; nothing can be rolled back any more."""
         self._log.clear()
 
     def fork(self, *, past: bool = True) -> Canvas:
-        """An independent copy; with the past, which it could roll back, unless told otherwise."""
-        twin = Canvas(self.vocab)
-        twin._left, twin._right = self._left.copy(), self._right.copy()
-        twin._log, twin._pending = self._log.copy() if past else [], self._pending
-        twin._marks = self._marks
-        return twin
+        """Return an independent copy, with or without the undo log."""
+        copy = Canvas(self.vocab)
+        copy._left, copy._right = self._left.copy(), self._right.copy()
+        copy._log, copy._pending = self._log.copy() if past else [], self._pending
+        copy._marks = self._marks
+        return copy
 
-    # -- the executor's law -------------------------------------------------------------------
+    # -- the executor: what each id does ------------------------------------------------------
 
-    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Begun | None]:
+    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Partial | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
-        if kind in (Kind.INSERT, Kind.BARRED):  # that BARRED is not chosen is the mask's rule
+        if kind in (Kind.INSERT, Kind.PREFIX_ONLY):  # the mask keeps the second from being chosen
             return Edit(cursor, (), (action_id,), cursor, cursor + 1), None
         if kind is Kind.MOVE:
             goal = cursor + int(vocab.cursor_deltas[action_id])
@@ -254,19 +253,19 @@ class Canvas:
             return Edit(cursor, (), (), cursor, goal), None
         if kind is Kind.BACK:
             if not self._marks:
-                raise _refused(vocab, action_id, cursor, "there must be a mark to go to")
+                raise _refused(vocab, action_id, cursor, "there must be a mark to go back to")
             return Edit(cursor, (), (), cursor, self._marks[0]), None
         nothing = Edit(cursor, (), (), cursor, cursor)
         if kind is Kind.MARK and cursor in self._marks:
             raise _refused(vocab, action_id, cursor, "there is a mark already")
-        if kind in (Kind.GIVEN, Kind.MARK):
+        if kind in (Kind.SEPARATOR, Kind.MARK):
             return nothing, None
         if kind is Kind.FIND:
             if not self.can_find():
                 raise _refused(vocab, action_id, cursor, "there must be a token to its right")
             ahead = np.array(self._right[::-1], np.int64)
             return nothing, _Search(ahead, np.arange(len(ahead)))
-        if kind in (Kind.HERE, Kind.END, Kind.FORBIDDEN):
+        if kind in (Kind.HERE, Kind.END, Kind.RESERVED):
             raise InvalidAction(f"Cannot apply {vocab.describe(action_id)}: it is not an action.")
         if kind is Kind.STOP:
             return nothing, _Pending(kind)
@@ -280,7 +279,9 @@ class Canvas:
             return Edit(cursor - 2, (first, second), (second, first), cursor, cursor), None
         return nothing, _Pending(kind)
 
-    def _continue(self, action_id: int, cursor: int, pending: _Begun) -> tuple[Edit, _Begun | None]:
+    def _continue(
+        self, action_id: int, cursor: int, pending: _Partial
+    ) -> tuple[Edit, _Partial | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
         if pending.kind is Kind.REPLACE:
             if kind is not Kind.INSERT:
@@ -303,14 +304,14 @@ class Canvas:
 
     def _search(
         self, action_id: int, kind: Kind, cursor: int, search: _Search
-    ) -> tuple[Edit, _Begun | None]:
+    ) -> tuple[Edit, _Partial | None]:
         if kind is Kind.HERE and search.typed:
             goal = cursor + int(search.found[0]) + search.typed
             return Edit(cursor, (), (), cursor, goal), None
-        found, tokens = search.followed(len(search.ahead))
+        found, tokens = search.next_tokens(len(search.ahead))
         found = found[tokens == action_id]
         if kind is not Kind.INSERT or not found.size:
-            raise _misspelled(self.vocab, action_id, search, "tokens that are found to the right")
+            raise _misspelled(self.vocab, action_id, search, "tokens that occur to the right")
         nothing = Edit(cursor, (), (), cursor, cursor)
         return nothing, replace(search, typed=search.typed + 1, found=found)
 
@@ -338,10 +339,10 @@ class Canvas:
 
     def _span_move(self, span: tuple[int, ...], jump: int, cursor: int) -> Edit:
         start = cursor - len(span)
-        if jump < 0:  # the paper's j = u - k + jump: the cursor stays
+        if jump < 0:  # the paper's j = u - k + jump: the cursor does not move
             passed = tuple(self._left[start + jump : start])
             return Edit(start + jump, passed + span, span + passed, cursor, cursor)
-        passed = tuple(self.window(0, jump)[1])  # j = u + jump: the cursor goes with the span
+        passed = tuple(self.window(0, jump)[1])  # j = u + jump: the cursor moves too
         return Edit(start, span + passed, passed + span, cursor, cursor + jump)
 
     def _marks_after(self, kind: Kind | None, edit: Edit) -> tuple[int, ...]:
@@ -349,7 +350,7 @@ class Canvas:
             return tuple(sorted((*self._marks, edit.cursor)))
         if kind is Kind.BACK:
             return self._marks[1:]
-        return shifted(self._marks, edit.position, len(edit.inserted) - len(edit.removed))
+        return shift_marks(self._marks, edit.position, len(edit.inserted) - len(edit.removed))
 
     # -- the two stacks -----------------------------------------------------------------------
 
@@ -372,14 +373,14 @@ class Canvas:
             del left[distance:]
 
 
-def shifted(marks: tuple[int, ...], place: int, grown: int) -> tuple[int, ...]:
-    """Where marks are when so many tokens were put in behind a place, or taken out.
+def shift_marks(marks: tuple[int, ...], position: int, growth: int) -> tuple[int, ...]:
+    """Shift marks after `growth` tokens were inserted at a position, or removed if negative.
 
-    A mark stays before what is inserted at it; where tokens are taken out, marks may meet.
+    A mark stays before what is inserted at it. Where tokens are removed, marks may coincide.
     """
-    if not (marks and grown):
+    if not (marks and growth):
         return marks
-    moved = (mark if mark <= place else max(place, mark + grown) for mark in marks)
+    moved = (mark if mark <= position else max(position, mark + growth) for mark in marks)
     return tuple(dict.fromkeys(moved))
 
 
@@ -391,7 +392,7 @@ def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> Inval
 
 
 def _misspelled(
-    vocab: ActionVocab, action_id: int, pending: _Begun, expected: str
+    vocab: ActionVocab, action_id: int, pending: _Partial, expected: str
 ) -> InvalidAction:
     return InvalidAction(
         f"Cannot apply {vocab.describe(action_id)}: {pending.kind.name.lower()} expects"

@@ -1,7 +1,7 @@
 """Trajectories: the action sequences that a model learns from or has written.
 
-A trajectory is a prefix and a restoration in ids. It holds no text and no tensors.
-`reviser.trajectories.sampler` samples trajectories from a policy.
+A trajectory is a prefix and a restoration in ids. It holds no text and no tensors. The package
+`reviser.trajectories` makes trajectories from texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reviser.errors import TrajectoryError
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """A prefix and the actions that write the target behind it, STOP included.
+    """A prefix and the actions that write the target after it, STOP included.
 
     >>> vocab = ActionVocab.build(100)
     >>> trajectory = Trajectory(prefix=(5,), restoration=(7, 8, vocab.stop))
@@ -27,36 +27,45 @@ class Trajectory:
 
     prefix: tuple[int, ...] = ()
     restoration: tuple[int, ...]
-    unlearned: tuple[int, ...] = ()
-    """Places in the restoration that bear no loss: noise that only sets up a repair."""
+    no_loss: tuple[int, ...] = ()
+    """Indices into the restoration of ids that bear no loss.
+
+    In training these are noise that a later action repairs, or a draft that was shown. In a
+    rollout they are the ids that the model did not choose.
+    """
+
+    @property
+    def unlearned(self) -> tuple[int, ...]:
+        """Old name of `no_loss`."""
+        return self.no_loss
 
     def history(self, vocab: ActionVocab) -> list[int]:
-        """All ids in order, as the model reads them."""
+        """Return all ids in order, as the model reads them."""
         return [*vocab.prefix_actions(self.prefix), *self.restoration]
 
     def loss_mask(self, vocab: ActionVocab) -> list[bool]:
-        """Which ids of the history are predicted: the restoration, less `unlearned`."""
+        """Return which ids of the history bear loss: the restoration's, except `no_loss`."""
         learned = [True] * len(self.restoration)
-        for place in self.unlearned:
-            learned[place] = False
+        for index in self.no_loss:
+            learned[index] = False
         return [False] * len(vocab.prefix_actions(self.prefix)) + learned
 
     def target(self, vocab: ActionVocab) -> list[int]:
-        """The tokens the restoration writes behind the prefix, by replaying it."""
+        """Return the tokens that the restoration writes after the prefix."""
         return Canvas.replay(vocab, [*self.prefix, *self.restoration]).tokens()[len(self.prefix) :]
 
     def to_dict(self) -> dict[str, tuple[int, ...]]:
-        """As JSON holds it."""
+        """Return the fields for JSON, where `no_loss` is called "unlearned"."""
         fields = {"prefix": self.prefix, "restoration": self.restoration}
-        return fields | ({"unlearned": self.unlearned} if self.unlearned else {})
+        return fields | ({"unlearned": self.no_loss} if self.no_loss else {})
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return the trajectory as one line of JSON."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Trajectory:
-        """Read what `to_json` wrote."""
+        """Return the trajectory that `to_json` wrote."""
         try:
             fields = json.loads(text)
         except json.JSONDecodeError as error:
@@ -67,10 +76,10 @@ class Trajectory:
         for name, ids in fields.items():
             if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
                 raise TrajectoryError(f"{name!r} of a trajectory must be a list of ids.")
-        trajectory = cls(**{name: tuple(ids) for name, ids in fields.items()})
-        if any(place >= len(trajectory.restoration) for place in trajectory.unlearned):
-            raise TrajectoryError("'unlearned' names a place beyond the restoration.")
-        return trajectory
+        fields["no_loss"] = fields.pop("unlearned", ())
+        if any(index >= len(fields["restoration"]) for index in fields["no_loss"]):
+            raise TrajectoryError("'unlearned' has an index beyond the end of the restoration.")
+        return cls(**{name: tuple(ids) for name, ids in fields.items()})
 
     @classmethod
     def from_obfuscation(
@@ -82,10 +91,11 @@ class Trajectory:
         *,
         prefix: Sequence[int] = (),
     ) -> Trajectory:
-        """The strict inverse of a recorded walk from the target to a blank canvas.
+        """Return the strict inverse of a recorded walk from the target to a blank canvas.
 
-        Operators beyond Delete and Move may occur; what the walk put in is temporary, and
-        bringing it back bears no loss.
+        This is the second half of Algorithm 2, for every operator. A token that the walk inserts
+        is temporary: the restoration writes it only to remove it again, so writing it bears no
+        loss.
         """
         canvas = Canvas(vocab, target, cursor)
         temporary = [False] * len(canvas)
@@ -94,28 +104,31 @@ class Trajectory:
             if action.kind is Kind.STOP:
                 raise TrajectoryError("An obfuscation does not stop: it ends on a blank canvas.")
             if action.kind in (Kind.MARK, Kind.BACK):
-                raise TrajectoryError("An obfuscation has no marks: they are for what is written.")
+                raise TrajectoryError("An obfuscation has no marks: they only serve to write text.")
             edit = canvas.act(action)[-1]
-            place = slice(edit.position, edit.position + len(edit.removed))
-            inverses.append(_invert(vocab, action, edit, len(canvas), temporary[place]))
-            temporary[place] = _marks(action, temporary[place])
+            part = slice(edit.position, edit.position + len(edit.removed))
+            inverses.append(_invert(vocab, action, edit, len(canvas), temporary[part]))
+            temporary[part] = _temporary_after(action, temporary[part])
         if len(canvas):
             raise TrajectoryError(
                 f"The obfuscation leaves {len(canvas)} tokens; it must end on a blank canvas."
             )
         ids: list[int] = []
-        unlearned: list[int] = []
+        no_loss: list[int] = []
         for action, learned in (pair for inverse in reversed(inverses) for pair in inverse):
             spelled = vocab.spell(action)
-            unlearned += [] if learned else range(len(ids), len(ids) + len(spelled))
+            no_loss += [] if learned else range(len(ids), len(ids) + len(spelled))
             ids += spelled
-        return cls(prefix=tuple(prefix), restoration=(*ids, vocab.stop), unlearned=tuple(unlearned))
+        return cls(prefix=tuple(prefix), restoration=(*ids, vocab.stop), no_loss=tuple(no_loss))
 
 
 def _invert(
     vocab: ActionVocab, action: Action, edit: Edit, length: int, temporary: list[bool]
 ) -> list[tuple[Action, bool]]:
-    """The actions that undo one, each with whether it bears loss; `length` is after it."""
+    """Return the actions that undo one, each with whether it bears loss.
+
+    `length` is the canvas's after the action, `temporary` tells which removed tokens were.
+    """
     kind, size, jump = action.kind, action.argument, action.offset
     lost = list(zip(edit.removed, temporary, strict=True))
     if kind is Kind.REPLACE:
@@ -145,8 +158,8 @@ def _invert(
     return [(inverse, True) for inverse in undo]
 
 
-def _marks(action: Action, removed: list[bool]) -> list[bool]:
-    """Which of the tokens an action put in place of others are temporary."""
+def _temporary_after(action: Action, removed: list[bool]) -> list[bool]:
+    """Return which of the tokens that an action writes are temporary."""
     if action.kind in (Kind.DELETE, Kind.SPAN_DELETE):
         return []
     if action.kind is Kind.SWAP:

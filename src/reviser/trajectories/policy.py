@@ -1,7 +1,7 @@
-"""Trajectory policies: in which order a target is taken apart, and so written again.
+"""Trajectory policies: the order in which a target is taken apart, and so written again.
 
-A policy is a value; `trajectory.Sampler` runs it. Each compiles to rows of integers that the
-kernels read. What a policy costs is measured in `order_tax.py`.
+A policy is a value that `sampler.Sampler` runs. Each compiles to rows of integers that the kernels
+read. `order_tax` measures what a policy costs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ import numpy.typing as npt
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
 from reviser.errors import ConfigError, VocabError
+from reviser.trajectories._kernels import layout as k
 
-WHOLE = 1 << 32
-"""A probability of one, as the kernels count it."""
-MEAN_SCALE = 1 << 16
-"""A mean length of one token, as the kernels count it."""
-LEAST_DELETE = 0.001
-"""With fewer deletes a walk would hardly end."""
-NOISE_SPAN = (2, 8)
-"""Fewest and most tokens that a span of noise holds."""
-MOST_SPAN = 1 << 20
-"""The longest mean of spans, and the most of them that are late."""
+MIN_DELETE = 0.001
+"""The smallest probability of a delete; with less, a walk would hardly ever end."""
+MAX_SPAN = 1 << 20
+"""The largest mean length of spans, and the largest number of late ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +32,8 @@ class Append:
 class Noise:
     """Operations of the richer set, each with its probability per obfuscation step.
 
-    Each leaves something wrong that the restoration then repairs with the operator named. The
-    tokens it puts in are drawn from the target; bringing one back bears no loss.
+    Each leaves an error that the restoration repairs with the named operator. The tokens that it
+    inserts are drawn from the target. The restoration writes them first, and that bears no loss.
     """
 
     insert: float = 0.0
@@ -48,7 +43,7 @@ class Noise:
     swap: float = 0.0
     """Swap two tokens; repaired by `swap`."""
     span_insert: float = 0.0
-    """Insert a span of tokens (`NOISE_SPAN`); repaired by `span_delete`."""
+    """Insert a span of 2 to 8 tokens; repaired by `span_delete`."""
     span_move: float = 0.0
     """Move a span by a power of two; repaired by `span_move`."""
 
@@ -63,25 +58,29 @@ class Obfuscation:
     delete: float = 0.8
     """Probability of a delete; the rest are moves, uniform over the valid ones."""
     start: Literal["uniform", "left"] = "uniform"
-    """Where the cursor starts. The text says uniform; the printed samples look like left."""
+    """Start of the cursor. The paper's text says uniform; its printed samples look like left."""
     merge_moves: bool = False
-    """Write each chain of moves as the fewest that get there, and drop those before STOP."""
+    """Write each chain of moves as the fewest with the same goal; drop moves before STOP."""
     max_obfuscation_steps: int | None = None
     """K_max: a walk that takes longer is discarded and sampled again."""
     noise: Noise = Noise()
-    """The richer action set; none by default."""
+    """Noise of the richer action set; none by default."""
 
     def __post_init__(self) -> None:
         noise = self.noise
         shares = [noise.insert, noise.replace, noise.swap, noise.span_insert, noise.span_move]
         total = self.delete + sum(shares)
-        if not (self.delete >= LEAST_DELETE and total < 1 and all(s >= 0 for s in shares)):
+        if not (self.delete >= MIN_DELETE and total < 1 and all(s >= 0 for s in shares)):
             raise ConfigError(
-                f"delete={self.delete} and {noise} must be probabilities that leave some for"
-                f" moves: delete {LEAST_DELETE} or more, together below 1."
+                f"delete={self.delete} and {noise} must be probabilities: delete at least"
+                f" {MIN_DELETE}, none negative, and together below 1, since the rest are moves."
             )
-        if noise.insert + noise.span_insert * sum(NOISE_SPAN) / 2 >= self.delete:
-            raise ConfigError(f"{noise} puts in as many tokens as delete={self.delete} takes out.")
+        mean_span = (k.MIN_NOISE_SPAN + k.MAX_NOISE_SPAN) / 2
+        if noise.insert + noise.span_insert * mean_span >= self.delete:
+            raise ConfigError(
+                f"{noise} inserts as many tokens as delete={self.delete} deletes, so a walk would"
+                " never end. Lower insert or span_insert, or raise delete."
+            )
         if self.start not in ("uniform", "left"):
             raise ConfigError(f"start is {self.start!r}; use 'uniform' or 'left'.")
         if self.max_obfuscation_steps is not None and self.max_obfuscation_steps < 1:
@@ -100,40 +99,44 @@ class Spans:
     mean: float = 8.0
     unit: Literal["token", "word", "sentence"] = "word"
     late: int | None = None
-    """Write left to right but for so many inner spans, which come after the rest, left to right
-    too. A vocabulary with marks has one set where a span is left out, and goes back to it. If
-    left out, every order of the spans is as likely."""
+    """Number of inner spans to write late, after the rest; everything is written left to right.
+
+    If the vocabulary has marks, the restoration marks where a late span is missing and goes back
+    to it. None (the default) makes every order of the spans equally likely.
+    """
 
     def __post_init__(self) -> None:
-        if not 1 <= self.mean <= MOST_SPAN or self.unit not in UNITS:
+        if not 1 <= self.mean <= MAX_SPAN or self.unit not in UNITS:
             raise ConfigError(
                 f"Spans of mean {self.mean} aligned to {self.unit!r}: the mean must be 1 or more"
                 f" tokens, the unit one of {', '.join(UNITS)}."
             )
-        if self.late is not None and not 0 <= self.late <= MOST_SPAN:
-            raise ConfigError(f"late is {self.late}; use 0 to {MOST_SPAN}, or None.")
+        if self.late is not None and not 0 <= self.late <= MAX_SPAN:
+            raise ConfigError(f"late is {self.late}; use 0 to {MAX_SPAN}, or None.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Each example takes one of several policies, at random by weight.
+    """Several policies, of which each example takes one at random by weight.
 
-    With `final_weights` the weights go there in a straight line as training progresses, from one
-    share of it to another.
+    With `final_weights` the weights change linearly as training progresses, from `change_from` to
+    `change_until`.
     """
 
     policies: tuple[Append | Obfuscation | Spans, ...]
     weights: tuple[float, ...]
     final_weights: tuple[float, ...] | None = None
     change_from: float = 0.0
-    """The share of training after which the weights begin to change."""
+    """The share of training at which the weights begin to change."""
     change_until: float = 1.0
-    """The share of training after which they are the final ones."""
+    """The share of training at which they are the final ones."""
 
     def __post_init__(self) -> None:
         allowed = Append | Obfuscation | Spans
         if not self.policies or not all(isinstance(part, allowed) for part in self.policies):
-            raise ConfigError("A mixture holds policies that are not mixtures themselves.")
+            raise ConfigError(
+                "A mixture needs at least one policy, and none that is itself a mixture."
+            )
         if not 0 <= self.change_from < self.change_until <= 1:
             raise ConfigError(
                 f"Weights that change from {self.change_from} to {self.change_until} of training:"
@@ -150,11 +153,11 @@ class Mixture:
 
     @property
     def last_weights(self) -> tuple[float, ...]:
-        """Where the weights end up."""
+        """The weights at the end of training."""
         return self.weights if self.final_weights is None else self.final_weights
 
     def weights_at(self, progress: float) -> list[float]:
-        """The weights, adding up to 1, when a share `progress` of training is done."""
+        """Return the weights, adding up to 1, after a share `progress` of training."""
         if not 0 <= progress <= 1:
             raise ConfigError(f"progress is {progress}; it goes from 0 to 1.")
         first, last = (np.array(w) / sum(w) for w in (self.weights, self.last_weights))
@@ -166,40 +169,33 @@ class Mixture:
 
 Policy: TypeAlias = Append | Obfuscation | Spans | Mixture
 Address: TypeAlias = Literal["moves", "search", "both"]
-"""How a place is reached: by moves, by searching for the tokens before it, by what is shorter."""
+"""The way to a position: moves, a search for the tokens before it, or the shorter of both."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edits:
-    """For pairs: the draft is shown, and the fewest actions make of it what it became."""
+    """A policy for pairs: the draft is shown, and the fewest actions turn it into the result."""
 
     address: Address = "both"
-    """A search needs `vocab.search`."""
-    rewritten: float = 0.0
-    """Share of the pairs that are written anew instead, in which every token is a lesson and not
-    only those that change. It needs a delimiter, as `rewrite` does."""
-    noted: bool = False
-    """Whether the model also learns to note, as it reads a draft, what is to change: behind each
-    token, what the text before it needs. Nothing is written there; it is a lesson for every token,
-    and tells where to edit before anything is written."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rewritten <= 1:
-            raise ConfigError(f"rewritten is {self.rewritten}; it is a share, from 0 to 1.")
+    """The way to a position. Searches need a vocabulary that has them (`vocab.search`)."""
+    edit_probabilities: bool = False
+    """True if the model also learns edit probabilities: as it reads a draft, it predicts at every
+    token whether an edit is needed there (`alignment.edit_labels`). So one pass over a draft
+    tells where to edit it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """For pairs: the draft is shown as a prefix, and the whole text is written anew behind it."""
+    """A policy for pairs: the draft is the prefix, and the whole new text is written after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """For pairs: the draft is shown as a prefix, and behind it search-and-replace blocks."""
+    """A policy for pairs: the draft is the prefix, and search-and-replace blocks follow it."""
 
 
 PairPolicy: TypeAlias = Edits | Rewrite | Blocks
-"""How a pair of texts becomes a trajectory; there is no order to draw, so no order tax."""
+"""A policy that makes a trajectory of a pair of texts. Nothing is drawn, so no order tax."""
 
 PRESETS: dict[str, Policy] = {
     "append": Append(),
@@ -224,9 +220,7 @@ PRESETS: dict[str, Policy] = {
 
 
 def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]:
-    """The rows that the kernels read: one per component of a mixture, weights summed up."""
-    from reviser.trajectories import _kernels as k
-
+    """Return the rows that the kernels read: one per component, with cumulative weights."""
     if not isinstance(policy, Append | Obfuscation | Spans | Mixture):
         raise ConfigError(
             f"The policy is {policy!r}; give a value such as Obfuscation() or PRESETS['paper']."
@@ -235,12 +229,12 @@ def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]
     weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
     rows = np.stack([_row(part) for part in parts])
     rows[:, k.WEIGHT] = _thresholds(weights)
-    rows[-1, k.WEIGHT] = WHOLE  # whatever rounding left
+    rows[-1, k.WEIGHT] = k.WHOLE  # rounding may have left less
     return rows
 
 
 def operators_needed(policy: Policy) -> list[str]:
-    """The operators that restorations under this policy use."""
+    """Return the operators that restorations under this policy use."""
     if isinstance(policy, Mixture):
         return sorted({name for part in policy.policies for name in operators_needed(part)})
     if not isinstance(policy, Obfuscation):
@@ -257,9 +251,7 @@ def operators_needed(policy: Policy) -> list[str]:
 
 
 def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
-    """The ids that the kernels write; an operator the policy needs must be there."""
-    from reviser.trajectories import _kernels as k
-
+    """Return the ids that the kernels write; raise VocabError if an operator is missing."""
     missing = [name for name in operators_needed(policy) if getattr(vocab, name) is None]
     if missing:
         raise VocabError(
@@ -283,8 +275,6 @@ def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
 
 
 def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
-    from reviser.trajectories import _kernels as k
-
     row = np.zeros(k.COLUMNS, np.int64)
     if isinstance(policy, Obfuscation):
         noise = policy.noise
@@ -299,12 +289,12 @@ def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
     else:  # appending is a single span
         row[k.KIND] = k.SPANS
         if isinstance(policy, Spans):
-            row[k.MEAN_SPAN] = round(policy.mean * MEAN_SCALE)
+            row[k.MEAN_SPAN] = round(policy.mean * k.MEAN_SCALE)
             row[k.UNIT] = UNITS[policy.unit]
             row[k.LATE] = -1 if policy.late is None else policy.late
     return row
 
 
 def _thresholds(shares: list[float]) -> npt.NDArray[np.int64]:
-    """Running sums, each share rounded on its own so that none becomes another's."""
-    return np.cumsum([round(share * WHOLE) for share in shares])
+    """Return running sums; each share is rounded on its own, so that 0 stays 0."""
+    return np.cumsum([round(share * k.WHOLE) for share in shares])

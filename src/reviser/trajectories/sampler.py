@@ -15,34 +15,35 @@ import numpy.typing as npt
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
 from reviser.errors import TrajectoryError
+from reviser.trajectories._kernels.layout import MAX_ATTEMPTS
 from reviser.trajectories.policy import Mixture, Policy, Spans, compile_ids, compile_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restorations:
-    """A batch of restorations, end to end: the i-th is ids[offsets[i]:offsets[i + 1]]."""
+    """A batch of restorations, concatenated: the i-th is ids[offsets[i]:offsets[i + 1]]."""
 
     ids: npt.NDArray[np.int32]
     learned: npt.NDArray[np.bool_]
-    """Which ids bear loss."""
+    """True for ids that bear loss."""
     offsets: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """Ids of the i-th restoration, and which of them bear loss."""
+        """Return the ids of the i-th restoration, and which of them bear loss."""
         part = slice(self.offsets[:-1][i], self.offsets[1:][i])
         return self.ids[part], self.learned[part]
 
 
 class Sampler:
-    """Samples restorations of targets under a policy, one or a batch at a time."""
+    """Sampler of restorations under a policy, one or a batch at a time."""
 
     def __init__(self, vocab: ActionVocab, policy: Policy) -> None:
         self.vocab = vocab
         self.policy = policy
-        compile_rows(policy)  # so that what is no policy is refused here
+        compile_rows(policy)  # to refuse here what is not a policy
         self._ids = compile_ids(policy, vocab)
         self._insertable = vocab.kinds == Kind.INSERT
         parts = policy.policies if isinstance(policy, Mixture) else (policy,)
@@ -59,7 +60,7 @@ class Sampler:
         units: npt.NDArray[np.uint8] | None = None,
         progress: float = 0.0,
     ) -> Trajectory:
-        """The trajectory of one target."""
+        """Return the trajectory of one target."""
         batch = self.batch(
             [target],
             [index],
@@ -71,7 +72,7 @@ class Sampler:
         return Trajectory(
             prefix=tuple(prefix),
             restoration=tuple(batch.ids.tolist()),
-            unlearned=tuple(np.flatnonzero(~batch.learned).tolist()),
+            no_loss=tuple(np.flatnonzero(~batch.learned).tolist()),
         )
 
     def batch(
@@ -84,23 +85,27 @@ class Sampler:
         units: Sequence[npt.NDArray[np.uint8]] | None = None,
         progress: float = 0.0,
     ) -> Restorations:
-        """Restorations of many targets; each depends on its own index alone.
+        """Return restorations of many targets; each depends only on its own index.
 
-        `units` marks where words and sentences start, as `Codec.unit_starts` does; policies that
-        align to those need it. `progress` is how much of training is done, for schedules.
+        `units` is what `Codec.unit_starts` gives for each target; policies that align to words or
+        sentences need it. `progress` is the share of training that is done, for schedules.
         """
-        from reviser.trajectories import _kernels
+        from reviser.trajectories._kernels import sampling  # numba takes a second to import
 
         lengths = [len(target) for target in targets]
         if not 0 <= seed < 1 << 64 or not 0 <= epoch < 1 << 32:
-            raise TrajectoryError(f"seed {seed} or epoch {epoch} is negative or too large.")
+            raise TrajectoryError(
+                f"seed is {seed}, epoch {epoch}; use 0 to 2**64 - 1 and 0 to 2**32 - 1."
+            )
         if len(indices) != len(targets):
-            raise TrajectoryError(f"{len(targets)} targets need as many indices: {len(indices)}.")
+            raise TrajectoryError(
+                f"{len(targets)} targets and {len(indices)} indices: give one index per target."
+            )
         tokens = self._tokens(targets)
-        ids, learned, ends = _kernels.restorations(
+        ids, learned, ends = sampling.restorations(
             tokens,
             np.cumsum([0, *lengths], dtype=np.int64),
-            self._marks(units, lengths),
+            self._unit_starts(units, lengths),
             compile_rows(self.policy, progress),
             self._ids,
             np.uint64(seed),
@@ -111,7 +116,7 @@ class Sampler:
             length = lengths[int(np.argmin(ends)) - 1]
             raise TrajectoryError(
                 f"No obfuscation of {length} tokens within max_obfuscation_steps was found in"
-                f" {_kernels.MAX_ATTEMPTS} tries. Raise it, or leave it out."
+                f" {MAX_ATTEMPTS} tries. Raise it, or leave it out."
             )
         return Restorations(ids=ids, learned=learned, offsets=ends)
 
@@ -127,16 +132,16 @@ class Sampler:
             raise TrajectoryError(f"A target holds {wrong}, which this vocabulary cannot insert.")
         return whole.astype(np.int32, copy=False)
 
-    def _marks(
+    def _unit_starts(
         self, units: Sequence[npt.NDArray[np.uint8]] | None, lengths: list[int]
     ) -> npt.NDArray[np.uint8]:
         if units is None:
             if self._units_needed:
                 raise TrajectoryError(
                     f"This policy aligns to units ({', '.join(sorted(self._units_needed))}): pass"
-                    " units, the marks that codec.unit_starts(target) gives."
+                    " what codec.unit_starts(target) gives as units."
                 )
             return np.ones(sum(lengths), np.uint8)
-        if [len(marks) for marks in units] != lengths:
-            raise TrajectoryError("Units and targets differ in length: give one mark per token.")
+        if [len(starts) for starts in units] != lengths:
+            raise TrajectoryError("Units and targets differ in length: give one value per token.")
         return np.concatenate([np.empty(0, np.uint8), *units])

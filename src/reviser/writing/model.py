@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from reviser.core.codec import Codec, Unit
+from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
 from reviser.errors import ConfigError, MissingExtra, ReviserError
@@ -114,7 +114,7 @@ class Reviser:
         task: Task | str = "",
         config: DecodeConfig | None = None,
         *,
-        unit: Unit = "char",
+        unit: OffsetUnit = "char",
         **settings: Unpack[DecodeSettings],
     ) -> Writing:
         """Run a task and get its edits as they happen: iterate with `for` or `async for`.
@@ -216,7 +216,7 @@ class Reviser:
             self.engine.check(part.request)
         return plan
 
-    def start(self, part: Part, *, unit: Unit = "char") -> Writing:
+    def start(self, part: Part, *, unit: OffsetUnit = "char") -> Writing:
         """Start a part of a plan; the engine gets it when the first step is asked for."""
         return Writing(part, self.codec, self.driver, self.provenance, unit)
 

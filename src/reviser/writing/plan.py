@@ -82,7 +82,7 @@ class Part:
         if not gaps:
             return (self.prompt,)
         bounds = [bound - self.instruction_length for gap in gaps for bound in gap]
-        at = codec.places(tokens)
+        at = codec.char_offsets(tokens)
         edges = [0, *bounds, len(tokens)]
         spans = zip(edges[::2], edges[1::2], strict=True)
         locked = [self.prompt[at[start] : at[end]] for start, end in spans]
@@ -327,7 +327,7 @@ def narrow(
     is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
     shown = np.flatnonzero(is_token)[instruction_length:]  # ids of the history that show the draft
     tokens = [request.history[n] for n in shown.tolist()]
-    characters = codec.places(tokens)  # -1 within a character
+    characters = codec.char_offsets(tokens)  # -1 within a character
     is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
     likely = np.flatnonzero(np.array(edit_probabilities)[shown] >= threshold) - label_delay
     found = []
@@ -364,7 +364,7 @@ def windows(
     if len(tokens) <= window:
         yield 0, 0, len(text), len(text)
         return
-    units, characters = codec.unit_starts(tokens), codec.places(tokens)
+    units, characters = codec.unit_starts(tokens), codec.char_offsets(tokens)
     is_whole = characters >= 0  # not within a character
     cuts = [0]
     while len(tokens) - cuts[-1] > window:

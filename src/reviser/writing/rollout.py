@@ -48,7 +48,7 @@ class Rollout:
     """The text as it was given, gaps included."""
     text: str
     trajectory: Trajectory
-    """All actions. The `unlearned` ones were not chosen by the model: they write the text after a
+    """All actions. The `no_loss` ones were not chosen by the model: they write the text after a
     gap and take the cursor back."""
     logprobs: tuple[float, ...]
     """The model's log-probability of each chosen action, before mask, bias and temperature."""

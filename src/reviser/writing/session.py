@@ -13,7 +13,7 @@ from weakref import finalize
 import numpy as np
 
 from reviser.core.canvas import Canvas, Edit
-from reviser.core.codec import Codec, TextEdit, Unit
+from reviser.core.codec import Codec, OffsetUnit, TextEdit
 from reviser.core.mask import shift_gaps
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import Gaps, Step, StopReason
@@ -37,7 +37,7 @@ class Writing:
         codec: Codec,
         driver: Driver,
         provenance: dict[str, Any],
-        unit: Unit = "char",
+        unit: OffsetUnit = "char",
     ) -> None:
         self.part = part
         self._codec = codec
@@ -160,7 +160,7 @@ class Writing:
         trajectory = Trajectory(
             prefix=part.prefix,
             restoration=(*part.preamble, *self._actions),
-            unlearned=tuple(range(len(part.preamble))),
+            no_loss=tuple(range(len(part.preamble))),
         )
         hidden = part.instruction_length + part.context_length
         return Rollout(

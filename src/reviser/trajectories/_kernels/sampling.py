@@ -1,0 +1,81 @@
+"""A batch of restorations under any policy: the one entry point of sampling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reviser.trajectories._kernels.backward import grow_front
+from reviser.trajectories._kernels.jit import I32, I64, U64, Bools, Bytes, compiled, entry
+from reviser.trajectories._kernels.layout import ID_MARK, KIND, LATE, MAX_MOVE, OBFUSCATE, WEIGHT
+from reviser.trajectories._kernels.philox import RNG_SIZE, draw, start_rng
+from reviser.trajectories._kernels.spans import (
+    cut_spans,
+    draw_order,
+    spans_capacity,
+    write_marked,
+    write_spans,
+)
+from reviser.trajectories._kernels.walks import obfuscate
+
+
+@entry
+def restorations(
+    tokens: I32,
+    offsets: I64,
+    units: Bytes,
+    rows: I64,
+    ids: I64,
+    seed: np.uint64,
+    epoch: np.uint64,
+    indices: U64,
+) -> tuple[I32, Bools, I64]:
+    """Return the ids of restorations, which of them bear loss, and where each ends.
+
+    Ends are -1 from the first target on for which no walk within the step budget was found.
+    """
+    results = np.empty(2 * len(tokens) + 64, np.int32)
+    results_learned = np.empty(len(results), np.bool_)
+    ends = np.zeros(len(offsets), np.int64)
+    # Each restoration is written into the end of `out` and then copied. `learned` is all True
+    # between two of them.
+    out = np.empty(1024, np.int32)
+    learned = np.ones(len(out), np.bool_)
+    rng = np.zeros(RNG_SIZE, np.uint64)
+    for d in range(len(indices)):
+        target = tokens[offsets[d] : offsets[d + 1]]
+        start_rng(rng, seed, epoch, indices[d])
+        row = draw_row(rows, rng)
+        if row[KIND] == OBFUSCATE:
+            out, learned, at = obfuscate(target, row, ids, rng, out, learned)
+            if at < 0:
+                ends[d + 1 :] = -1
+                break
+        else:
+            cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
+            order = draw_order(len(cuts) - 1, row[LATE], rng)
+            while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
+                out, learned, at = grow_front(out, learned, 0)
+            if row[LATE] > 0 and ids[ID_MARK] >= 0:
+                at = write_marked(target, cuts, order, ids, out)
+            else:
+                at = write_spans(target, cuts, order, ids, out)
+        first, last = ends[d], ends[d] + len(out) - at
+        while len(results) < last:
+            results = np.concatenate((results, np.empty_like(results)))
+            results_learned = np.concatenate((results_learned, np.empty_like(results_learned)))
+        results[first:last] = out[at:]
+        results_learned[first:last] = learned[at:]
+        learned[at:] = True
+        ends[d + 1] = last
+    return results[: ends.max()], results_learned[: ends.max()], ends
+
+
+@compiled
+def draw_row(rows: I64, rng: U64) -> I64:
+    """Return the component of a mixture that an example takes; a lone policy draws nothing."""
+    chosen = 0
+    if len(rows) > 1:
+        x = draw(rng)
+        while x >= rows[chosen, WEIGHT]:
+            chosen += 1
+    return rows[chosen]
