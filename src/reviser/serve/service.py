@@ -23,7 +23,8 @@ from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.queue import RequestQueue
 from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
-from reviser.serve.schema import Failure, Settings, StreamableBody, revision_body
+from reviser.serve.schema import Failure, Settings, StreamableBody
+from reviser.serve.units import revision_body
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Plan
 from reviser.writing.rollout import Revision, Rollout
