@@ -52,7 +52,7 @@ def test_reading_a_spelled_history_gives_back_its_actions(
 
 
 @given(vocabs(), st.integers(0, 9), st.integers(0, 9))
-def test_every_action_is_spelled_as_in_the_paper_twin(
+def test_every_action_is_spelled_as_in_the_reference(
     vocab: ActionVocab, length: int, cursor: int
 ) -> None:
     assume(cursor <= length)

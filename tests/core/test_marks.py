@@ -15,7 +15,7 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction, TrajectoryError, VocabError
 from reviser.trajectories.policy import Spans
 from reviser.trajectories.sampler import Sampler
-from support.strategies import pick, random_layout, random_marks, seeds
+from support.strategies import pick, random_layout, random_units, seeds
 
 TOKENS = 6
 ALL = ActionVocab.build(TOKENS, operators=OPERATORS, max_move=4, marks=True, reserved=1)
@@ -224,7 +224,7 @@ def test_late_spans_are_marked_and_written_in_the_same_order(seed: int, policy: 
     rng = Random(seed)
     plain = ActionVocab.build(TOKENS)
     target = [1, *rng.choices(range(TOKENS), k=rng.randint(0, 40))]
-    marks = random_marks(rng, target)
+    marks = random_units(rng, target)
     with_marks = Sampler(PLAIN, policy).sample(target, prefix=[5], seed=seed, units=marks)
     without = Sampler(plain, policy).sample(target, prefix=[5], seed=seed, units=marks)
     assert with_marks.target(PLAIN) == target

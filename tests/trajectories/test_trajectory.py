@@ -29,8 +29,8 @@ from support.strategies import (
     obfuscations,
     policies,
     random_action,
-    random_marks,
     random_targets,
+    random_units,
     seeds,
 )
 
@@ -106,7 +106,7 @@ def test_a_preset_restores_every_target(name: str) -> None:
     sampler = Sampler(RICH, PRESETS[name])
     for index, target in enumerate(random_targets(rng, RICH, 12, 40)):
         prefix = rng.choices(range(100), k=rng.randint(0, 5))
-        marks = random_marks(rng, target)
+        marks = random_units(rng, target)
         trajectory = sampler.sample(target, prefix=prefix, index=index, units=marks)
         assert_sound(RICH, prefix, target, trajectory)
 
@@ -115,7 +115,7 @@ def test_a_preset_restores_every_target(name: str) -> None:
 def test_any_policy_restores_any_target(policy: Policy, vocab: ActionVocab, seed: int) -> None:
     rng = Random(seed)
     prefix, target = random_targets(rng, vocab, 2, LONGEST)
-    marks = random_marks(rng, target)
+    marks = random_units(rng, target)
     trajectory = Sampler(vocab, policy).sample(target, prefix=prefix, seed=seed, units=marks)
     assert_sound(vocab, prefix, target, trajectory)
 

@@ -49,7 +49,7 @@ def _setting_fields(config: DecodeConfig) -> dict[str, Any]:
     """Return a pydantic field for each setting, with the defaults of a config."""
     found: dict[str, Any] = {}
     for each in SETTINGS.values():
-        bounds = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
+        bounds: dict[str, Any] = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
         default = getattr(config, each.name)
         kind = each.type | None if each.is_optional else each.type
         found[each.name] = (kind, Field(default, description=each.help, **bounds))
@@ -182,9 +182,10 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
 
     def task(self) -> Task:
         """Return the task; its own checks raise ConfigError."""
-        if self.min_edit_probability is None:
-            self.min_edit_probability = self.notes
-        return super().task()
+        if getattr(self, "min_edit_probability") is None:  # noqa: B009  # made from the task's fields
+            setattr(self, "min_edit_probability", self.notes)  # noqa: B010
+        task: Task = super().task()
+        return task
 
 
 # Fields of OpenAI's that would change the text, with the one value that is accepted.

@@ -77,8 +77,9 @@ class Service:
         if not rollouts:
             return Response(status_code=CLIENT_CLOSED)
         result = await asyncio.to_thread(plan.result, rollouts)
-        is_revision = isinstance(result, Revision)
-        return JsonResponse(revision_body(result, body.unit) if is_revision else result.to_json())
+        if isinstance(result, Revision):
+            return JsonResponse(revision_body(result, body.unit))
+        return JsonResponse(result.to_json())
 
     async def submit(
         self,

@@ -94,6 +94,7 @@ class Reviser:
 
         `progress` is called with the number of finished parts and the number of all parts.
         """
+        result: Result
         (result,) = run_plans([self.plan(task, config)], self.driver, self.start, progress=progress)
         return result
 
