@@ -36,7 +36,11 @@ DOCUMENTS = 4  # with about 30 steps each: 12,000 states in 100 examples, 240,00
 KNOWN_ANSWERS = [  # Random123's kat_vectors: philox4x32-10
     ("00000000 " * 4, "00000000 " * 2, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
     ("ffffffff " * 4, "ffffffff " * 2, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]  # fmt: skip
 
 words64 = st.integers(0, 2**64 - 1)
@@ -196,7 +200,7 @@ def test_noise_stops_growing_a_canvas_that_is_twice_as_long_and_a_little() -> No
         assert_as_reference(vocab, policy, [[0], [1, 2], [2]] * 10, rng)
 
 
-# -- any batch, any process ---------------------------------------------------------------------------------
+# -- any batch, any process -----------------------------------------------------------------------
 
 
 @given(policies(), seeds)
