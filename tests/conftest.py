@@ -1,4 +1,4 @@
-"""Hypothesis profiles, chosen by REVISER_HYPOTHESIS; no proxy for our servers; browser; paper."""
+"""Settings of all tests: hypothesis profiles (REVISER_HYPOTHESIS), no proxy, order, fixtures."""
 
 import os
 from collections.abc import Iterator
@@ -24,9 +24,14 @@ for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
+LONGEST = ("train", "serve", "player", "writing", "data", "evals", "models")
+"""Folders whose files take longest, in this order."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that none of them is left alone at the end."""
-    items.sort(key=lambda item: item.path.parent.name != "train")
+    """Run the longest files first, so that none of them is left alone at the end."""
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,7 @@ def test_every_notebook_is_looked_at() -> None:
     assert [path.stem for path in PATHS] == sorted(SHOWN)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_it_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVISER_QUICK", "1")

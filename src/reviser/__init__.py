@@ -6,13 +6,15 @@ Names are loaded on first use, so importing the package costs nothing a caller d
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from reviser import _moved
+
 if TYPE_CHECKING:
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import Boundary
     from reviser.core.trajectory import Trajectory
-    from reviser.engines.base import DecodeConfig
+    from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.trajectories.policy import (
         PRESETS,
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     )
     from reviser.trajectories.sampler import Sampler
     from reviser.writing.changes import Change, Changes
-    from reviser.writing.model import Reviser, Revision, Rollout, load
+    from reviser.writing.model import Reviser, load
+    from reviser.writing.rollout import Revision, Rollout
+    from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 __all__ = [
     "PRESETS",
@@ -37,27 +41,33 @@ __all__ = [
     "Change",
     "Changes",
     "Codec",
+    "Continue",
     "DecodeConfig",
     "Edit",
+    "Infill",
     "InvalidAction",
     "Kind",
     "Mixture",
     "Noise",
     "Obfuscation",
     "Policy",
+    "Revise",
     "Reviser",
     "ReviserError",
     "Revision",
     "Rollout",
     "Sampler",
     "Spans",
+    "Task",
     "TextEdit",
     "TextStream",
     "Trajectory",
     "load",
 ]
 
-_ROOMS = {
+_moved.install()
+
+_MODULES = {
     "reviser.writing.changes": ("Change", "Changes"),
     "reviser.core.actions": ("Action", "ActionVocab", "Kind"),
     "reviser.core.canvas": ("Canvas", "Edit"),
@@ -74,11 +84,13 @@ _ROOMS = {
     ),
     "reviser.core.trajectory": ("Trajectory",),
     "reviser.trajectories.sampler": ("Sampler",),
-    "reviser.engines.base": ("DecodeConfig",),
+    "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
-    "reviser.writing.model": ("Reviser", "Revision", "Rollout", "load"),
+    "reviser.writing.model": ("Reviser", "load"),
+    "reviser.writing.rollout": ("Revision", "Rollout"),
+    "reviser.writing.tasks": ("Continue", "Infill", "Revise", "Task"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -86,9 +98,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("reviser-lm")
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'reviser' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

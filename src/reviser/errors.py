@@ -4,6 +4,9 @@ A message says what was given, what is allowed and what to do; the same sentence
 caller, the command line and an HTTP client. Broken invariants of our own are asserts, not these.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class ReviserError(Exception):
     """The root of the tree: catch this to catch all of ours."""
@@ -42,11 +45,24 @@ class MissingExtra(ReviserError, ImportError):
 
 
 class RequestRefused(ReviserError, RuntimeError):
-    """A server that does not take a request now, or not from this caller."""
+    """A request that a server refuses now, or from this caller."""
 
     def __init__(self, message: str, status: int, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """Of HTTP."""
+        """The HTTP status."""
         self.retry_after = retry_after
-        """Seconds to wait before it is worth another try, if the server told."""
+        """Seconds to wait before another try, if the server named them."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return advice for a name that does not exist: the nearest one, or all of them.
+
+    >>> did_you_mean("temprature", ["temperature", "seed"])
+    'Did you mean `temperature`?'
+    >>> did_you_mean("x", ["temperature", "seed"])
+    'Choose from: temperature, seed.'
+    """
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"Did you mean `{near[0]}`?" if near else f"Choose from: {', '.join(names)}."

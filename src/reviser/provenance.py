@@ -1,4 +1,4 @@
-"""What a result was made with: versions, the commit of this code, the machine, hashes."""
+"""The origin of a result: versions, the commit of this code, the machine, hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def made_with(*packages: str) -> dict[str, Any]:
-    """Versions of this package, and of those named that are installed; Python, machine, commit."""
+    """Return the versions of this package and of installed packages, Python, machine and commit."""
     return {
         "versions": dict(_versions("reviser-lm", *packages)),
         "python": platform.python_version(),
@@ -23,12 +23,12 @@ def made_with(*packages: str) -> dict[str, Any]:
 
 
 def digest(content: Any) -> str:
-    """SHA-256 of what JSON can hold."""
+    """Return the SHA-256 of a JSON value."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def commit() -> str | None:
-    """The commit of this code, if it runs from a checkout of its own."""
+    """Return the commit of this code, if it runs from its own checkout."""
     package = Path(__file__).parent
 
     def git(*words: str) -> str:

@@ -1,7 +1,7 @@
-"""A recipe in, a page out: its arms are trained, rolled out, evaluated and compared.
+"""Reproduction of a comparison: train the arms of a recipe, roll them out, evaluate, write a page.
 
-Each stage leaves a file that says what it was made from; a stage whose file says the same is not
-done again. So a start after a kill goes on, and ends with the same page.
+Each stage writes a file that says what it was made from. A stage whose file says the same is not
+run again, so a restart after a kill continues and ends with the same page.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from reviser.core.codec import Codec
 from reviser.data.dataset import held_out_documents
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
+from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, mauve, report, texts
-from reviser.evals.evaluation import Measures, System, Tell
+from reviser.evals.evaluation import Measures, Progress, System
 from reviser.evals.judges import JudgeConfig, check_judge, open_judge
-from reviser.evals.texts import MADE, REFERENCE, Protocol
+from reviser.evals.texts import MANIFEST, REFERENCE, Protocol
 from reviser.files import lock, write_json
 from reviser.models import hub
 from reviser.train.inputs import open_text
-from reviser.train.recipe import COMPARISON, Recipe, beside, load_recipe, read_yaml
+from reviser.train.recipe import COMPARISON, Recipe, load_recipe, read_yaml, resolve_base
 from reviser.train.resume import check_claim
 from reviser.train.run import train
-from reviser.train.yaml_reader import read
+from reviser.train.yaml_reader import from_plain
 from reviser.writing import batch
-from reviser.writing.model import decode_config
 
 OWN = "own"
-"""As the name of a scorer: the one that is trained for it."""
+"""The name of the scorer that is trained here."""
 SEED_SHIFT = 20
-"""Each line of a file has a seed of its own; so far apart are those of two files."""
+"""Bits between the seeds of two files. Each line of a file has its own seed."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `reviser reproduce` does with a recipe beyond training it."""
+    """The `comparison` section of a recipe, for `reviser reproduce`."""
 
     arms: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: {"reviser": (), "append": ("policy=append",)}
     )
-    """Models to train, each with what it changes in the recipe, as `--set` takes it; the first is
-    compared with the others. If none is named: `reviser`, the recipe as it is, and `append`, with
+    """Models to train, each with its changes of the recipe, written as for `--set`. The first is
+    compared with the others. The default is `reviser`, the unchanged recipe, and `append`, with
     `policy=append`."""
     prompts: Protocol = field(default_factory=Protocol)
-    """Which documents are continued."""
+    """The choice of documents to continue."""
     text: tuple[str, ...] = ()
-    """Where they come from: sources as `reviser tokenize` takes them. If none is named, those that
+    """Sources of the documents, as for `reviser tokenize`. The default is the documents that
     training holds out."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `reviser generate`; `max_length` is `prompts.total_tokens` if not given."""
+    """Settings of `reviser generate`; the default of `max_length` is `prompts.total_tokens`."""
     scorers: tuple[str, ...] = ("own",)
-    """Causal LMs for evalPPL, by folder or hub name; `own` is one that is trained for it."""
+    """Causal LMs for evalPPL, by folder or hub name; `own` is trained here."""
     own_scorer: tuple[str, ...] = ("policy=append", "data.windows.prefix=[0, 0]", "seed=1")
-    """What the scorer trained here changes in the recipe. It must only append."""
+    """Changes of the recipe for the scorer that is trained here. Its policy must be append."""
     mauve: tuple[str, ...] = ("last:own",)
     """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME`."""
     judge: JudgeConfig | None = None
-    """Who judges the arena, if anyone."""
+    """The judge of the arena, if there is one."""
 
     def __post_init__(self) -> None:
         if not self.arms or {*self.arms} & {OWN, REFERENCE}:
@@ -77,20 +77,20 @@ class Comparison:
             raise ConfigError(f"An arm is called {wrong[0]!r}; use letters, digits, '.', '-', '_'.")
         if "seed" in self.decoding:
             raise ConfigError("decoding.seed is not used: seeds are those of comparison.prompts.")
-        decode_config(self.settings)
+        DecodeConfig.of(self.settings)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of decoding."""
+        """The decoding settings."""
         return {"max_length": self.prompts.total_tokens, **self.decoding}
 
     @property
     def has_own_scorer(self) -> bool:
-        """Whether one is trained."""
+        """True if a scorer is trained here."""
         return any(name.rpartition(":")[2] == OWN for name in (*self.scorers, *self.mauve))
 
     def measures(self, own: str) -> Measures:
-        """What is measured, with the scorer trained here in the folder `own`."""
+        """Return the measures, with the folder of the scorer trained here."""
         return Measures(
             scorers=tuple(_named(name, own) for name in self.scorers),
             mauve=tuple(_named(name, own) for name in self.mauve),
@@ -100,24 +100,24 @@ class Comparison:
 
 
 def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison:
-    """The comparison of a recipe, or the usual one if it says nothing of it.
+    """Read the comparison of a recipe; the default one if the recipe has none.
 
-    As in the rest of a recipe, paths are relative to its folder.
+    Paths are relative to the recipe's folder.
     """
     fields = read_yaml(path, changes)
-    found: Comparison = read(Comparison, (fields or {}).get(COMPARISON) or {}, COMPARISON)
+    found: Comparison = from_plain(Comparison, (fields or {}).get(COMPARISON) or {}, COMPARISON)
     folder = Path(path).absolute().parent
 
     def model(name: str) -> str:
-        kind, colon, place = name.rpartition(":")
-        return f"{kind}{colon}{beside(folder, place)}"
+        kind, colon, base = name.rpartition(":")
+        return f"{kind}{colon}{resolve_base(folder, base)}"
 
     def file(name: str | None) -> str | None:
         return name and str(folder / name)
 
     judge = found.judge and replace(
         found.judge,
-        model=found.judge.model if found.judge.url else beside(folder, found.judge.model),
+        model=found.judge.model if found.judge.url else resolve_base(folder, found.judge.model),
         verdicts=file(found.judge.verdicts),
         template=file(found.judge.template),
     )
@@ -138,57 +138,67 @@ def reproduce(
     engine: str = "hf",
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
-    say: Say = lambda _: None,
-    tell: Tell = lambda *_: None,
+    log: Log = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
-    """Run every stage that is still to be done; the page.
+    """Run every stage that is not done yet, and return the path of the page.
 
-    A model that stands in `models/ARM` already, as from a cluster, is not trained again.
+    A model that is already in `models/ARM`, for example from a cluster, is not trained again.
     """
-    load_recipe(recipe, changes)  # refuses what is no recipe at all
+    load_recipe(recipe, changes)  # refuses an invalid recipe before anything else
     comparison = load_comparison(recipe, changes)
     arms = {name: load_recipe(recipe, [*changes, *own]) for name, own in comparison.arms.items()}
     if comparison.has_own_scorer:
         arms[OWN] = load_recipe(recipe, [*changes, *comparison.own_scorer])
     device = evaluation.device_of(device)
     _check(comparison, arms, device)
-    refusal = f"Another process is at work in {str(output)!r}."
+    refusal = f"Another process is working in {str(output)!r}."
     output.mkdir(parents=True, exist_ok=True)
     with lock(output / "lock", refusal):
-        prompts = _prompts(comparison, next(iter(arms.items())), output, say)
+        prompts = _prompts(comparison, next(iter(arms.items())), output, log)
         for name, arm in arms.items():
-            _train(name, arm, output / "models" / name, say)
+            _train(name, arm, output / "models" / name, log)
         known = [prompt for path in prompts.values() for prompt in texts.read_prompts(path)]
         systems = []
         for name in comparison.arms:
             model = output / "models" / name
             files = [
                 _rollouts(
-                    model, seed, path, comparison, engine, dict(options or {}), output, say, tell
+                    model,
+                    seed,
+                    path,
+                    comparison,
+                    engine,
+                    dict(options or {}),
+                    output,
+                    log,
+                    progress,
                 )
                 for seed, path in prompts.items()
             ]
             samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
             systems.append(System(name=name, samples=tuple(samples), folder=model))
-        say("evaluating")
+        log("evaluating")
         measures = replace(
             comparison.measures(str(output / "models" / OWN)),
             judge=open_judge(comparison.judge, device) if comparison.judge else None,
             device=device,
         )
-        record = evaluation.evaluate(systems, measures, kept=output / "measured", tell=tell)
-        record |= texts.read_about([output / "prompts"])
+        record = evaluation.evaluate(
+            systems, measures, cache=output / "measured", progress=progress
+        )
+        record |= texts.read_prompts_manifest([output / "prompts"])
         return report.write(record, output / "report.html")
 
 
 def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:
-    """Refuse what cannot be before anything is trained."""
+    """Refuse an impossible comparison before anything is trained."""
     (first, ours), *others = arms.items()
     for name, arm in others:
         if not comparison.text and _held_out(arm) != _held_out(ours):
             raise ConfigError(
-                f"{name!r} holds out other documents than {first!r}, and may have been trained on"
-                " the prompts: give both the same data, or name prompts in comparison.text."
+                f"{name!r} holds out other documents than {first!r}, so it may have been trained on"
+                " the prompts. Give both the same data, or name prompts in comparison.text."
             )
     apart = replace(
         comparison,
@@ -204,29 +214,29 @@ def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> N
 
 
 def _held_out(recipe: Recipe) -> list[Any]:
-    """What decides which documents a model is not trained on."""
+    """Return the settings that determine which documents a model is not trained on."""
     data = recipe.data
     return [data.shards, data.text, data.split, data.text_key, data.windows.held_out]
 
 
 def _named(name: str, own: str) -> str:
-    """The folder in the place of `own`, also behind the kind of features."""
+    """Replace `own` by its folder, also after the kind of features."""
     kind, colon, model = name.rpartition(":")
     return f"{kind}{colon}{own}" if model == OWN else name
 
 
-def _train(name: str, arm: Recipe, model: Path, say: Say) -> None:
+def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
     if (model / "run.json").is_file():
         check_claim(model, arm)
         return
-    say(f"training {name}")
+    log(f"training {name}")
     train(arm, model)
 
 
 def _prompts(
-    comparison: Comparison, first: tuple[str, Recipe], output: Path, say: Say
+    comparison: Comparison, first: tuple[str, Recipe], output: Path, log: Log
 ) -> dict[int, Path]:
-    """A file of prompts for each seed, chosen before anything is trained."""
+    """Write a file of prompts for each seed, before anything is trained."""
     name, recipe = first
     model = output / "models" / name
     model.mkdir(parents=True, exist_ok=True)
@@ -236,7 +246,7 @@ def _prompts(
     files = {seed: folder / f"{seed}.jsonl" for seed in comparison.prompts.seeds}
 
     def make() -> None:
-        say("choosing prompts")
+        log("choosing prompts")
         documents = _documents(comparison, recipe, codec, shards)
         chosen, _ = texts.choose_prompts(documents, codec, comparison.prompts)
         for seed, prompts in chosen.items():
@@ -245,8 +255,8 @@ def _prompts(
     content: list[Any] = [_content(name) for given in comparison.text for name in _names(given)]
     content += [data.split, data.text_key] if content else [*_held_out(recipe), shards.fingerprint]
     sources = comparison.text or ["documents that training held out"]
-    about = texts.about_prompts(comparison.prompts, sources, codec, content)
-    _once(folder / MADE, about, [*files.values()], make)
+    about = texts.describe_prompts(comparison.prompts, sources, codec, content)
+    _once(folder / MANIFEST, about, [*files.values()], make)
     return files
 
 
@@ -266,7 +276,7 @@ def _names(given: str) -> list[str]:
 
 
 def _content(name: str) -> list[str]:
-    """A source's name and, of a file, the hash of what is in it."""
+    """Return a source's name and, for a file, the hash of its content."""
     return [name] if name.startswith("hf:") else [Path(name).name, _hash(Path(name))]
 
 
@@ -278,10 +288,10 @@ def _rollouts(
     engine: str,
     options: dict[str, Any],
     output: Path,
-    say: Say,
-    tell: Tell,
+    log: Log,
+    progress: Progress,
 ) -> Path:
-    """A file of rollouts; one that a kill cut short is begun anew, so that batches are the same."""
+    """Write a file of rollouts; a partial one is written again, so that batches are the same."""
     path = output / "rollouts" / model.name / f"{seed}.jsonl"
     job = batch.Job(
         input=prompts,
@@ -293,11 +303,11 @@ def _rollouts(
     )
 
     def make() -> None:
-        say(f"rolling out {model.name}, seed {seed}")
+        log(f"rolling out {model.name}, seed {seed}")
         path.unlink(missing_ok=True)
         shutil.rmtree(job.folder, ignore_errors=True)
-        what = f"rollouts of {model.name}, seed {seed}"
-        _, failed = batch.run(job, lambda n, of: tell(what, n, of))
+        stage = f"rollouts of {model.name}, seed {seed}"
+        _, failed = batch.run(job, lambda n, of: progress(stage, n, of))
         if failed:
             raise EngineError(f"{failed} rollouts could not be written: see {str(path)!r}.")
 
@@ -312,19 +322,19 @@ def _rollouts(
     return path
 
 
-def _once(note: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
-    """Make files unless the note beside them says that these very ones were made from the same."""
+def _once(record: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
+    """Make files unless a record says that these files were made from the same inputs."""
 
-    def told() -> dict[str, Any]:
+    def current() -> dict[str, Any]:
         hashes = {file.name: _hash(file) if file.is_file() else None for file in files}
         found: dict[str, Any] = json.loads(json.dumps(about | {"files": hashes}))
         return found
 
-    if note.is_file() and json.loads(note.read_text("utf-8")) == told():
+    if record.is_file() and json.loads(record.read_text("utf-8")) == current():
         return
-    note.unlink(missing_ok=True)
+    record.unlink(missing_ok=True)
     make()
-    write_json(note, told())
+    write_json(record, current())
 
 
 def _hash(path: Path) -> str:

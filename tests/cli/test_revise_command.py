@@ -1,4 +1,4 @@
-"""`reviser revise`: the draft stays but for its changes, told in five formats or written back."""
+"""`reviser revise`: the changes of a draft in five formats, or written back to its file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from reviser.cli import main
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, Request, ScriptedEngine
+from reviser.models.editing import Editing
 from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.changes import Changes
 from reviser.writing.model import Reviser
@@ -38,12 +39,13 @@ Opens = Callable[..., list[Request]]
 
 @pytest.fixture
 def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
-    """Says what `load` gives: a model that this engine runs; what it was asked comes back."""
+    """Returns a function that makes `load` return a model of an engine, and records requests."""
 
-    def use(engine: Any, **options: Any) -> list[Request]:
+    def use(engine: Any, *calibration: tuple[float, float]) -> list[Request]:
         asked: list[Request] = []
         engine.check = asked.append
-        opened = Reviser(engine, CODEC, **options)
+        editing = Editing(edit_probabilities=bool(calibration), calibration=calibration)
+        opened = Reviser(engine, CODEC, editing=editing)
         monkeypatch.setattr(reviser.writing.model, "load", lambda *_, **__: opened)
         return asked
 
@@ -51,32 +53,32 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
 
 
 @pytest.fixture
-def mends(opens: Opens) -> list[Request]:
-    """A model that makes `AFTER` of `BEFORE`."""
+def corrects(opens: Opens) -> list[Request]:
+    """Makes `load` return a model that turns `BEFORE` into `AFTER`."""
     trajectory = oracle(VOCAB, CODEC.encode(BEFORE), CODEC.encode(AFTER))
-    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.unlearned) :]))
+    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.no_loss) :]))
 
 
-@pytest.mark.usefixtures("mends")
+@pytest.mark.usefixtures("corrects")
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["", "\r\n", "\n\n"])
-def test_every_format_tells_the_same(tmp_path: Path, start: str, end: str) -> None:
+def test_every_format_has_the_same_changes(tmp_path: Path, start: str, end: str) -> None:
     file = tmp_path / "a draft.md"
     file.write_bytes(f"{start}{BEFORE}{end}".encode())
     wanted = f"{start}{AFTER}{end}"
     assert run(file).stdout_bytes.decode() == wanted
     assert run(stdin=f"{start}{BEFORE}{end}".encode()).stdout_bytes.decode() == wanted
-    told = json.loads(run(file, "--format", "json").stdout)
-    changes = Changes.from_json(json.dumps(told))
+    record = json.loads(run(file, "--format", "json").stdout)
+    changes = Changes.from_json(json.dumps(record))
     assert (changes.text, changes.draft) == (wanted, f"{start}{BEFORE}{end}")
-    assert [rollout["text"] for rollout in told["rollouts"]] == [AFTER]
+    assert [rollout["text"] for rollout in record["rollouts"]] == [AFTER]
     assert run(file, "--format", "critic").stdout_bytes.decode() == changes.critic()
     first, *_ = json.loads(run(file, "--format", "lsp").stdout)
-    assert first["range"]["start"] == {"line": 0, "character": 5}  # what begins a file is no place
+    assert first["range"]["start"] == {"line": 0, "character": 5}  # without the byte order mark
     assert file.read_bytes().decode() == f"{start}{BEFORE}{end}"
 
 
-@pytest.mark.usefixtures("mends")
+@pytest.mark.usefixtures("corrects")
 @pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("tool", [["patch", "-p0"], ["git", "apply", "-p0"]])
 def test_a_diff_goes_straight_to_patch(
@@ -91,7 +93,7 @@ def test_a_diff_goes_straight_to_patch(
     assert file.read_bytes().decode() == f"\ufeff{AFTER}{end}"
 
 
-@pytest.mark.usefixtures("mends")
+@pytest.mark.usefixtures("corrects")
 def test_a_file_is_written_back_whole_with_its_mode_and_through_links(tmp_path: Path) -> None:
     file, link = tmp_path / "real.md", tmp_path / "link.md"
     file.write_bytes(f"{BEFORE}\r\n".encode())
@@ -120,7 +122,7 @@ def test_a_file_that_needs_no_change_is_not_touched(tmp_path: Path, opens: Opens
     assert run(file, "--format", "diff").stdout == ""
 
 
-def test_a_file_that_was_changed_meanwhile_is_left_as_it_is(tmp_path: Path, opens: Opens) -> None:
+def test_a_file_that_another_program_changed_is_not_written(tmp_path: Path, opens: Opens) -> None:
     file = tmp_path / "draft.md"
     file.write_text("One.")
     engine = ScriptedEngine(VOCAB, [*CODEC.encode("x"), VOCAB.stop])
@@ -128,20 +130,19 @@ def test_a_file_that_was_changed_meanwhile_is_left_as_it_is(tmp_path: Path, open
     engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
     result = run(file, "--in-place")
     assert result.exit_code == 1
-    assert "was changed meanwhile" in result.stderr
+    assert "was changed by another program" in result.stderr
     assert file.read_text() == "Two."
 
 
 def test_options_reach_the_model(opens: Opens) -> None:
-    asked = opens(ScriptedEngine(VOCAB, [VOCAB.stop]), calibration=[(0, 0.5), (1, 0.9)])
+    asked = opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
     draft = "one two one three"
-    result = run("--lock", "one", "--lock", "three", "--instruction", "Mend it", "--precision", 0.8,
-                 "--max-edits", 3, "--seed", 7, "--temperature", 0.5, stdin=draft)  # fmt: skip
+    result = run("--lock", "one", "--lock", "three", "--instruction", "Fix it", "--max-edits", 3,
+                 "--seed", 7, "--temperature", 0.5, stdin=draft)  # fmt: skip
     assert (result.exit_code, result.stdout) == (0, draft)
-    settings = {"max_edits": 3, "seed": 7, "temperature": 0.5, "move_bias": -1}
-    assert asked[0].config == DecodeConfig(**settings)
+    assert asked[0].config == DecodeConfig(max_edits=3, seed=7, temperature=0.5)
     assert len(asked[0].gaps) == 2
-    instruction = CODEC.encode("Mend it")
+    instruction = CODEC.encode("Fix it")
     assert list(asked[0].history[1 : len(instruction) + 1]) == instruction
     asked.clear()
     run(stdin=draft)
@@ -152,7 +153,20 @@ def test_options_reach_the_model(opens: Opens) -> None:
     assert len(asked) > 4
 
 
-def test_what_is_locked_stays_and_parts_that_were_cut_are_told(opens: Opens) -> None:
+def test_a_model_that_gives_edit_probabilities_reads_the_draft_first(opens: Opens) -> None:
+    asked = opens(RandomEngine(VOCAB), (0.5, 0.5), (0.8, 0.9))
+    draft = "one two one three"
+    for option in ((), ("--precision", 0.8), ("--min-edit-probability", 0.7), ("--notes", 0.7)):
+        result = run(*option, stdin=draft)
+        assert result.exit_code == 0
+        assert ("--notes is now called" in result.stderr) == ("--notes" in option)
+        assert asked.pop(0).with_edit_probabilities
+        asked.clear()
+    run("--min-edit-probability", 0, stdin=draft)
+    assert not asked[0].with_edit_probabilities
+
+
+def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Opens) -> None:
     opens(RandomEngine(VOCAB))
     draft = "The cat sat on the mat. " * 5
     result = run("--window", 30, "--lock", "cat", "--max-actions", 9, "--seed", 1, stdin=draft)
@@ -165,7 +179,7 @@ def test_what_is_locked_stays_and_parts_that_were_cut_are_told(opens: Opens) -> 
 @pytest.mark.parametrize(
     ("args", "stdin", "status", "sentence"),
     [
-        (["nowhere.md"], None, 1, "Cannot read 'nowhere.md': No such file"),
+        (["nowhere.md"], None, 1, "There is no file named 'nowhere.md'"),
         ([], b"\xff", 1, "Standard input is not UTF-8"),
         (["--in-place"], "a", 2, "Give a FILE"),
         (["--input", "x.jsonl"], None, 2, "--input and --output together"),
@@ -173,15 +187,15 @@ def test_what_is_locked_stays_and_parts_that_were_cut_are_told(opens: Opens) -> 
         (["--check", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),
         (["--input", "x.jsonl", "--output", "y.jsonl"], None, 1, "no file 'x.jsonl'"),
         (["x.md", "--in-place", "--check"], "a", 2, "--check writes nothing"),
-        (["--lock", "b"], "a", 1, "does not hold 'b'"),
-        (["--precision", "0.9"], "a", 1, "has no calibration.json"),
+        (["--lock", "b"], "a", 1, "which does not occur in the draft"),
+        (["--precision", "0.9"], "a", 1, "was not trained to give edit probabilities"),
         (["--temperature", "-1"], "a", 1, "temperature is -1"),
-        (["--max-length", "2"], "The cat sat", 1, "max_length is 2, and the text has"),
-        (["--window", "0"], "a", 2, "0 is not in the range"),
+        (["--max-length", "2"], "The cat sat", 1, "max_length is 2, but the text is already"),
+        (["--window", "0"], "a", 1, "window is 0"),
         (["--format", "critic"], "a {++b++}", 1, "cannot be written in CriticMarkup"),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_wrong_arguments_are_refused(
     opens: Opens, args: list[str], stdin: Any, status: int, sentence: str
 ) -> None:
     opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
@@ -191,7 +205,7 @@ def test_what_cannot_be_done_is_told(
     assert sentence in result.stderr
 
 
-@pytest.mark.usefixtures("mends")
+@pytest.mark.usefixtures("corrects")
 def test_a_terminal_shows_changes_in_colour_and_obeys_no_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

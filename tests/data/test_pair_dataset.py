@@ -1,4 +1,4 @@
-"""Pairs as examples: each revises its draft exactly, the same for whoever asks, sides apart."""
+"""Pairs as examples: each revises its draft exactly, stateless, with separate splits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.data import blocks
-from reviser.data.dataset import MicroBatches
-from reviser.data.pair_dataset import PairSide, PairStream, TokenPairs
+from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.pairs import Pair, write_pairs
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.policy import Blocks, Edits, PairPolicy, Rewrite
@@ -39,8 +38,8 @@ def tokens_of(given: list[tuple[str, str, str]]) -> TokenPairs:
 
 
 def stream_of(given: list[tuple[str, str, str]], policy: PairPolicy, seed: int = 0) -> PairStream:
-    side = PairSide(tokens_of(given), 0.0, CONTEXT)
-    return PairStream(side, VOCAB, policy, CODEC, context=CONTEXT, seed=seed)
+    split = PairSplit(tokens_of(given), 0.0, CONTEXT)
+    return PairStream(split, VOCAB, policy, CODEC, context=CONTEXT, seed=seed)
 
 
 @given(given=pairs, policy=policies, seed=st.integers(0, 99))
@@ -78,12 +77,12 @@ def test_loss_is_on_the_edits_alone() -> None:
 
 
 @given(given=pairs)
-def test_a_draft_is_noted_behind_each_of_its_tokens_and_nothing_else_changes(
+def test_labels_for_edit_probabilities_cover_the_draft_and_change_nothing_else(
     given: list[tuple[str, str, str]],
 ) -> None:
     places = np.arange(len(given))
     plain = stream_of(given, Edits()).examples(places)
-    noted = stream_of(given, Edits(noted=True)).examples(places)
+    noted = stream_of(given, Edits(edit_probabilities=True)).examples(places)
     drafts = {a + c: b for a, b, c in given}
     for bare, example in zip(plain, noted, strict=True):
         assert np.array_equal(bare.ids, example.ids)
@@ -98,14 +97,16 @@ def test_a_draft_is_noted_behind_each_of_its_tokens_and_nothing_else_changes(
             assert bare.learned.sum() > 1  # it is revised
 
 
-def test_a_note_says_what_comes_before_the_token_just_read() -> None:
+def test_the_label_after_a_token_is_the_edit_needed_before_it() -> None:
     assert VOCAB.delete is not None
     cases = [
         ("The cat sat", "The cat has sat", "The cat s", CODEC.encode(" has")[0]),
         ("The cat sat on", "The cat on", "The cat sat on", VOCAB.delete),
     ]
     for before, after, read, note in cases:
-        (example,) = stream_of([("", before, after)], Edits(noted=True)).examples(np.arange(1))
+        (example,) = stream_of([("", before, after)], Edits(edit_probabilities=True)).examples(
+            np.arange(1)
+        )
         (place,) = np.flatnonzero(
             example.learned & (example.labels != example.ids) & (example.labels != VOCAB.stop)
         )
@@ -115,26 +116,26 @@ def test_a_note_says_what_comes_before_the_token_just_read() -> None:
 
 
 @given(texts=st.lists(texts, min_size=1, max_size=60))
-def test_pairs_that_become_one_text_are_on_one_side(texts: list[str]) -> None:
+def test_pairs_with_the_same_result_are_in_the_same_split(texts: list[str]) -> None:
     given = [("", draft, text) for text in texts for draft in ("The", " cat")]
     held_out = []
     for is_held_out in (False, True):
         try:
-            side = PairSide(tokens_of(given), 0.5, CONTEXT, is_held_out=is_held_out)
+            split = PairSplit(tokens_of(given), 0.5, CONTEXT, held_out=is_held_out)
         except DataError as error:
-            assert "has no pair that a context of 160" in str(error)  # noqa: PT017
+            assert "has no pair that fits a context of 160" in str(error)  # noqa: PT017
             held_out.append(set())
             continue
-        held_out.append({tuple(side.read(n).after.tolist()) for n in range(len(side))})
+        held_out.append({tuple(split.read(n).after.tolist()) for n in range(len(split))})
     assert not held_out[0] & held_out[1]
     assert len(held_out[0] | held_out[1]) == len({*texts})
 
 
-def test_what_does_not_fit_is_left_out_and_what_hardly_fits_is_cut() -> None:
+def test_pairs_that_do_not_fit_are_left_out_and_long_edits_are_cut() -> None:
     long, just = "x" * 200, "x" * 140
-    side = PairSide(tokens_of([("", long, long), ("", just, "y" * 140)]), 0.0, CONTEXT)
-    assert (len(side), side.left_out) == (1, 1)
-    stream = PairStream(side, VOCAB, Edits(), CODEC, context=CONTEXT)
+    split = PairSplit(tokens_of([("", long, long), ("", just, "y" * 140)]), 0.0, CONTEXT)
+    assert (len(split), split.left_out) == (1, 1)
+    stream = PairStream(split, VOCAB, Edits(), CODEC, context=CONTEXT)
     (example,) = stream.examples(np.arange(1))
     assert example.is_cut
     assert len(example.ids) == len(example.learned) == CONTEXT
@@ -156,59 +157,37 @@ def test_files_are_read_in_order_and_known_by_their_content(tmp_path: Path) -> N
     assert one.fingerprint == TokenPairs.open([tmp_path / "a.jsonl"], CODEC).fingerprint
 
 
-def test_batches_are_padded_and_counted() -> None:
-    stream = stream_of([("", "The cat", "The cat sat")] * 4, Edits())
-    batch = MicroBatches(stream, size=4, count=1)[0]
-    assert batch["input_ids"].shape == batch["labels"].shape
-    assert batch["counts"]["examples"] == 4
-
-
-def test_a_share_of_the_pairs_is_rewritten_another_each_time() -> None:
-    given = [("", f"The cat sat {n}", f"The cat sat on {n}") for n in range(200)]
-    stream = stream_of(given, Edits(rewritten=0.25))
-    examples = stream.examples(np.arange(600))
-    rewritten = [bool(example.learned.sum() == example.text_tokens + 1) for example in examples]
-    assert 100 < sum(rewritten) < 200
-    passes = [{*np.flatnonzero(rewritten[n : n + 200])} for n in (0, 200, 400)]
-    assert len({frozenset(each) for each in passes}) == 3
-
-
 @given(given=pairs)
 def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
     given: list[tuple[str, str, str]],
 ) -> None:
     stream = stream_of(given, Blocks())
     for n, (asked, before, after) in enumerate(given):
-        trajectory = stream.trajectory(stream.windows.read(n))
+        trajectory = stream.trajectory(stream.split.read(n))
         assert CODEC.decode(trajectory.prefix) == asked + before
         *written, last = trajectory.restoration
         assert last == VOCAB.stop
         assert blocks.apply(before, CODEC.decode(written)) == (after, ())
-        assert not trajectory.unlearned
+        assert not trajectory.no_loss
 
 
-def test_a_vocabulary_that_cannot_do_it_is_refused() -> None:
-    side = PairSide(tokens_of([("", "a", "b")]), 0.0, CONTEXT)
+def test_a_vocabulary_without_the_needed_actions_is_refused() -> None:
+    split = PairSplit(tokens_of([("", "a", "b")]), 0.0, CONTEXT)
     cases = [
         (Edits(), {}, "delete or span_delete"),
         (Edits(), {"operators": ["delete"]}, "set vocab.search"),
         (Rewrite(), {"delimiter": False}, "needs a delimiter"),
-        (
-            Edits(address="moves", rewritten=0.1),
-            {"operators": ["delete"], "delimiter": False},
-            "a del",
-        ),
     ]
     for policy, options, told in cases:
         vocab = ActionVocab.build(300, **options)
         with pytest.raises(VocabError, match=told):
-            PairStream(side, vocab, policy, CODEC, context=CONTEXT)
+            PairStream(split, vocab, policy, CODEC, context=CONTEXT)
     bare = replace(ActionVocab.build(300, operators=["delete"], delimiter=False), begin=None)
     refused = [(("Mend", "a", "b"), "an instruction"), (("", "", "b"), "an empty draft")]
     for pair, told in refused:
-        mixed = PairSide(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
+        mixed = PairSplit(tokens_of([pair, ("", "a", "b")]), 0.0, CONTEXT)
         with pytest.raises(VocabError, match=f"1 of 2 pairs have {told}"):
             PairStream(mixed, bare, Edits(address="moves"), CODEC, context=CONTEXT)
-    PairStream(side, bare, Edits(address="moves"), CODEC, context=CONTEXT)
+    PairStream(split, bare, Edits(address="moves"), CODEC, context=CONTEXT)
     moves = ActionVocab.build(300, operators=["delete"])
-    PairStream(side, moves, Edits(address="moves"), CODEC, context=CONTEXT)
+    PairStream(split, moves, Edits(address="moves"), CODEC, context=CONTEXT)

@@ -1,4 +1,4 @@
-"""Text to shards: every format, everything that can be wrong with it, and runs that are killed."""
+"""Text to shards: every format, damaged input, and runs that are killed."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tokenizers import Tokenizer, decoders, models, normalizers
+from tokenizers import Tokenizer, decoders, models
 
 from reviser.cli import main
 from reviser.core.codec import Codec
@@ -23,7 +23,7 @@ from reviser.data.local import run_plan
 from reviser.data.pipeline import make_plan
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import Manifest, TokenShards, finish, tokenize
-from reviser.errors import ConfigError, DataError, MissingExtra
+from reviser.errors import ConfigError, DataError
 from support import small_tokenizers
 
 pytest.importorskip("datatrove")
@@ -94,7 +94,7 @@ def test_a_token_takes_two_bytes_if_all_of_them_fit(size: int, width: int, tmp_p
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".txt", ".md", ".py"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".txt", ".py"])
 def test_files_are_read_by_their_names(suffix: str, packing: str, tmp_path: Path) -> None:
     text = "\n\n".join(LINES) + "\n" if "js" not in suffix else ""
     content = (text or "".join(json.dumps({"text": t}) + "\n" for t in LINES)).encode()
@@ -128,16 +128,6 @@ def test_a_dataset_is_read_by_its_name(folder: Path) -> None:
     manifest = tokenize([f"hf:{folder / 'corpus'}"], folder / "out", folder)
     assert texts_of(folder / "out", folder) == LINES
     assert manifest.skipped == {"empty": 2}
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("hf:", "Write hf:NAME"), ("hf:x?banana=1", "banana"), ("hf:/no/where", "Cannot read the da")],
-)
-def test_a_dataset_that_cannot_be_had_is_refused(name: str, sentence: str, folder: Path) -> None:
-    pytest.importorskip("datasets")
-    with pytest.raises(DataError, match=sentence):
-        tokenize([name], folder / "out", folder)
 
 
 def test_a_text_file_is_split_by_blank_lines_by_lines_or_not_at_all(tmp_path: Path) -> None:
@@ -184,25 +174,6 @@ def test_a_bad_line_is_counted_and_costs_no_other(folder: Path) -> None:
     assert texts_of(folder / "out", folder) == [*(LINES * 2)[: len(bad)], *LINES]
 
 
-def test_a_text_that_gives_no_tokens_is_empty(tmp_path: Path) -> None:
-    tokenizer = small_tokenizers.byte_level()
-    tokenizer.normalizer = normalizers.Replace("\u200b", "")
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    path = write_jsonl(tmp_path / "in.jsonl", ["one", "\u200b", "", "two"])
-    manifest = tokenize([path], tmp_path / "out", tmp_path)
-    assert manifest.skipped == {"empty": 2}
-    assert texts_of(tmp_path / "out", tmp_path) == ["one", "two"]
-
-
-@pytest.mark.parametrize("split", ["blank", "line", "file"])
-def test_a_text_file_with_bad_bytes_loses_one_document(split: str, folder: Path) -> None:
-    (folder / "good.txt").write_bytes(b"good\n")
-    (folder / "in.txt").write_bytes(b"one\n\ntwo \xff\n\nthree\n")
-    manifest = tokenize([folder / "*.txt"], folder / "out", folder, split=split)  # type: ignore[arg-type]
-    assert manifest.skipped == {"not UTF-8": 1}
-    assert manifest.documents == (1 if split == "file" else 3)
-
-
 def test_bad_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
     values = pa.array([b"one", b"\xff", b"three", None])
     broken = pa.StringArray.from_buffers(4, *values.buffers()[1:], values.buffers()[0])
@@ -213,7 +184,7 @@ def test_bad_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["blank", "line", "file"])
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [1, 3])
 def test_the_limit_is_exact_in_every_split(split: str, size: int, tmp_path: Path) -> None:
     for end in (b"", b"\n", b"\r\n"):
         for length in range(1, 9):
@@ -245,9 +216,9 @@ def test_a_long_line_is_passed_over_in_little_memory(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
-def test_a_file_cut_short_is_read_as_far_as_it_goes_and_named(packing: str, folder: Path) -> None:
-    rows = [f"{n} {os.urandom(40).hex()}" for n in range(20_000)]
+@pytest.mark.parametrize("packing", [pytest.param(".gz", marks=pytest.mark.full), ".xz", ".zst"])
+def test_a_truncated_file_is_read_as_far_as_it_goes_and_named(packing: str, folder: Path) -> None:
+    rows = [f"{n} {os.urandom(40).hex()}" for n in range(10_000)]
     whole = write_jsonl(folder / "whole.jsonl", rows).read_bytes()
     path = folder / f"in.jsonl{packing}"
     if packing == ".zst":
@@ -268,48 +239,24 @@ def test_a_file_cut_short_is_read_as_far_as_it_goes_and_named(packing: str, fold
     assert len(rows) / 3 < len(kept) < len(rows)
 
 
-@pytest.mark.parametrize("name", ["in.jsonl.gz", "in.txt.xz", "in.jsonl.zst", "in.parquet"])
-def test_a_file_of_another_kind_is_named_and_the_rest_is_read(name: str, folder: Path) -> None:
-    (folder / name).write_bytes(os.urandom(1000))
-    write_jsonl(folder / "next.jsonl", LINES)
-    manifest = tokenize([folder / name, folder / "next.jsonl"], folder / "out", folder)
-    assert manifest.skipped == {"damaged file": 1}
-    assert texts_of(folder / "out", folder) == LINES
-
-
-def test_damage_inside_a_parquet_file_is_counted(folder: Path) -> None:
-    path = folder / "in.parquet"
-    table = pa.table({"text": [os.urandom(500).hex() for _ in range(4000)]})
-    pq.write_table(table, path, row_group_size=1000, use_dictionary=False)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 4000] = os.urandom(4000)
-    path.write_bytes(data)
-    assert read_all(path)[1].skipped == {"damaged file": 1}
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(b"", "the files are blank"), (b"\xff\n\xfe", "not UTF-8: 1"), (b" \n ", "are blank")],
+    [(b"", "the files are blank"), (b"\xff\n\xfe", "not UTF-8: 1")],
 )
 def test_no_text_at_all_is_refused(content: bytes, sentence: str, folder: Path) -> None:
     (folder / "in.txt").write_bytes(content)
     with pytest.raises(DataError, match=sentence):
         tokenize([folder / "in.txt"], folder / "out", folder)
-    with pytest.raises(DataError, match=r"has not come to its end|no manifest"):
+    with pytest.raises(DataError, match="has not finished there"):
         TokenShards.open(folder / "out")
 
 
-@pytest.mark.parametrize("source", ["nothing.txt", "*.nothing", "empty"])
-def test_sources_that_match_nothing_are_refused(source: str, folder: Path) -> None:
-    (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="Nothing to read at"):
-        tokenize([folder / source], folder / "out", folder)
-    assert not (folder / "out").exists()
-
-
 def test_no_sources_and_settings_out_of_range_are_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match="No sources"):
+    with pytest.raises(DataError, match="There are no sources"):
         tokenize([], folder / "out", folder)
+    for source in ("nothing.txt", "*.nothing"):
+        with pytest.raises(DataError, match="nothing to read at"):
+            tokenize([folder / source], folder / "out", folder)
     with pytest.raises(ConfigError, match="split is 'page'"):
         Reader(split="page")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="max_document_bytes is 0"):
@@ -318,15 +265,14 @@ def test_no_sources_and_settings_out_of_range_are_refused(folder: Path) -> None:
         tokenize([write_jsonl(folder / "a.jsonl", LINES)], folder / "out", folder, workers=0)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_cannot_be_opened_is_refused_in_a_sentence(folder: Path, workers: int) -> None:
-    # Gone since the plan was made: unlike one without permission, root cannot open it either.
+def test_a_file_that_cannot_be_opened_is_refused_in_a_sentence(folder: Path) -> None:
+    # Deleted after the plan was made: unlike one without permission, root cannot open it either.
     plan = make_plan([write_jsonl(folder / "in.jsonl", LINES)], folder / "out", folder)
     (folder / "in.jsonl").unlink()
     with pytest.raises(
         DataError, match=r"^Cannot open '.*in\.jsonl': No such file or directory\.$"
     ):
-        run_plan(plan, workers=workers)
+        run_plan(plan, workers=1)
     with pytest.raises(DataError, match="1 of 1 tasks"):
         finish(folder / "out")
 
@@ -416,7 +362,7 @@ def test_a_killed_run_continues_to_the_same_bytes(folder: Path) -> None:
     assert len(done) == 2
     with pytest.raises(DataError, match=r"4 of 6 tasks in .* not done \(the first is 2\)"):
         finish(killed)
-    with pytest.raises(DataError, match="has not come to its end"):
+    with pytest.raises(DataError, match="has not finished there"):
         Manifest.load(killed)
     tokenize(paths, killed, folder, workers=1)
     assert files_of(killed) == files_of(folder / "whole")
@@ -424,6 +370,7 @@ def test_a_killed_run_continues_to_the_same_bytes(folder: Path) -> None:
     assert not list(killed.glob("*.partial*"))
 
 
+@pytest.mark.full
 def test_workers_end_with_a_killed_parent(folder: Path) -> None:
     paths = corpus(folder, files=4, documents=60_000)
     script = folder / "run.py"
@@ -448,8 +395,9 @@ def _group_is_alive(group: int) -> bool:
     return True
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_tasks")
-def test_a_worker_that_dies_is_told_and_not_waited_for(folder: Path) -> None:
+def test_a_worker_that_dies_is_reported_and_not_waited_for(folder: Path) -> None:
     paths = corpus(folder, files=4, documents=2)
     script = folder / "run.py"
     script.write_text(
@@ -467,30 +415,25 @@ def test_a_worker_that_dies_is_told_and_not_waited_for(folder: Path) -> None:
     assert "DataError: A worker process died" in run.stderr
 
 
-def test_other_settings_are_refused_in_a_begun_folder(folder: Path) -> None:
+def test_other_settings_are_refused_in_a_started_folder(folder: Path) -> None:
     path = write_jsonl(folder / "in.jsonl", LINES)
     first = tokenize([path], folder / "out", folder)
     assert first == Manifest.load(folder / "out")
     assert tokenize([path], folder / "out", folder) == first
-    with pytest.raises(DataError, match=r"other settings \(split 'blank', now 'line'\)"):
-        tokenize([path], folder / "out", folder, split="line")
-    with pytest.raises(DataError, match=r"text_key 'text', now 'content', max_document_bytes"):
+    with pytest.raises(ConfigError, match=r"another max_document_bytes, text_key\."):
         tokenize([path], folder / "out", folder, text_key="content", max_document_bytes=9)
-    with pytest.raises(DataError, match="the files to read or their sizes"):
+    with pytest.raises(ConfigError, match="other files, or files of other sizes"):
         tokenize([path, path], folder / "out", folder)
-    path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(DataError, match="the files to read or their sizes"):
-        tokenize([path], folder / "out", folder)
     other = folder / "other"
     other.mkdir()
     small_tokenizers.metaspace().save(str(other / "tokenizer.json"))
-    with pytest.raises(DataError, match=r"\(tokenizer [0-9a-f]{12}\.\.\., now "):
+    with pytest.raises(ConfigError, match=r"another tokenizer\."):
         tokenize([path], folder / "out", other)
 
 
 def test_a_folder_of_something_else_is_refused(folder: Path) -> None:
     path = write_jsonl(folder / "in.jsonl", LINES)
-    with pytest.raises(DataError, match="holds other files"):
+    with pytest.raises(DataError, match="contains other files"):
         tokenize([path], folder, folder)
     (folder / "out").mkdir()
     (folder / "out" / "plan.json").write_text("{}")
@@ -500,33 +443,16 @@ def test_a_folder_of_something_else_is_refused(folder: Path) -> None:
         finish(folder / "nowhere")
 
 
-def test_an_executor_with_another_number_of_tasks_is_refused(folder: Path) -> None:
+def test_other_tasks_and_a_tokenizer_that_changes_during_the_run_are_refused(folder: Path) -> None:
     plan = make_plan([write_jsonl(folder / "in.jsonl", LINES)], folder / "out", folder)
     with pytest.raises(DataError, match="tasks=3; give it tasks=1"):
         list(plan.pipeline()[0](None, 0, 3))
-
-
-def test_a_tokenizer_that_changes_during_the_run_is_refused(folder: Path) -> None:
-    plan = make_plan([write_jsonl(folder / "in.jsonl", LINES)], folder / "out", folder)
     small_tokenizers.metaspace().save(str(folder / "tokenizer.json"))
     with pytest.raises(DataError, match="changed during the run"):
         plan.pipeline()[1]([], 0, 1)
 
 
-@pytest.mark.usefixtures("small_tasks")
-def test_the_same_pipeline_runs_under_datatroves_own_executor(folder: Path) -> None:
-    from datatrove.executor import LocalPipelineExecutor
-
-    paths = corpus(folder, files=3)
-    tokenize(paths, folder / "ours", folder, workers=1)
-    plan = make_plan(paths, folder / "theirs", folder)
-    LocalPipelineExecutor(
-        plan.pipeline(), tasks=len(plan.tasks), workers=2, logging_dir=str(plan.logs)
-    ).run()
-    finish(folder / "theirs")
-    assert files_of(folder / "theirs") == files_of(folder / "ours")
-
-
+@pytest.mark.full
 def test_the_slurm_recipe_submits_and_then_finishes(folder: Path) -> None:
     """With an `sbatch` that runs the one job at once, in place of a cluster."""
     programs = folder / "bin"
@@ -564,7 +490,7 @@ def run(*args: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_command_says_what_it_did_and_nothing_else(folder: Path) -> None:
+def test_the_command_prints_its_result_and_nothing_else(folder: Path) -> None:
     path = corpus(folder, files=1)[0]
     result = run("tokenize", path, "-o", folder / "out", "--tokenizer", folder)
     tokens = Manifest.load(folder / "out").tokens
@@ -576,42 +502,6 @@ def test_the_command_says_what_it_did_and_nothing_else(folder: Path) -> None:
     assert json.loads(again.stdout) == json.loads((folder / "out" / "manifest.json").read_text())
 
 
-def test_the_command_fails_in_one_line(folder: Path) -> None:
-    path = folder / "in.txt"
-    path.write_bytes(b"\xff")
-    result = run("tokenize", path, "-o", folder / "out", "--tokenizer", folder)
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: No document could be used (left out: not UTF-8: 1).")
-    assert result.stderr.count("\n") == 1
-
-
-def test_a_bar_is_shown_on_a_terminal(folder: Path) -> None:
-    path = write_jsonl(folder / "in.jsonl", LINES * 2000)
-    code = f"""
-import os, pty, sys
-sys.argv = ["reviser", "tokenize", {str(path)!r}, "-o", {str(folder / "out")!r},
-            "--tokenizer", {str(folder)!r}]
-from reviser.cli import main
-pid, terminal = pty.fork()
-if pid == 0:
-    os.environ["TERM"] = "xterm"
-    main()
-shown = b""
-try:
-    while block := os.read(terminal, 65536):
-        shown += block
-except OSError:  # Linux says so when the other side closed
-    pass
-sys.stdout.buffer.write(shown)
-"""
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-    assert b"tokenizing" in shown
-    assert b"MB" in shown
-    assert b"16,000 documents" in shown
-    assert b"INFO" not in shown
-
-
 def test_without_datatrove_the_extra_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -621,14 +511,3 @@ def test_without_datatrove_the_extra_is_named(
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 1
     assert "pip install 'reviser-lm[train]'" in result.stderr
-
-
-def test_without_pyarrow_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in.parquet").touch()
-    (tmp_path / "in.txt").write_text("text")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"needs pyarrow.*reviser-lm\[train\]"):
-        find_sources(tmp_path / "in.parquet")
-    assert read_all(tmp_path / "in.txt")[0] == ["text"]

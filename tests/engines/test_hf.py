@@ -330,31 +330,32 @@ def test_the_seed_alone_decides_a_rollout() -> None:
 
 @every_trunk
 @every_vocab
-def test_notes_are_how_likely_stop_is_behind_each_id_and_change_nothing(
+def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
     architecture: str, name: str
 ) -> None:
     model, vocab, rng = trunk(architecture, name), VOCABS[name], Random(8)
     config = DecodeConfig(temperature=0.0, max_actions=9)
     prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(40)]
     plain = [Request.continuation(vocab, prefix, config) for prefix in prefixes]
-    asked = [replace(request, is_noted=rng.random() < 0.5) for request in plain]
-    noted: dict[int, Any] = {}
+    asked = [replace(request, with_edit_probabilities=rng.random() < 0.5) for request in plain]
+    read: dict[int, Any] = {}
     taken: list[list[list[int]]] = []
     for requests in (plain, asked):
         taken.append([[] for _ in requests])
         for step in Driver(HFEngine(model, vocab, rows=16)).run(requests):
             if taken[-1][step.request]:
-                assert step.notes is None
+                assert step.edit_probabilities is None
             else:
-                noted[step.request] = step.notes
+                read[step.request] = step.edit_probabilities
             taken[-1][step.request].append(step.action)
     assert taken[0] == taken[1]
     for n, request in enumerate(asked):
-        assert (noted[n] is not None) == request.is_noted
-        if request.is_noted:
+        assert (read[n] is not None) == request.with_edit_probabilities
+        if request.with_edit_probabilities:
             with torch.no_grad():
                 shares_TA = model(input_ids=torch.tensor([request.history])).logits[0].softmax(-1)
-            assert noted[n] == pytest.approx(shares_TA[:-1, vocab.stop].tolist(), abs=1e-5)
+            stops = shares_TA[:-1, vocab.stop].tolist()
+            assert read[n] == pytest.approx([1 - stop for stop in stops], abs=1e-5)
 
 
 @every_trunk

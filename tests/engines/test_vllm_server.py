@@ -15,7 +15,7 @@ import pytest
 
 from reviser.core.actions import ActionVocab
 from reviser.engines.base import DecodeConfig, Request
-from reviser.engines.vllm import VLLMServer
+from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
 from reviser.writing.driver import Driver
 
@@ -47,6 +47,8 @@ class Fake(BaseHTTPRequestHandler):
     def answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        is_stream = body.startswith(b"data:")
+        self.send_header("Content-Type", "text/event-stream" if is_stream else "application/json")
         self.end_headers()
         self.wfile.write(body)
 

@@ -1,4 +1,4 @@
-"""What a model is, from its files: the numbers that opening it would give."""
+"""Descriptions of models from their files: the numbers that opening them would give."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_facts_are_those_of_the_opened_model(folder: Path) -> None:
     assert facts["training"] is None
 
 
-def test_the_command_tells_it_in_a_few_lines(folder: Path) -> None:
+def test_the_command_prints_a_few_lines(folder: Path) -> None:
     result = CliRunner().invoke(main, ["info", str(folder)])
     assert result.exit_code == 0
     names = [line.split()[0] for line in result.stdout.splitlines()]
@@ -50,13 +50,6 @@ def test_the_command_tells_it_in_a_few_lines(folder: Path) -> None:
     assert "delete, replace" in result.stdout
     as_json = CliRunner().invoke(main, ["info", str(folder), "--json"])
     assert json.loads(as_json.stdout) == describe(folder)
-
-
-@pytest.mark.parametrize("damage", [b"", b"1234567", b"\xff" * 16, (3).to_bytes(8, "little")])
-def test_damaged_weights_are_refused(folder: Path, damage: bytes) -> None:
-    (folder / "model.safetensors").write_bytes(damage)
-    with pytest.raises(CheckpointError, match="is no safetensors file"):
-        describe(folder)
 
 
 @pytest.mark.parametrize(
@@ -67,21 +60,22 @@ def test_damaged_weights_are_refused(folder: Path, damage: bytes) -> None:
         ("config.json", "[" * 100_000),
         ("model.safetensors", "[]"),
         ("model.safetensors", '{"a": {}}'),
-        ("model.safetensors", '{"a": 1}'),
+        ("raw.safetensors", ""),
+        ("raw.safetensors", "1234567"),
     ],
 )
-def test_a_file_that_is_something_else_is_refused(folder: Path, name: str, content: str) -> None:
+def test_a_damaged_file_is_refused(folder: Path, name: str, content: str) -> None:
     data = content.encode()
-    if name.endswith(".safetensors"):
+    if name == "model.safetensors":
         data = len(data).to_bytes(8, "little") + data
     (folder / name).write_bytes(data)
     with pytest.raises(
-        CheckpointError, match=r"not what its name says|Cannot read|is no safetensors file"
+        CheckpointError, match=r"content its name promises|Cannot read|is not a safetensors"
     ):
         describe(folder)
 
 
-def test_what_a_folder_says_commands_no_terminal(folder: Path) -> None:
+def test_control_characters_of_a_folder_do_not_reach_the_terminal(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["\x1b]0;x\x07"]}))
     result = CliRunner().invoke(main, ["info", str(folder)])

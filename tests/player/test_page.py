@@ -1,15 +1,13 @@
-"""A film is the executor's, step by step; the page holds films as data, and none of it runs."""
+"""A film follows the executor step by step; the page holds films as data that never runs."""
 
 import base64
 import hashlib
 import json
 import re
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +16,20 @@ from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from experiments import player_pages
 from reviser.cli import main
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, DataError
 from reviser.player import film, page
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 from support import films, small_tokenizers
+from support.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
-MODEL, CUTTER = films.cutter()
-SEARCHER, SEARCHES = films.cutter(search=True)
+MODEL, REPLAYER = films.replayer()
+SEARCHER, SEARCHES = films.replayer(search=True)
 DRAFT = f"It have {films.MULTIBYTE} a end."
-MENDED = f"It has {films.MULTIBYTE} an end."
+FIXED = f"It has {films.MULTIBYTE} an end."
 
 pieces = st.sampled_from([films.MULTIBYTE, "The", " cat", "\n", "é", "😀", "", "ש", "e\u0301"])
 prompts = st.lists(pieces, max_size=4).map("".join)
@@ -90,72 +89,54 @@ def texts_of(told: dict[str, Any]) -> list[str]:
 @given(prompt=prompts, seed=seeds, most=st.integers(1, 60))
 def test_a_viewer_sees_the_executors_text_at_every_step(prompt: str, seed: int, most: int) -> None:
     rollout = MODEL.generate(prompt, seed=seed, max_actions=most)
-    told = Markup(page.to_html([CUTTER.film_of(rollout)])).films[0]
-    assert texts_of(told) == list(films.texts(CUTTER, rollout))
+    told = Markup(page.to_html([REPLAYER.film_of(rollout)])).films[0]
+    assert texts_of(told) == list(films.texts(REPLAYER, rollout))
     assert told["logprob"] == [-1.0] * rollout.statistics.actions
 
 
 @given(parts=st.lists(prompts, min_size=2, max_size=4), seed=seeds)
 def test_what_stood_behind_a_gap_is_given_not_chosen(parts: list[str], seed: int) -> None:
     rollout = MODEL.infill("{}".join(parts), seed=seed, max_actions=20)
-    told = Markup(page.to_html([CUTTER.film_of(rollout)])).films[0]
-    assert texts_of(told) == list(films.texts(CUTTER, rollout))
+    told = Markup(page.to_html([REPLAYER.film_of(rollout)])).films[0]
+    assert texts_of(told) == list(films.texts(REPLAYER, rollout))
     assert told["given"] == list(rollout.trajectory.unlearned)
     assert [told["logprob"][n] for n in told["given"]] == [None] * len(told["given"])
     assert len(told["logprob"]) - len(told["given"]) == len(rollout.logprobs)
 
 
 def test_each_id_of_an_action_has_its_word() -> None:
-    vocab = CUTTER.vocab
+    vocab = REPLAYER.vocab
     assert vocab.replace is not None
     assert vocab.span_delete is not None
     assert vocab.end is not None
     one, two = vocab.move_id(1), vocab.move_id(-1)
     ids = [65, 66, two, one, vocab.replace, 67, vocab.span_delete, one, vocab.end, vocab.stop]
-    shown = CUTTER.film(Trajectory(restoration=tuple(ids)))
+    shown = REPLAYER.film(Trajectory(restoration=tuple(ids)))
     assert [step.action for step in shown.steps] == [
         "insert", "insert", "move -1", "move +1", "replace", "by", "span delete", "+1", "end",
         "stop",
     ]  # fmt: skip
 
 
-def test_a_film_tells_what_the_rollout_tells_of_itself() -> None:
-    rollout = MODEL.generate("The cat", seed=3, max_actions=7, max_length=400)
-    facts = dict(CUTTER.film_of(rollout).facts)
-    assert facts["Actions"] == "7"
-    assert facts["Ended by"] == "max actions"
-    assert "temperature 0.9" in facts["Settings"]
-    assert "max_length 400" in facts["Settings"]
-    assert "max_edits" not in facts["Settings"]
-    assert facts["Locked text"] == "1 of 1 stretches unchanged, by SHA-256"
-    assert facts["Model"] == "x"
-
-
-def test_another_text_than_the_rollouts_is_refused() -> None:
-    rollout = replace(MODEL.generate("The cat", max_actions=5), text="Another")
-    with pytest.raises(DataError, match="write another text"):
-        CUTTER.film_of(rollout)
-
-
-@pytest.mark.parametrize("ids", [[10**6], [CUTTER.vocab.move_id(8)], [CUTTER.vocab.stop] * 2])
+@pytest.mark.parametrize("ids", [[10**6], [REPLAYER.vocab.move_id(8)], [REPLAYER.vocab.stop] * 2])
 def test_actions_that_cannot_be_are_refused(ids: list[int]) -> None:
     with pytest.raises(DataError, match="cannot be replayed with this model"):
-        CUTTER.film(Trajectory(restoration=tuple(ids)))
+        REPLAYER.film(Trajectory(restoration=tuple(ids)))
 
 
 # -- revisions and searches -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("instruction", ["", "Mend it: "])
+@pytest.mark.parametrize("instruction", ["", "Fix it: "])
 @pytest.mark.parametrize("address", ["moves", "search"])
 def test_a_revision_begins_with_its_draft(instruction: str, address: Any) -> None:
-    made = films.revised(SEARCHES, DRAFT, MENDED, instruction=instruction, address=address)
+    made = films.revised(SEARCHES, DRAFT, FIXED, instruction=instruction, address=address)
     shown = SEARCHES.film_of(made)
-    assert (shown.text, shown.cursor, shown.final) == (DRAFT, 0, MENDED)
+    assert (shown.text, shown.cursor, shown.final) == (DRAFT, 0, FIXED)
     assert (shown.opening, len(shown.steps)) == (0, made.statistics.actions)
     assert [step.logprob for step in shown.steps] == [-1.0] * made.statistics.actions
     texts = texts_of(Markup(page.to_html([shown])).films[0])
-    assert (texts[0], texts[-1]) == (DRAFT, MENDED)
+    assert (texts[0], texts[-1]) == (DRAFT, FIXED)
     assert dict(shown.facts).get("Instruction", "") == instruction
 
 
@@ -165,13 +146,14 @@ def test_a_draft_is_the_beginning_without_a_delimiter_too() -> None:
     bare = ActionVocab(
         tokens=size, size=size + 10, max_move=8, stop=size, first_move=size + 2, delete=size + 1
     )
-    cutter = film.Cutter(bare, codec)
-    made = films.revised(cutter, DRAFT, MENDED, address="moves")
+    replayer = film.Replayer(bare, codec)
+    made = films.revised(replayer, DRAFT, FIXED, address="moves")
     assert len(made.trajectory.prefix) == len(codec.encode(DRAFT))
-    shown = cutter.film_of(made)
-    assert (shown.text, shown.cursor, shown.opening, shown.final) == (DRAFT, 0, 0, MENDED)
+    shown = replayer.film_of(made)
+    assert (shown.text, shown.cursor, shown.opening, shown.final) == (DRAFT, 0, 0, FIXED)
 
 
+@pytest.mark.full
 @given(prompt=prompts, instruction=prompts, seed=seeds)
 def test_what_is_made_of_any_draft_is_shown_step_by_step(
     prompt: str, instruction: str, seed: int
@@ -215,6 +197,7 @@ def test_a_search_is_told_by_what_it_looks_for_and_where_that_is() -> None:
     }
 
 
+@pytest.mark.full
 def test_a_search_in_a_moving_picture_is_marked_and_named(tmp_path: Path) -> None:
     images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
     from reviser.player import picture
@@ -241,8 +224,8 @@ def test_a_search_in_a_moving_picture_is_marked_and_named(tmp_path: Path) -> Non
 
 
 def test_play_shows_each_part_of_a_revision(tmp_path: Path) -> None:
-    parts = [films.revised(SEARCHES, DRAFT, MENDED).to_dict() for _ in range(2)]
-    file = lines(tmp_path / "a.jsonl", {"text": MENDED, "rollouts": parts}, *parts)
+    parts = [films.revised(SEARCHES, DRAFT, FIXED).to_dict() for _ in range(2)]
+    file = lines(tmp_path / "a.jsonl", {"text": FIXED, "rollouts": parts}, *parts)
     folder = tmp_path / "model"
     folder.mkdir()
     SEARCHES.vocab.save(folder)
@@ -282,11 +265,6 @@ def test_embedded_json_reads_back_and_holds_no_markup(text: str) -> None:
     assert not re.search("[<>&\u2028\u2029\ud800-\udfff]", written)
 
 
-def test_half_a_character_can_be_written() -> None:
-    broken = replace(harmless(), name="\ud800")
-    assert Markup(page.to_html([broken]).encode().decode()).films[0]["name"] == "\ud800"
-
-
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else() -> None:
     found = Markup(page.to_html([harmless()]))
     policy = next(v for k, v in found.attributes if k == "content" and "default-src" in (v or ""))
@@ -310,6 +288,7 @@ def test_the_page_asks_for_nothing_else() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", script)
 
 
+@pytest.mark.full
 def test_the_same_films_give_the_same_bytes() -> None:
     code = (
         "from support import films; from reviser.player import page;"
@@ -325,41 +304,13 @@ def test_the_same_films_give_the_same_bytes() -> None:
     assert len(runs) == 1
 
 
-def test_a_page_of_nothing_is_refused() -> None:
-    with pytest.raises(DataError, match="give one rollout or more"):
-        page.to_html([])
-
-
-def test_the_assets_are_installed_with_the_package() -> None:
-    assets = files("reviser.player").joinpath("assets")
-    names = {"player.css", "player.html", "player.js", "view.html", *page.MODULES}
-    assert {each.name for each in assets.iterdir()} == names
-
-
 # -- the gallery ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def gallery() -> str:
-    run = subprocess.run(
-        [sys.executable, DOCS / "gallery.py"], capture_output=True, check=True, text=True,
-        encoding="utf-8",
-    )  # fmt: skip
-    return run.stdout
-
-
-def test_the_pages_of_the_docs_are_what_their_scripts_write(gallery: str) -> None:
-    made = runpy.run_path(str(DOCS / "rollouts.py"))["pages"]() | {"gallery.html": gallery}
-    assert set(made) == {path.name for path in DOCS.glob("*.html")}
-    for name, content in made.items():
-        assert (DOCS / name).read_text(encoding="utf-8") == content, f"write docs/{name} anew"
-        assert len(content.encode()) < 1_000_000
-
-
-def test_the_gallery_ends_with_the_papers_texts(gallery: str) -> None:
-    fixtures = Path(films.__file__).parent / "fixtures" / "paper.json"
+def test_the_gallery_ends_with_the_papers_texts() -> None:
+    fixtures = ROOT / "tests" / "fixtures" / "paper.json"
     printed = json.loads(fixtures.read_text(encoding="utf-8"))["printed"]
-    told = Markup(gallery).films
+    told = Markup(player_pages.pages()["gallery.html"]).films
     assert [each["name"] for each in told] == [each["name"] for each in printed]
     for each, expected in zip(told, printed, strict=True):
         assert len(each["offset"]) == len(expected["actions"])
@@ -378,11 +329,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the player needs of a model: its tokenizer and its actions."""
     path = tmp_path_factory.mktemp("model")
     tokenizer = small_tokenizers.byte_level()
-    vocab = type(CUTTER.vocab).from_tokenizer(
+    vocab = type(REPLAYER.vocab).from_tokenizer(
         tokenizer, operators=("delete", "replace", "swap", "span_delete", "span_move", "span_copy"),
         max_move=8,
     )  # fmt: skip
-    assert vocab == CUTTER.vocab
+    assert vocab == REPLAYER.vocab
     vocab.save(path)
     tokenizer.save(str(path / "tokenizer.json"))
     return path
@@ -424,18 +375,11 @@ def test_play_writes_a_page_of_a_file_of_rollouts(file: Path, tmp_path: Path) ->
     assert "<title>Mine</title>" in text
 
 
-def test_limit_counts_the_rollouts_of_each_file(file: Path) -> None:
-    found, failed = film.read([file, file], limit=2)
-    assert len(found) == 4
-    assert failed == 2
-    assert found[0] == found[2]
-
-
 def test_a_model_that_moved_is_named(tmp_path: Path, folder: Path) -> None:
     file = lines(tmp_path / "a.jsonl", rollout(1, model="/nowhere/at/all").to_dict())
     result = run(file, "-o", tmp_path / "a.html")
     assert result.exit_code == 1
-    assert "its model '/nowhere/at/all' cannot be opened; say where it is with" in result.stderr
+    assert "its model '/nowhere/at/all' cannot be opened; name its folder with" in result.stderr
     assert run(file, "-o", tmp_path / "a.html", "--model", folder).exit_code == 0
     assert film.read([file], model=folder)[0][0].name.endswith("(all)")
 
@@ -453,18 +397,6 @@ def test_lines_that_cannot_be_played_are_told(content: Any, sentence: str, tmp_p
     file = lines(tmp_path / "a.jsonl", content)
     with pytest.raises(DataError, match=sentence):
         film.read([file])
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    result = run(tmp_path / "none.jsonl", "-o", tmp_path / "a.html")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("error: Cannot read")
-
-
-def test_play_needs_somewhere_to_write(file: Path) -> None:
-    result = run(file)
-    assert result.exit_code == 2
-    assert "Say where the page goes" in result.stderr
 
 
 # -- moving pictures ------------------------------------------------------------------------------
@@ -492,31 +424,14 @@ def _durations(picture: Any) -> list[int]:
     return found
 
 
-def test_a_place_that_cannot_be_written_to_is_told(file: Path, tmp_path: Path) -> None:
-    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
-    for option in ("-o", "--gif"):
-        result = run(file, option, file / "a.gif")
-        assert result.exit_code == 1
-        assert result.stderr.startswith("error: Cannot write")
-    assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
-
-
-def test_a_fast_gif_takes_in_several_actions_at_a_time() -> None:
-    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
-    from reviser.player import picture
-
-    shown = picture.frames(films.long(1000), 1000)
-    assert [frame.step for frame in shown] == [*range(0, 1000, 40), 1000]
-    assert shown[-1].text == films.long(1000).final
-
-
+@pytest.mark.full
 @given(prompt=prompts, seed=seeds)
 @example(prompt=films.MULTIBYTE + "The\n", seed=512)  # Raqm fails on a line break behind Arabic
 def test_lines_of_a_picture_are_the_text_and_fit(prompt: str, seed: int) -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
     from reviser.player import picture
 
-    shown = CUTTER.film_of(MODEL.generate(prompt, seed=seed, max_actions=30))
+    shown = REPLAYER.film_of(MODEL.generate(prompt, seed=seed, max_actions=30))
     font = picture._font(picture.TEXT)
     for frame in picture.frames(shown, 5)[::7]:
         cut = picture._wrapped(frame.text, font, 120)
@@ -534,7 +449,7 @@ def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path)
 
     shown = films.long(2500)
     with pytest.raises(
-        ConfigError, match=r"2,501 frames, and 2,000 are the most\. .* pace of 50\."
+        ConfigError, match=r"2,501 frames, and the limit is 2,000\. .* pace of 50\."
     ):
         picture.write_gif(tmp_path / "a.gif", shown, pace=10)
     written = picture.write_gif(tmp_path / "a.gif", shown, pace=2500)
@@ -548,11 +463,25 @@ def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path)
         assert near[0][0] <= cursor <= near[-1][1]
 
 
-def test_a_rollout_that_is_not_there_is_refused(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("args", "status", "sentence"),
+    [
+        (["none.jsonl", "-o", "a.html"], 1, "error: Cannot read"),
+        (["rollouts.jsonl"], 2, "Give -o for a page"),
+        (["rollouts.jsonl", "-o", "rollouts.jsonl/a.html"], 1, "error: Cannot write"),
+        (["rollouts.jsonl", "--gif", "a.gif", "--rollout", 9], 2, "--rollout is 9; there are 3."),
+        (["rollouts.jsonl", "--gif", "a.png"], 1, "must end with .gif"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    file: Path, args: list[Any], status: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
-    result = run(file, "--gif", tmp_path / "a.gif", "--rollout", 9)
-    assert result.exit_code == 2
-    assert "--rollout is 9; there are 3." in result.stderr
+    monkeypatch.chdir(file.parent)
+    result = run(*args)
+    assert result.exit_code == status
+    assert sentence in result.stderr
+    assert [path.name for path in file.parent.iterdir()] == ["rollouts.jsonl"]
 
 
 def test_without_pillow_the_extra_is_named(

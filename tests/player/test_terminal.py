@@ -67,8 +67,8 @@ def test_written_text_and_fresh_text_stand_out() -> None:
     screen = Screen("The cat.", 7)
     for n, char in enumerate(" sat on the mat"):
         screen.take(TextEdit(7 + n, "", char, 8 + n))
-    levels = [(run.style, screen._shown(console()).plain[run.start : run.end])
-              for run in screen._shown(console()).spans]  # fmt: skip
+    levels = [(run.style, screen._styled(console()).plain[run.start : run.end])
+              for run in screen._styled(console()).spans]  # fmt: skip
     assert levels == [
         ("green", " sat on the mat"[:-FRESH]),
         ("bold green", " sat on the mat"[-FRESH:]),

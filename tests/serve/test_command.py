@@ -19,6 +19,7 @@ pytest.importorskip("torch", reason="torch is not installed, so nothing can writ
 
 from reviser.serve.client import Client
 from reviser.writing.model import load
+from reviser.writing.tasks import Infill
 
 
 def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
             for seed in range(3):
                 settings = {"seed": seed, "max_actions": 30, "max_length": 200}
                 wanted = model.infill("Ben{} to the park.", **settings)
-                stream = client.stream_infill("Ben{} to the park.", **settings)
+                stream = client.stream(Infill("Ben{} to the park."), **settings)
                 assert stream.rollout().trajectory == wanted.trajectory
                 assert stream.text == wanted.text
                 assert stream.rollout().provenance["model"] == "mine"
@@ -48,7 +49,7 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_what_cannot_be_served_is_told_before_a_model_is_opened(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: Path) -> None:
     used = socket.create_server(("127.0.0.1", 0))
     port = used.getsockname()[1]
     for arguments, words in [

@@ -1,4 +1,4 @@
-"""Real engines under load, as `reviser serve` runs them; vLLM in its own environment."""
+"""Real engines under load behind `reviser serve`; vLLM runs in its own environment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from support import fuzz, small_tokenizers, vllm_runs
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
 
-import bench_serve
 import httpx2
-from bench_serve import WAYS, Judge, Served, bodies, load_up
 
+from experiments.speed import serve
+from experiments.speed.serve import WAYS, Judge, Served, bodies, load_up
 from support.serving import eventually
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -44,7 +44,7 @@ def served(model: str, *arguments: str) -> Iterator[Served]:
     chosen = [f"--engine-option={option}" for option in OPTIONS]
     with (
         mock.patch.dict(os.environ, vllm_runs.ENVIRONMENT),
-        bench_serve.served(model, "--engine", ENGINE, *chosen, *arguments) as server,
+        serve.served(model, "--engine", ENGINE, *chosen, *arguments) as server,
     ):
         yield server
 
@@ -54,6 +54,7 @@ def load(server: Served, way: str, *, count: int, actions: int = 24, **settings:
     return asyncio.run(load_up(server.port, asked, way, 64))[1]
 
 
+@pytest.mark.full
 def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model: str) -> None:
     judge = Judge(model)
     with served(model) as server:
@@ -62,7 +63,7 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
             answers = load(server, way, count=200)
             assert len(answers) == 200
             written[way] = judge.actions(answers, way)
-        assert written["stream"] == written["JSON"]  # the same seeds write the same
+        assert written["stream"] == written["JSON"]  # the same seeds give the same actions
         with ThreadPoolExecutor() as pool:
             under_way = pool.submit(load, server, "stream", count=64, actions=300, stop_bias=-50.0)
             eventually(lambda: running(server) > 32)
@@ -73,8 +74,9 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
         assert server.process.wait(60) == 0
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; `just test-vllm` installs it.")
-def test_a_vllm_that_is_killed_under_load_is_told_and_ends_the_server(model: str) -> None:
+def test_a_vllm_that_is_killed_under_load_ends_the_server(model: str) -> None:
     with served(model, "--recovery-seconds", "2") as server, ThreadPoolExecutor() as pool:
         waiting = [
             pool.submit(load, server, way, count=32, actions=400, stop_bias=-50.0) for way in WAYS
@@ -85,8 +87,8 @@ def test_a_vllm_that_is_killed_under_load_is_told_and_ends_the_server(model: str
         eventually(lambda: "reviser_ready 0.0" in metrics(server))
         for under_way in waiting:
             for answer in under_way.result():
-                told = answer.body.decode()
-                assert "The engine failed while it ran this request; ask again." in told
+                text = answer.body.decode()
+                assert "The engine failed while it ran this request. Try again." in text
         assert server.process.wait(60) == 1
 
 
@@ -99,7 +101,7 @@ def running(server: Served) -> float:
 
 
 def children(process: int, name: str) -> list[int]:
-    """Processes below one, by their name."""
+    """Return the child processes of one with a name."""
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
     return [int(pid) for pid, above, words in rows if int(above) == process and name in words]

@@ -1,4 +1,4 @@
-"""The OpenAPI schema against the server: whatever it allows is answered as it says."""
+"""The OpenAPI schema against the server: every response is one that the schema describes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_answer_is_one_that_the_schema_knows(
     wanted = [schemathesis.checks.CHECKS.get_one(name) for name in names]
 
     @given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
-    @settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=12, suppress_health_check=list(HealthCheck), deadline=None)
     def answers(case: Any) -> None:
         case.call_and_validate(checks=wanted, timeout=20)
 
@@ -58,24 +58,24 @@ def test_every_answer_is_one_that_the_schema_knows(
 
 
 def test_all_operations_are_tried(server: Served) -> None:
-    told = server.get("/openapi.json").json()["paths"]
-    assert {(path, how.upper()) for path, hows in told.items() for how in hows} == {*OPERATIONS}
+    paths = server.get("/openapi.json").json()["paths"]
+    found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
+    assert found == {*OPERATIONS}
 
 
 def test_the_schema_has_examples_and_ranges(server: Served) -> None:
-    told = server.get("/openapi.json").json()
-    parts = told["components"]["schemas"]
+    schema = server.get("/openapi.json").json()
+    parts = schema["components"]["schemas"]
     for name in ("GenerateBody", "InfillBody", "ReviseBody", "CompletionBody"):
         assert parts[name]["examples"]
         assert parts[name]["additionalProperties"] is False
     temperature = parts["GenerateBody"]["properties"]["temperature"]
-    assert (temperature["minimum"], temperature["maximum"], temperature["default"]) == (
-        0,
-        1000,
-        0.9,
-    )
-    assert "422" not in str(told)
-    assert parts["ReviseBody"]["properties"]["temperature"]["default"] == 0
+    found = (temperature["minimum"], temperature["maximum"], temperature["default"])
+    assert found == (0, 1000, 0.9)
+    assert "422" not in str(schema)
+    revise = parts["ReviseBody"]["properties"]
+    assert revise["temperature"]["default"] == 0
+    assert [name for name, field in revise.items() if field.get("deprecated")] == ["notes"]
     for name, path in [("InfillBody", "/v1/infill"), ("ReviseBody", "/v1/revise")]:
         for example in parts[name]["examples"]:
             assert server.post(path, example | {"max_actions": 5}).status_code == 200

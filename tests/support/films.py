@@ -10,10 +10,12 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig
-from reviser.player.film import Cutter, Film, Step
+from reviser.models.editing import Editing
+from reviser.player.film import Film, FilmStep, Replayer
 from reviser.trajectories.alignment import revision
 from reviser.trajectories.policy import Address
-from reviser.writing.model import Reviser, Rollout, Statistics
+from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout, Statistics
 from support import small_tokenizers
 from support.random_engine import RandomEngine
 
@@ -25,22 +27,25 @@ HOSTILE = (
 )
 
 
-def cutter(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Cutter]:
-    """A writer without a model that knows every operator, and who makes films of its rollouts."""
+def replayer(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Replayer]:
+    """Return a model with random actions of every operator, and the maker of its films."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(
         tokenizer, operators=OPERATORS, max_move=8, marks=search, search=search
     )
     codec = Codec(tokenizer)
-    return Reviser(RandomEngine(vocab, rows=rows), codec, provenance={"model": "x"}), Cutter(
-        vocab, codec
-    )
+    engine = RandomEngine(vocab, rows=rows)
+    model = Reviser(engine, codec, provenance={"model": "x"}, editing=Editing())
+    return model, Replayer(vocab, codec)
+
+
+cutter = replayer  # its name before the rename
 
 
 def revised(
-    maker: Cutter, draft: str, text: str, *, instruction: str = "", address: Address = "search"
+    maker: Replayer, draft: str, text: str, *, instruction: str = "", address: Address = "search"
 ) -> Rollout:
-    """A revision as a model that knows the way would make it."""
+    """Return a revision as a perfect model would make it."""
     before, after, asked = (maker.codec.encode(each) for each in (draft, text, instruction))
     trajectory = revision(maker.vocab, before, after, instruction=asked, address=address)
     chosen = len(trajectory.restoration) - len(trajectory.unlearned)
@@ -59,8 +64,8 @@ def revised(
     )
 
 
-def texts(maker: Cutter, rollout: Rollout) -> Iterator[str]:
-    """What the executor's canvas holds before the first step and after each."""
+def texts(maker: Replayer, rollout: Rollout) -> Iterator[str]:
+    """Yield the text of the executor's canvas before the first step and after each."""
     trajectory = rollout.trajectory
     canvas = Canvas.replay(maker.vocab, trajectory.prefix)
     yield maker.codec.decode(canvas.tokens())
@@ -70,10 +75,10 @@ def texts(maker: Cutter, rollout: Rollout) -> Iterator[str]:
 
 
 def hostile() -> Film:
-    """Whatever can be text is an attack."""
+    """Return a film whose every text is an attack."""
     edit = TextEdit(0, "", HOSTILE, len(HOSTILE), "utf16")
-    step = Step(edit=edit, action=HOSTILE, logprob=float("nan"))
-    gone = Step(edit=TextEdit(0, HOSTILE, "", 0, "utf16"), action="delete", logprob=-1.0)
+    step = FilmStep(edit=edit, action=HOSTILE, logprob=float("nan"))
+    gone = FilmStep(edit=TextEdit(0, HOSTILE, "", 0, "utf16"), action="delete", logprob=-1.0)
     return Film(
         name=HOSTILE, text=HOSTILE, cursor=0, steps=(step, gone), final=HOSTILE,
         facts=((HOSTILE, HOSTILE),),
@@ -81,8 +86,8 @@ def hostile() -> Film:
 
 
 def long(actions: int, seed: int = 0) -> Film:
-    """Mostly inserts, some moves and deletes, all over a long text."""
-    _, maker = cutter()
+    """Return a film of mostly inserts, some moves and deletes, all over a long text."""
+    _, maker = replayer()
     rng, vocab = Random(seed), maker.vocab
     words = [maker.codec.encode(word) for word in (" the", " cat", "é", " 你好", " 😀", ".", "\n")]
     canvas, ids = Canvas(vocab), []

@@ -1,8 +1,8 @@
-"""Notes of engines without a model: the same of the same history, and mostly nothing to change."""
+"""Edit probabilities of engines without a model: the same for the same history, and mostly low."""
 
 from random import Random
 
 
-def notes(history: tuple[int, ...]) -> tuple[float, ...]:
+def edit_probabilities(history: tuple[int, ...]) -> tuple[float, ...]:
     rng = Random(repr(history))
-    return tuple(rng.choice([0.1, 0.9, 1.0, 1.0]) for _ in history[1:])
+    return tuple(1 - rng.choice([0.1, 0.9, 1.0, 1.0]) for _ in history[1:])

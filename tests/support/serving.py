@@ -1,269 +1,263 @@
-"""A real server in a process of its own, over an engine without a model: `python serving.py JSON`.
+"""A real server over an engine without a model, in a thread or in a process of its own.
 
-What the engine does wrong is told by a file, so that a test can break it while it runs.
+A file says what the engine does wrong, so that a test can break it while it runs.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary
-from reviser.engines.base import Request, Step, StopReason
+from reviser.engines.base import Request, Step
 from reviser.errors import EngineError
+from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Plan
-from support import noting, small_tokenizers
+from support import small_tokenizers
+from support.random_engine import RandomEngine, Walk
 
 NAME = "random"
 
 
-class FaultyEngine:
-    """Any action that the mask allows, by the request's own seed, all rows masked at once.
+class FaultyEngine(RandomEngine):
+    """A random engine whose steps take `seconds`; the word in a file makes it hold or fail."""
 
-    Takes `seconds` for a step, and obeys the word in a file.
-    """
-
-    def __init__(self, vocab: ActionVocab, *, rows: int, seconds: float, fault: Path) -> None:
-        self.vocab = vocab
-        self.added = 0
-        self.cancelled = 0
-        self.waiting: dict[int, Request] = {}
-        self.running: dict[int, Walk] = {}
-        self._is_token = vocab.kinds == Kind.INSERT
-        self._rows = Boundary(vocab, rows)
-        self._free = list(range(rows))
+    def __init__(
+        self, vocab: ActionVocab, *, rows: int, seconds: float, plan_seconds: float, fault: Path
+    ) -> None:
+        super().__init__(vocab, rows=rows)
         self._seconds = seconds
+        self._plan_seconds = plan_seconds
         self._fault = fault
 
     def check(self, request: Request) -> None:
+        if self._plan_seconds:
+            time.sleep(self._plan_seconds)
         request.check(self.vocab, 5000)
 
-    def add(self, request: Request) -> int:
-        self.added += 1
-        self.waiting[self.added] = request
-        return self.added
-
-    def cancel(self, number: int) -> None:
-        was_there = number in self.running or number in self.waiting
-        self.cancelled += was_there
-        self.waiting.pop(number, None)
-        self._leave(number)
-
-    def close(self) -> None:
-        self.waiting.clear()
-
-    def _leave(self, number: int) -> None:
-        walk = self.running.pop(number, None)
-        if walk is not None:
-            self._free.append(walk.slot)
-
-    def _break(self) -> list[Step] | None:
-        time.sleep(self._seconds)
+    def step(self) -> list[Step]:
+        if self._seconds:
+            time.sleep(self._seconds)
         while (word := self._fault.read_text() if self._fault.exists() else "") == "hold":
             time.sleep(0.01)
-        if word == "raise once":
+        if word in ("raise once", "step error"):
             self._fault.unlink()
         if word.startswith("raise"):
             raise RuntimeError("/secret/path: the engine broke")
-        if word == "hang":
-            time.sleep(3600)
-        if word == "step errors" and self.waiting:  # as an engine elsewhere that is gone
-            gone = [Step(n, -1, 0.0, error=EngineError("refused")) for n in self.waiting]
-            self.waiting.clear()
-            return gone
-        if word == "step error" and self.running:
-            self._fault.unlink()
-            number = next(iter(self.running))
-            self._leave(number)
-            return [Step(number, -1, 0.0, error=EngineError("http://internal:1 refused"))]
-        return None
+        if word.startswith("step error"):  # like a remote engine that is gone
+            failed = list(self.running) if word == "step errors" else list(self.running)[:1]
+            for number in failed:
+                del self.running[number]
+            error = EngineError("http://internal:1 refused")
+            return [Step(number, -1, 0.0, error=error) for number in failed]
+        return super().step()
 
-    def step(self) -> list[Step]:
-        broken = self._break()
-        if broken is not None:
-            return broken
-        while self._free and self.waiting:
-            number = next(iter(self.waiting))
-            request = self.waiting.pop(number)
-            self.running[number] = Walk(request, self._free.pop(), Random(request.config.seed))
-            request.enter(self._rows, self.running[number].slot)
-        if not self.running:
-            return []
-        slots = [walk.slot for walk in self.running.values()]
-        allowed = self._rows.fork(slots).allowed()
-        walks = list(zip(self.running.values(), allowed, strict=True))
-        actions = [self._pick(walk, row) for walk, row in walks]
-        self._rows.advance(actions, slots)
-        steps = []
-        for (number, walk), action in zip(list(self.running.items()), actions, strict=True):
-            walk.actions += 1
-            ended: StopReason | None = None
-            if action == self.vocab.stop:
-                ended = "stop"
-            elif walk.actions == walk.request.config.max_actions:
-                ended = "max_actions"
-            is_noted = walk.request.is_noted and walk.actions == 1
-            notes = noting.notes(walk.request.history) if is_noted else None
-            steps.append(Step(number, action, -walk.actions / 8, ended, notes=notes))
-            if ended:
-                self._leave(number)
-        return steps
-
-    def _pick(self, walk: Walk, allowed: npt.NDArray[np.bool_]) -> int:
-        """A token or a control; STOP seldom, and with a bias against it only if it must be."""
-        rng = walk.rng
-        if walk.request.config.stop_bias < 0 and allowed.sum() > 1:
-            allowed[self.vocab.stop] = False
-        tokens = np.flatnonzero(allowed & self._is_token)
-        controls = np.flatnonzero(allowed & ~self._is_token)
-        some = tokens if len(tokens) and (rng.random() < 0.5 or not len(controls)) else controls
-        action = int(some[int(rng.random() * len(some))])
-        if action == self.vocab.stop and len(tokens) and rng.random() < 0.9:
-            action = int(tokens[int(rng.random() * len(tokens))])
-        return action
-
-
-@dataclass
-class Walk:
-    """A request that runs."""
-
-    request: Request
-    slot: int
-    rng: Random
-    actions: int = 0
+    def pick(self, walk: Walk, allowed: set[int]) -> int:
+        """Pick any action; with a bias against STOP only if nothing else is left."""
+        if walk.request.config.stop_bias < 0 and len(allowed) > 1:
+            allowed.discard(self.vocab.stop)
+        return super().pick(walk, allowed)
 
 
 def reviser(
-    *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent", plan_seconds: float = 0.0
-) -> Reviser:
-    """The model that the server has, and that the tests compare with."""
+    *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
+    plan_seconds: float = 0.0, is_editor: bool = True,
+) -> Reviser:  # fmt: skip
+    """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
-    engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
-    model = Reviser(engine, Codec(tokenizer), provenance={"model": "/secret/path"})
-    if plan_seconds:
-
-        def slowly(*args: Any, **named: Any) -> Plan:
-            time.sleep(plan_seconds)
-            return Reviser.plan(model, *args, **named)
-
-        model.plan = slowly  # type: ignore[method-assign]
-    return model
+    engine = FaultyEngine(
+        vocab, rows=rows, seconds=seconds, plan_seconds=plan_seconds, fault=Path(fault)
+    )
+    editing = Editing(edit_probabilities=True) if is_editor else None
+    provenance = {"model": "/secret/path"}
+    return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
 
 
-@dataclass
 class Served:
     """A running server."""
 
-    url: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    fault: Path
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.log = folder / "log"
+        self.fault = folder / "fault"
 
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of /metrics by its name and labels."""
+        """Return every sample of /metrics by its name and labels."""
         lines = self.get("/metrics").text.splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
     def engine(self) -> dict[str, int]:
-        """What the engine has been asked."""
-        told: dict[str, int] = self.get("/test/engine").json()
-        return told
+        """Return what the engine has been asked to do."""
+        counts: dict[str, int] = self.get("/test/engine").json()
+        return counts
+
+    @cached_property
+    def http(self) -> Any:
+        """One client for all requests: each new one would read all certificates again."""
+        import httpx2
+
+        return httpx2.Client(base_url=self.url, timeout=60)
 
     def get(self, path: str, **options: Any) -> Any:
-        import httpx2
-
-        return httpx2.get(self.url + path, timeout=20, **options)
+        return self.http.get(path, **options)
 
     def post(self, path: str, body: Any, **options: Any) -> Any:
-        import httpx2
+        return self.http.post(path, json=body, **options)
 
-        return httpx2.post(self.url + path, json=body, timeout=60, **options)
+
+class ServerThread(Served):
+    """A server in a thread of this process; its log has only its own lines."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        from reviser.serve.logs import JsonLogFormatter
+        from reviser.serve.run import DrainingServer, listen
+
+        listener = listen("127.0.0.1", 0)
+        super().__init__(f"http://127.0.0.1:{listener.getsockname()[1]}", folder)
+        self._server = DrainingServer(make_server_app(settings))
+        self._statuses: list[int] = []
+        self._thread = threading.Thread(
+            target=lambda: self._statuses.append(self._server.serve_until_stopped(listener)),
+            daemon=True,
+        )
+        self._handler = logging.FileHandler(self.log)
+        self._handler.setFormatter(JsonLogFormatter())
+        self._handler.addFilter(lambda record: record.thread == self._thread.ident)
+        for name in ("reviser.serve", "uvicorn"):
+            logging.getLogger(name).addHandler(self._handler)
+            logging.getLogger(name).setLevel("INFO")
+        self._thread.start()
+        eventually(lambda: self._server.started and self._server.queue.is_ready)
+
+    def terminate(self) -> None:
+        """Do what SIGTERM does."""
+        self._server.handle_exit(signal.SIGTERM, None)
+
+    def wait(self, seconds: float = 30) -> int:
+        """Wait for the end; return the exit status."""
+        self._thread.join(seconds)
+        return self._statuses[0]
+
+    def close(self) -> None:
+        self.http.close()
+        self.fault.write_text("")
+        with suppress(RuntimeError):  # its event loop has ended already
+            for _ in range(2):  # the second signal ends it without waiting for clients
+                self.terminate()
+        self._thread.join(20)
+        for name in ("reviser.serve", "uvicorn"):
+            logging.getLogger(name).removeHandler(self._handler)
+        self._handler.close()
+        assert self._statuses, "The server did not end."
+
+
+class ServerProcess(Served):
+    """A server in a process of its own."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        super().__init__("", folder)
+        with self.log.open("wb") as errors:
+            command = [sys.executable, __file__, json.dumps(settings)]
+            self.process = subprocess.Popen(command, stderr=errors, stdout=errors)
+        eventually(self._is_ready, 120)
+        [self.url] = re.findall(r"http://127.0.0.1:\d+", self.log.read_text())
+
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        return '"state": "ready"' in self.log.read_text()
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = 30) -> int:
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        self.http.close()
+        self.process.kill()
+        self.process.wait()
 
 
 @contextmanager
 def serving(
     *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
-    origins: tuple[str, ...] = (), playground: bool = True, **engine: Any,
-) -> Iterator[Served]:  # fmt: skip
+    origins: tuple[str, ...] = (), playground: bool = True, process: bool = False, **engine: Any,
+) -> Iterator[Any]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
-    with tempfile.TemporaryDirectory() as folder:
-        log, fault = Path(folder, "log"), Path(folder, "fault")
-        asked = {
+    with tempfile.TemporaryDirectory() as name:
+        settings = {
             "limits": dict(limits or {}),
             "options": {"keys": keys, "origins": origins, "playground": playground},
-            "engine": engine | {"fault": str(fault)},
+            "engine": engine | {"fault": str(Path(name, "fault"))},
         }
-        with log.open("wb") as errors:
-            process = subprocess.Popen(
-                [sys.executable, __file__, json.dumps(asked)], stderr=errors, stdout=errors
-            )
+        server = (ServerProcess if process else ServerThread)(Path(name), settings)
         try:
-            yield Served(_address(process, log), process, log, fault)
+            yield server
         finally:
-            process.kill()
-            process.wait()
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    for _ in range(2400):
-        text = log.read_text()
-        found = re.search(r"http://127.0.0.1:\d+", text)
-        if found and '"state": "ready"' in text:
-            return found[0]
-        assert process.poll() is None, text
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
+            server.close()
 
 
 def eventually(check: Any, seconds: float = 30.0) -> None:
-    """Wait until it holds."""
+    """Wait until a check holds."""
     until = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < until, "It did not come about in time."
         time.sleep(0.02)
 
 
-def main() -> int:
+def error_message(response: Any) -> str:
+    """Return the message of an error; it must be a sentence, and contain no secrets."""
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "code"}
+    assert error["code"] == response.status_code
+    assert error["message"].endswith((".", "?"))
+    for secret in ("secret", "-key", "Traceback", "/tmp", "/home", "internal"):
+        assert secret not in response.text
+    return str(error["message"])
+
+
+def make_server_app(settings: dict[str, Any]) -> Any:
     from reviser.serve.app import make_app
     from reviser.serve.limits import Limits
+
+    model = reviser(**settings["engine"])
+    engine = model.engine
+    app = make_app(model, Limits(**settings["limits"]), name=NAME, **settings["options"])
+
+    async def counts() -> dict[str, int]:
+        assert isinstance(engine, FaultyEngine)
+        running, cancelled = len(engine.running), len(engine.cancelled)
+        return {"added": engine.added, "running": running, "cancelled": cancelled}
+
+    app.add_api_route("/test/engine", counts, include_in_schema=False)
+    return app
+
+
+def main() -> int:
     from reviser.serve.logs import write_json_lines
     from reviser.serve.run import listen, run
 
-    asked = json.loads(sys.argv[1])
-    model = reviser(**asked["engine"])
-    engine = model.engine
-    app = make_app(model, Limits(**asked["limits"]), name=NAME, **asked["options"])
-
-    async def told() -> dict[str, int]:
-        assert isinstance(engine, FaultyEngine)
-        counts = (engine.added, len(engine.running) + len(engine.waiting), engine.cancelled)
-        return dict(zip(("added", "running", "cancelled"), counts, strict=True))
-
-    app.add_api_route("/test/engine", told, include_in_schema=False)
     write_json_lines()
-    return run(app, listen("127.0.0.1", 0))
+    return run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", 0))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from reviser.engines import vllm, wire
+from reviser.engines import vllm, vllm_requests, wire
 from reviser.engines.base import DecodeConfig, Request
 from reviser.errors import ReviserError
 
@@ -35,7 +35,9 @@ ENVIRONMENT = {
 
 
 def to_json(request: Request) -> dict[str, Any]:
-    return {**vars(request), "config": vars(request.config)}
+    values = {**vars(request), "config": vars(request.config)}
+    del values["then"]
+    return values
 
 
 def from_json(fields: dict[str, Any]) -> Request:
@@ -102,7 +104,8 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Run requests, some of which are cancelled on the way."""
     rng = Random(5)
     records: list[dict[str, Any]] = [
-        {"actions": [], "logprobs": [], "notes": [], "ended": None} for _ in run["requests"]
+        {"actions": [], "logprobs": [], "edit_probabilities": [], "ended": None}
+        for _ in run["requests"]
     ]
     numbers = {engine.add(from_json(request)): n for n, request in enumerate(run["requests"])}
     live = set(numbers)
@@ -112,7 +115,7 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
             assert record["ended"] is None
             record["actions"].append(step.action)
             record["logprobs"].append(step.logprob)
-            record["notes"] += step.notes or ()
+            record["edit_probabilities"] += step.edit_probabilities or ()
             record["ended"] = step.ended
             if step.ended is not None:
                 live.discard(step.request)
@@ -139,12 +142,14 @@ def refusals(engine: Any, requests: list[dict[str, Any]]) -> list[str]:
 
 def run_one(engine: Any, run: dict[str, Any]) -> Any:
     with ExitStack() as stack:
-        sampling = vllm._sampling
+        sampling = vllm_requests.sampling
         extras = dict(run.get("extras", {}))
         if "logit_bias" in extras:
             extras["logit_bias"] = {int(i): bias for i, bias in extras["logit_bias"].items()}
         stack.enter_context(
-            mock.patch.object(vllm, "_sampling", lambda *args: {**sampling(*args), **extras})
+            mock.patch.object(
+                vllm_requests, "sampling", lambda *args: {**sampling(*args), **extras}
+            )
         )
         if "args" in run:
             patch = mock.patch.object(wire, "write", return_value=run["args"])

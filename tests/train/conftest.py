@@ -1,4 +1,4 @@
-"""A corpus and a recipe so small that a run takes seconds, most of them to start Python."""
+"""A corpus and a recipe so small that a run takes a second or two."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from safetensors.numpy import load_file
 
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
+from support.processes import run as run_command
+from support.processes import run_ranks
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+TEXT = "\n\n".join((RECIPES / "smoke.txt").read_text().split("\n\n")[:120])
 
 TINY = {
     "trunk": {"layers": 1, "width": 16, "heads": 2, "mlp_width": 32, "context": 96, "dropout": 0.1},
@@ -48,36 +51,47 @@ TINY = {
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tokenizer, shards and recipe.yaml."""
+    """A folder with a tokenizer, shards and recipe.yaml, for one pytest process."""
     folder = tmp_path_factory.mktemp("workshop")
-    text = (RECIPES / "smoke.txt").read_text().split("\n\n")[:120]
-    (folder / "text.txt").write_text("\n\n".join(text))
+    make_workshop(folder)
+    return folder
+
+
+def make_workshop(folder: Path) -> None:
+    """Write a text, its tokenizer and shards, and recipe.yaml."""
+    (folder / "text.txt").write_text(TEXT)
     (folder / "tokenizer").mkdir()
     train_bpe([folder / "text.txt"], 300).save(str(folder / "tokenizer" / "tokenizer.json"))
     tokenize([folder / "text.txt"], folder / "shards", folder / "tokenizer", workers=1)
     (folder / "recipe.yaml").write_text(yaml.safe_dump(TINY))
-    return folder
 
 
-def command(
-    recipe: Path, output: Path, *changes: str, processes: int = 1, launcher: str = "torchrun"
-) -> list[str]:
-    """The command line of a training run, alone or with several processes."""
-    several = f"--nproc-per-node={processes} --rdzv-backend=c10d --rdzv-endpoint=localhost:0"
+def words(recipe: Path, output: Path, *changes: str) -> list[str]:
+    """Return the arguments of `reviser` that train a recipe."""
+    settings = [word for change in changes for word in ("--set", change)]
+    return ["train", str(recipe), "-o", str(output), *settings]
+
+
+def run(recipe: Path, output: Path, *changes: str, processes: int = 1) -> None:
+    """Train to the end in forked processes; on failure show what they reported."""
+    arguments = words(recipe, output, *changes)
+    ranks = run_ranks(processes, *arguments) if processes > 1 else [run_command(*arguments)]
+    assert [rank.returncode for rank in ranks] == [0] * processes, ranks[0].stderr[-3000:]
+
+
+def launch(launcher: str, recipe: Path, output: Path, *changes: str) -> None:
+    """Train to the end in two processes, as a user starts them."""
+    several = "--nproc-per-node=2 --rdzv-backend=c10d --rdzv-endpoint=localhost:0"
     plain = "--num_machines=1 --mixed_precision=no --dynamo_backend=no --main_process_port=0"
     launchers = {
         "torchrun": f"torch.distributed.run {several}",
         # Its own launcher for CPUs needs MPI; this one takes them as well.
-        "accelerate": f"accelerate.commands.launch --multi_gpu --num_processes={processes} {plain}",
+        "accelerate": f"accelerate.commands.launch --multi_gpu --num_processes=2 {plain}",
     }
-    python = [sys.executable] + ["-m", *launchers[launcher].split()] * (processes > 1)
-    settings = [word for change in changes for word in ("--set", change)]
-    return [*python, "-m", "reviser", "train", str(recipe), "-o", str(output), *settings]
-
-
-def run(*args: str | Path, **options: object) -> None:
-    """Run it to its end; on failure show what it said."""
-    done = subprocess.run(command(*args, **options), capture_output=True, text=True, check=False)
+    python = [sys.executable, "-m", *launchers[launcher].split(), "-m", "reviser"]
+    done = subprocess.run(
+        [*python, *words(recipe, output, *changes)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from .conftest import command, run, weights
+from support import processes, trained
+
+from .conftest import TEXT, TINY, launch, make_workshop, run, weights, words
 
 CHANGES = ["training.steps=20", "trunk.dropout=0", "training.evaluate_every=10"]
 
@@ -27,18 +28,32 @@ def figures(folder: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def alone(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("alone")
-    run(workshop / "recipe.yaml", output, *CHANGES)
-    return output
+def alone() -> Path:
+    """What one process makes of the recipe."""
+
+    def make(folder: Path) -> None:
+        make_workshop(folder)
+        run(folder / "recipe.yaml", folder / "run", *CHANGES)
+
+    return trained.folder("alone", [TEXT, TINY, CHANGES], make) / "run"
 
 
+# The gate has one real launcher, and the harder of the two ways to share the weights.
 @pytest.mark.parametrize(
-    ("parallel", "launcher"), [("ddp", "torchrun"), ("fsdp", "torchrun"), ("ddp", "accelerate")]
+    ("parallel", "launcher"),
+    [
+        ("fsdp", "torchrun"),
+        pytest.param("ddp", None, marks=pytest.mark.full),
+        pytest.param("ddp", "torchrun", marks=pytest.mark.full),
+        pytest.param("ddp", "accelerate", marks=pytest.mark.full),
+    ],
 )
 def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher):
     changes = [*CHANGES, f"training.parallel={parallel}"]
-    run(workshop / "recipe.yaml", tmp_path, *changes, processes=2, launcher=launcher)
+    if launcher is None:
+        run(workshop / "recipe.yaml", tmp_path, *changes, processes=2)
+    else:
+        launch(launcher, workshop / "recipe.yaml", tmp_path, *changes)
     record = json.loads((tmp_path / "run.json").read_text())
     assert (record["processes"], record["parallel"]) == (2, parallel)  # as the weights show
     losses, scores, digests = figures(tmp_path)
@@ -53,13 +68,12 @@ def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher)
         np.testing.assert_allclose(values, expected[name], atol=2e-4, err_msg=name)
 
 
+@pytest.mark.full
 def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, alone, tmp_path):
     recipe, fsdp = workshop / "recipe.yaml", "training.parallel=fsdp"
     run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
     (tmp_path / "checkpoints" / "checkpoint-20" / "complete").unlink()  # as if killed before
-    one = subprocess.run(
-        command(recipe, tmp_path, *CHANGES), capture_output=True, text=True, check=False
-    )
+    one = processes.run(*words(recipe, tmp_path, *CHANGES))
     assert one.returncode == 1
     assert one.stderr.strip().endswith(
         "checkpoint-18' can only be taken up with training.parallel fsdp and two processes or more."
@@ -70,6 +84,7 @@ def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, 
     np.testing.assert_allclose(losses, figures(alone)[0], rtol=1e-4)
 
 
+@pytest.mark.full
 def test_sharded_bf16_adds_up_in_float32(workshop, tmp_path):
     recipe = workshop / "recipe.yaml"
     changes = [*CHANGES, "training.precision=bf16", "training.steps=8"]
@@ -81,6 +96,7 @@ def test_sharded_bf16_adds_up_in_float32(workshop, tmp_path):
     assert len(set((two[:, 0] * 32 % 1).round(6))) > 4
 
 
+@pytest.mark.full
 def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
     changes = ["data.shards=null", "data.text=[text.txt]", "data.tokenizer=null", "data.bpe=300"]
     changes += ["training.steps=2", "training.micro_batch=2", "trunk.dropout=0"]
@@ -91,8 +107,9 @@ def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
     np.testing.assert_allclose(four[0], one[0], rtol=1e-4)
 
 
-def test_a_refusal_is_said_once(workshop, tmp_path):
-    words = command(workshop / "recipe.yaml", tmp_path, "data.shards=nowhere", processes=2)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.count("error: There is no manifest.json in") == 1
+def test_a_refusal_is_printed_once(workshop, tmp_path):
+    arguments = words(workshop / "recipe.yaml", tmp_path, "data.shards=nowhere")
+    ranks = processes.run_ranks(2, *arguments)
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    reported = "".join(rank.stderr for rank in ranks)
+    assert reported.count("error: There is no manifest.json in") == 1

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 pytest.importorskip("torch")
 
-from tests.train.conftest import TINY, run
+from tests.train.conftest import TINY
 
 import reviser
 from reviser.core.actions import ActionVocab
@@ -20,9 +20,11 @@ from reviser.core.codec import Codec
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import write_pairs
 from reviser.errors import ConfigError
-from reviser.train.inputs import Parts
+from reviser.models.editing import Editing
+from reviser.train.inputs import Inputs
 from reviser.train.recipe import load_recipe
-from reviser.train.samples import _plans
+from reviser.train.run import train
+from reviser.train.samples import _plan
 
 VOCAB = {"operators": ["delete", "replace"], "max_move": 32, "marks": True, "search": True}
 
@@ -42,12 +44,15 @@ def recipe(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_on_pairs_gives_a_model_that_revises(recipe: Path, tmp_path: Path) -> None:
-    run(recipe, tmp_path / "whole")
-    run(recipe, tmp_path / "rewrite", "policy={kind: rewrite}", "training.steps=2")
+    train(load_recipe(recipe), tmp_path / "whole")
+    rewrite = ["policy={kind: rewrite}", "training.steps=2"]
+    train(load_recipe(recipe, rewrite), tmp_path / "rewrite")
     record = json.loads((tmp_path / "whole" / "run.json").read_text())
     assert record["recipe"]["policy"]["kind"] == "edits"
     assert record["seen"]["examples"] == 12 * 8
     assert 0 < record["metrics"]["eval_held_out_nll"] < 10
+    assert Editing.load(tmp_path / "whole") == Editing(edit_probabilities=False)
+    assert Editing.load(tmp_path / "rewrite") is None
     with reviser.load(tmp_path / "whole") as model:
         result = model.revise("One two two three.", locked=["three"], max_actions=20)
     assert "three" in result.text
@@ -61,30 +66,31 @@ def test_prompts_are_drafts_with_all_their_parts_and_must_fit_as_such(
 ) -> None:
     tokenizer = Tokenizer.from_file(str(workshop / "tokenizer" / "tokenizer.json"))
     vocab, codec = ActionVocab.from_tokenizer(tokenizer, **VOCAB), Codec(tokenizer)
-    told, loaded = {"model": None, "tokenizer": tokenizer, "data": None}, load_recipe(recipe)
-    draft = "One two three. " * 200
-    parts = Parts(**told, vocab=vocab, codec=codec, context=400)
-    plans = _plans(loaded, parts, draft)
-    assert len(plans) > 2
-    assert draft.startswith(plans[0].prompt)
-    assert draft.endswith(plans[-1].prompt)
-    ids = len(_plans(loaded, parts, "One two")[0].request.history)
-    assert len(_plans(loaded, replace(parts, context=ids + 1), "One two")) == 1
-    with pytest.raises(ConfigError, match=r"evaluation.prompts has 'One two': .* this model reads"):
-        _plans(loaded, replace(parts, context=ids), "One two")
+    loaded, draft = load_recipe(recipe), "One two three. " * 200
+    inputs = Inputs(
+        model=None, tokenizer=tokenizer, data=None, vocab=vocab, codec=codec, context=400
+    )
+    parts = _plan(loaded, inputs, draft).parts
+    assert len(parts) > 2
+    assert draft.startswith(parts[0].prompt)
+    assert draft.endswith(parts[-1].prompt)
+    ids = len(_plan(loaded, inputs, "One two").parts[0].request.history)
+    assert len(_plan(loaded, replace(inputs, context=ids + 1), "One two").parts) == 1
+    with pytest.raises(ConfigError, match=r"evaluation.prompts has 'One two': .*limit"):
+        _plan(loaded, replace(inputs, context=ids), "One two")
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ("policy=append", "are for data.pairs"),
-        ("evaluation.policies={late: late-1}", "are for data.pairs"),
-        ("data.text=[a.txt]", "data.pairs stand alone"),
+        ("policy=append", "data.pairs needs a policy of kind"),
+        ("evaluation.policies={late: late-1}", "data.pairs needs a policy of kind"),
+        ("data.text=[a.txt]", "With data.pairs, leave out"),
         ("policy={kind: edits, address: guess}", "policy.address is 'guess'"),
     ],
 )
 def test_a_recipe_that_mixes_pairs_and_text_is_refused(
-    recipe: Path, change: str, told: str
+    recipe: Path, change: str, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         load_recipe(recipe, [change])

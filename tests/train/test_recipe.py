@@ -1,4 +1,4 @@
-"""Recipes: whole through YAML and back, helpful when wrong, and the paper's where they say so."""
+"""Recipes: unchanged through YAML and back, helpful when wrong, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from reviser.data.dataset import WindowConfig
 from reviser.errors import ConfigError
-from reviser.trajectories.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Spans
+from reviser.trajectories.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
 from support import strategies
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
@@ -70,100 +70,42 @@ def refusal(path: Path, *changes: str) -> str:
 # -- there and back ---------------------------------------------------------------------------
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
-names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
-paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: Path("/", *parts))
-counts = st.integers(1, 10**6)
 shares = st.floats(0, 0.99)
-windows = st.builds(
-    WindowConfig,
-    prefix=st.tuples(st.integers(0, 9), st.integers(9, 60)),
-    size=st.integers(230, 400),
-    least_target=st.integers(1, 30),
-    held_out=shares.filter(bool),
+
+
+@given(
+    policy=strategies.policies(),
+    scored=st.dictionaries(words, strategies.policies(), max_size=2),
+    prompts=st.lists(words).map(tuple),
+    rates=st.tuples(st.floats(1e-9, 10), shares, shares),
+    is_adapted=st.booleans(),
 )
-trunks = st.builds(
-    TrunkConfig,
-    architecture=st.sampled_from(["gpt_neox", "llama"]),
-    layers=counts,
-    width=counts.map(lambda n: 4 * n),
-    heads=st.sampled_from([1, 2]),
-    mlp_width=counts,
-    context=counts,
-    dropout=shares,
-)
-vocabs = st.builds(
-    VocabConfig,
-    preset=st.sampled_from([None, "paper"]),
-    operators=st.lists(names).map(tuple),
-    max_move=counts,
-    begin=st.none() | words,
-    delimiter=st.booleans(),
-)
-loras = st.builds(LoraConfig, rank=counts, alpha=st.floats(0, 1e3), dropout=shares)
-
-
-@st.composite
-def trainings(draw: st.DrawFn) -> TrainingConfig:
-    micro_batch = draw(counts)
-    parallel = draw(st.sampled_from(["ddp", "fsdp"]))
-    learning_rate = draw(st.floats(1e-9, 10))
-    every = {name: draw(counts) for name in ("log_every", "evaluate_every", "save_every")}
-    sizes = {name: draw(st.floats(0, 10)) for name in ("weight_decay", "epsilon", "clip")}
-    return TrainingConfig(
-        steps=draw(counts),
-        batch=micro_batch * draw(counts),
-        micro_batch=micro_batch,
-        learning_rate=learning_rate,
-        min_learning_rate=draw(st.floats(0, learning_rate)),
-        warmup=draw(counts) - 1,
-        betas=draw(st.tuples(shares, shares)),
-        precision=draw(st.sampled_from(["bf16", "fp32"])),
-        parallel=parallel,
-        lora=draw(st.none() | loras) if parallel == "ddp" else None,
-        workers=draw(counts) - 1,
-        reporters=tuple(draw(st.lists(names))),
-        **every,
-        **sizes,
-    )
-
-
-@st.composite
-def recipes(draw: st.DrawFn) -> Recipe:
-    """Any recipe there can be, as `load_recipe` gives it: with absolute paths."""
-    has_base, has_shards = draw(st.booleans()), draw(st.booleans())
-    own_tokenizer = not has_base and (has_shards or draw(st.booleans()))
-    text = st.lists(paths.map(str) | names.map("hf:{}".format), min_size=1, max_size=3)
-    data = DataConfig(
-        shards=draw(paths) if has_shards else None,
-        text=() if has_shards else tuple(draw(text)),
-        split=draw(st.sampled_from(["blank", "line", "file"])),
-        tokenizer=draw(paths) if own_tokenizer else None,
-        bpe=None if has_base or own_tokenizer else draw(counts),
-        windows=draw(windows),
-    )
-    evaluation = st.builds(
-        EvaluationConfig,
-        examples=counts,
-        policies=st.dictionaries(words, strategies.policies(), max_size=3),
-        prompts=st.lists(words).map(tuple),
-        max_actions=counts,
-    )
-    return Recipe(
-        data=data,
-        training=draw(trainings()),
-        policy=draw(strategies.policies()),
-        trunk=None if has_base else draw(trunks),
-        base=draw(paths.map(str)) if has_base else None,
-        vocab=draw(vocabs),
-        evaluation=draw(evaluation),
-        seed=draw(st.integers(0, 2**32 - 1)),
-    )
-
-
-@given(recipe=recipes())
 def test_a_recipe_written_as_plain_yaml_or_json_is_read_back_the_same(
-    tmp_path_factory: pytest.TempPathFactory, recipe: Recipe
+    tmp_path_factory: pytest.TempPathFactory,
+    policy: Policy,
+    scored: dict[str, Policy],
+    prompts: tuple[str, ...],
+    rates: tuple[float, float, float],
+    is_adapted: bool,
 ) -> None:
+    rate, *betas = rates
+    lora = LoraConfig(rank=3, dropout=betas[0]) if is_adapted else None
+    data = DataConfig(
+        text=("/a/b.txt", "hf:name"),
+        split="line",
+        bpe=None if is_adapted else 300,
+        windows=WindowConfig(size=99, prefix=(1, 9), held_out=0.25),
+    )
+    recipe = Recipe(
+        data=data,
+        training=TrainingConfig(steps=7, learning_rate=rate, betas=tuple(betas), lora=lora),
+        policy=policy,
+        trunk=None if is_adapted else TrunkConfig(architecture="llama", layers=2),
+        base="/a/model" if is_adapted else None,
+        vocab=VocabConfig(operators=("delete",), max_move=8, begin="<s>", delimiter=False),
+        evaluation=EvaluationConfig(policies=scored, prompts=prompts),
+        seed=2**32 - 1,
+    )
     path = tmp_path_factory.getbasetemp() / "there-and-back.yaml"
     plain = to_plain(recipe)
     path.write_text(yaml.safe_dump(plain, allow_unicode=True), encoding="utf-8")
@@ -178,7 +120,7 @@ def test_every_recipe_here_loads_and_is_read_back_the_same(path: Path, tmp_path:
     assert load_recipe(write(tmp_path, to_plain(recipe))) == recipe
 
 
-def test_what_is_not_given_has_its_default(least: Path) -> None:
+def test_settings_left_out_have_their_defaults(least: Path) -> None:
     assert load_recipe(least) == Recipe(
         trunk=TrunkConfig(layers=2),
         data=DataConfig(text=(str(least.parent / "stories.txt"),), bpe=300),
@@ -214,14 +156,16 @@ def test_changes_replace_single_values_and_make_the_sections_they_need(least: Pa
     )
 
 
-@pytest.mark.parametrize("written", ["1e-4", "1.0e-4", "0.0001", "1E-4"])
-def test_a_float_may_be_written_without_a_dot(least: Path, written: str) -> None:
-    assert load_recipe(least, [f"training.learning_rate={written}"]).training.learning_rate == 1e-4
+def test_a_float_may_be_written_without_a_dot(least: Path) -> None:
+    training = load_recipe(least, ["training.learning_rate=1e-4", "training.clip=1"]).training
+    assert (training.learning_rate, training.clip, type(training.clip)) == (1e-4, 1.0, float)
 
 
-def test_a_whole_number_is_a_float_too(least: Path) -> None:
-    clip = load_recipe(least, ["training.clip=1"]).training.clip
-    assert (clip, type(clip)) == (1.0, float)
+def test_removed_and_renamed_fields_of_a_policy_still_load(least: Path) -> None:
+    changes = ["data.text=", "data.bpe=", "data.tokenizer=t", "data.pairs=[p.jsonl]"]
+    old = "policy={kind: edits, address: moves, rewritten: %s}"
+    policy = load_recipe(least, [*changes, old % "0.0"]).policy
+    assert policy == load_recipe(least, [*changes, "policy={kind: edits, address: moves}"]).policy
 
 
 def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
@@ -235,9 +179,6 @@ def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
         ),
         "{kind: mixture, policies: [append, {kind: spans}], weights: [1, 2]}": Mixture(
             policies=(Append(), Spans()), weights=(1, 2)
-        ),
-        "{kind: mixture, policies: [paper], weights: [1], final_weights: [3]}": Mixture(
-            policies=(Obfuscation(),), weights=(1,), final_weights=(3,)
         ),
     }.items():
         assert load_recipe(least, [f"policy={text}"]).policy == policy
@@ -265,7 +206,7 @@ def test_paths_are_relative_to_the_recipe_wherever_it_is_read_from(
     assert (data.shards, data.tokenizer) == (inside / "../s", Path("/t"))
 
 
-def test_a_base_is_a_folder_beside_the_recipe_or_else_a_name(tmp_path: Path) -> None:
+def test_a_base_is_a_folder_next_to_the_recipe_or_else_a_name(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     content = {"data": {"text": ["a"]}, "training": {"steps": 1}}
     for given_base, base in {
@@ -282,105 +223,40 @@ def test_a_base_is_a_folder_beside_the_recipe_or_else_a_name(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("traning.steps=1", "traning is no setting. Did you mean 'training'?"),
-        ("training.step=1", "training.step is no setting. Did you mean 'steps'?"),
-        ("training.lora.rnk=1", "training.lora.rnk is no setting. Did you mean 'rank'?"),
-        ("trunk.dropot=0", "trunk.dropot is no setting. Did you mean 'dropout'?"),
-        ("vocab.operator=[]", "vocab.operator is no setting. Did you mean 'operators'?"),
-        ("data.windows.sizes=9", "data.windows.sizes is no setting. Did you mean 'size'?"),
-        ("evaluation.prompt=[]", "evaluation.prompt is no setting. Did you mean 'prompts'?"),
-        (
-            "policy={kind: spans, men: 4}",
-            "policy.men is no setting. Did you mean 'mean'?",
-        ),
-        (
-            "policy={kind: obfuscation, noise: {swop: 0.1}}",
-            "policy.noise.swop is no setting. Did you mean 'swap'?",
-        ),
+        ("traning.steps=1", "`traning` is not a setting. Did you mean `training`?"),
+        ("training.lora.rnk=1", "`training.lora.rnk` is not a setting. Did you mean `rank`?"),
+        ("policy={kind: spans, men: 4}", "`policy.men` is not a setting. Did you mean `mean`?"),
         (
             "evaluation.policies={a: {kind: mixture, policies: [{kind: spans, men: 4}]}}",
-            "evaluation.policies.a.policies[0].men is no setting. Did you mean 'mean'?",
+            "`evaluation.policies.a.policies[0].men` is not a setting. Did you mean `mean`?",
         ),
-        ("training.lora.zzz=1", "training.lora.zzz is no setting. Known: rank, alpha, dropout."),
-        ("7=1", "7 is no setting. Known: data, training, policy, trunk, base, context, vocab,"),
-    ],
-)
-def test_a_key_that_no_field_has_is_refused_with_the_nearest(
-    least: Path, change: str, sentence: str
-) -> None:
-    assert refusal(least, change).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+        ("7=1", "`7` is not a setting. Choose from: data, training, policy, trunk, base, context,"),
         ("training.steps=many", "training.steps is 'many'; it should be a whole number."),
-        ("training.steps=1.5", "training.steps is 1.5; it should be a whole number."),
         ("training.steps=true", "training.steps is True; it should be a whole number."),
-        ("training.steps=", "training.steps is None; it should be a whole number."),
-        ("training.clip=true", "training.clip is True; it should be a finite number."),
-        ("training.clip=[]", "training.clip is []; it should be a finite number."),
-        ("training.clip=much", "training.clip is 'much'; it should be a finite number."),
         ("training.clip=.inf", "training.clip is inf; it should be a finite number."),
-        ("training.learning_rate=nan", "training.learning_rate is nan; it should be a finite"),
-        ("training.precision=fp16", "training.precision is 'fp16'; it should be 'bf16' or 'fp32'."),
         ("training.precision=[]", "training.precision is []; it should be 'bf16' or 'fp32'."),
-        ("vocab.preset=papr", "vocab.preset is 'papr'; it should be 'paper'."),
-        ("vocab.delimiter=maybe", "vocab.delimiter is 'maybe'; it should be true or false."),
         ("vocab.delimiter=1", "vocab.delimiter is 1; it should be true or false."),
-        ("base=3", "base is 3; it should be a text."),
-        ("data.tokenizer=3", "data.tokenizer is 3; it should be a path."),
         ("data.text=a.txt", "data.text is 'a.txt'; it should be a list."),
-        ("data.text=[3]", "data.text[0] is 3; it should be a text."),
-        ("training.betas=0.9", "training.betas is 0.9; it should be a list."),
+        ("data.text=[3]", "data.text[0] is 3; it should be text."),
         ("training.betas=[0.9]", "training.betas takes 2 values; got [0.9]."),
         ("training.betas=[0.9, x]", "training.betas[1] is 'x'; it should be a finite number."),
-        ("evaluation.policies=[paper]", "evaluation.policies is ['paper']; it should be a mapping"),
         ("evaluation.policies={a: papr}", "evaluation.policies.a is 'papr'; known names: append,"),
-        ("policy=3", "policy is 3; give a name (append, "),
-        ("policy={}", "policy is {}; give a name (append, "),
         ("policy={kind: [spans]}", "policy is {'kind': ['spans']}; give a name (append, "),
-        ("policy={kind: span}", "policy is {'kind': 'span'}; give a name (append, "),
-        ("policy={kind: spans, unit: line}", "policy.unit is 'line'; it should be 'token' or"),
-        ("policy={kind: obfuscation, noise: 1}", "policy.noise must be a mapping of names; got 1."),
         ("policy={kind: spans, mean: 0}", "policy: Spans of mean 0.0 aligned to 'word': the mean"),
-        (
-            "policy={kind: mixture, policies: [half-append], weights: [1]}",
-            "policy: A mixture holds policies that are not mixtures themselves.",
-        ),
         ("policy={kind: mixture, weights: [1]}", "policy.policies is missing."),
         ("training=", "training must be a mapping of names; got None."),
-        ("training={}", "training.steps is missing."),
-        ("vocab=", "vocab must be a mapping of names; got None."),
-        ("data=[]", "data must be a mapping of names; got []."),
         ("training.steps=0", "training: steps is 0; it must be 1 or more."),
-        ("training.batch=0", "training: batch is 0; it must be 1 or more."),
-        ("training.micro_batch=0", "training: micro_batch is 0; it must be 1 or more."),
-        ("training.log_every=0", "training: log_every is 0; it must be 1 or more."),
-        ("training.evaluate_every=0", "training: evaluate_every is 0; it must be 1 or more."),
-        ("training.save_every=-1", "training: save_every is -1; it must be 1 or more."),
         ("training.warmup=-1", "training: warmup is -1; it must be 0 or more."),
-        ("training.weight_decay=-1", "training: weight_decay is -1.0; it must be 0 or more."),
-        ("training.epsilon=-1", "training: epsilon is -1.0; it must be 0 or more."),
-        ("training.clip=-1", "training: clip is -1.0; it must be 0 or more."),
-        ("training.workers=-1", "training: workers is -1; it must be 0 or more."),
-        ("training.min_learning_rate=-1", "training: min_learning_rate is -1.0; it must be 0 or"),
-        ("training.learning_rate=0", "training: learning_rate is 0.0, min_learning_rate 0.0: the"),
         ("training.min_learning_rate=1", "training: learning_rate is 0.001, min_learning_rate 1.0"),
-        ("training.betas=[1, 0]", "training: betas are (1.0, 0.0); each goes from 0 to below 1."),
-        ("training.betas=[0, -1]", "training: betas are (0.0, -1.0); each goes from 0 to below 1."),
-        ("training.batch=24", "training: batch 24 is no multiple of micro_batch 16."),
-        ("training.lora.rank=-1", "training.lora: rank is -1; it must be 0 or more."),
-        ("training.lora.dropout=1", "training.lora: dropout is 1.0; it goes from 0 to below 1."),
-        ("evaluation.examples=0", "evaluation: examples is 0; it must be 1 or more."),
-        ("evaluation.max_actions=0", "evaluation: max_actions is 0; it must be 1 or more."),
-        ("trunk.heads=3", "trunk: width 512 over 3 heads: each needs the same, even share."),
-        ("data.windows.held_out=1", "data.windows: held_out is 1.0; it goes from 0 to below 1."),
-        ("seed=-1", "seed is -1; it goes from 0 to 4294967295."),
-        ("seed=4294967296", "seed is 4294967296; it goes from 0 to 4294967295."),
+        ("training.betas=[1, 0]", "training: betas are (1.0, 0.0); each must be at least 0 and"),
+        ("training.batch=24", "training: batch 24 is not a multiple of micro_batch 16."),
+        ("trunk.heads=3", "trunk: width 512 cannot be divided into 3 heads"),
+        ("seed=4294967296", "seed is 4294967296; it must be from 0 to 4294967295."),
+        ("training.steps", "Write a change as name=value, like training.steps=100; got 'training."),
+        ("seed=[1", "The value of 'seed=[1' is not YAML: "),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_path_and_what_is_allowed(
+def test_a_wrong_setting_is_refused_with_its_path_and_what_is_allowed(
     least: Path, change: str, sentence: str
 ) -> None:
     assert refusal(least, change).startswith(sentence)
@@ -390,58 +266,34 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_is_allowed(
     ("changes", "sentence"),
     [
         (["base=x", "data.bpe="], "Give trunk or base, one of the two."),
-        (["trunk="], "Give trunk or base, one of the two."),
         (["data.shards=s"], "Give data.shards or data.text, one of the two."),
-        (["data.text=[]"], "Give data.shards or data.text, one of the two."),
         (["data.tokenizer=t"], "Give data.tokenizer or data.bpe, one of the two."),
-        (["data.bpe="], "Give data.tokenizer or data.bpe, one of the two."),
-        (["trunk=", "base=x"], "A base model brings its tokenizer: leave out data.tokenizer, bpe."),
-        (
-            ["trunk=", "base=x", "data.bpe=", "data.tokenizer=t"],
-            "A base model brings its tokenizer: leave out data.tokenizer, bpe.",
-        ),
-        (
-            ["data.text=[]", "data.shards=s"],
-            "data.bpe is trained on data.text; for shards give data.tokenizer.",
-        ),
-        (
-            ["training.lora={}", "training.parallel=fsdp"],
-            "training: LoRA and FSDP do not go together here; use parallel: ddp.",
-        ),
+        (["trunk=", "base=x"], "A base model has its own tokenizer: leave out data.tok"),
+        (["trunk=", "base=x", "data.bpe=", "vocab.preset=paper"], "vocab.preset is for a new tr"),
+        (["data.text=[]", "data.shards=s"], "data.bpe is trained on data.text; for shards give"),
+        (["training.lora={}", "training.parallel=fsdp"], "training: LoRA does not work with FSDP"),
     ],
 )
-def test_of_what_excludes_each_other_one_is_given(
+def test_settings_that_exclude_each_other_are_refused(
     least: Path, changes: list[str], sentence: str
 ) -> None:
-    assert refusal(least, *changes) == sentence
+    assert refusal(least, *changes).startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("training.steps", "A change is written name=value, as training.steps=100; got 'training."),
-        ("seed.more=1", "seed.more cannot be changed: 'seed.more=1' goes into a value, not a"),
-        ("policy.kind=spans", "policy.kind cannot be changed: 'policy.kind=spans' goes into a"),
-        ("seed=[1", "The value of 'seed=[1' is not YAML: "),
-    ],
-)
-def test_a_change_that_cannot_be_made_is_refused(
-    tmp_path: Path, change: str, sentence: str
-) -> None:
+def test_a_change_inside_a_plain_value_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, LEAST | {"seed": 1, "policy": "paper"})
-    assert refusal(path, change).startswith(sentence)
+    for change in ("seed.more=1", "policy.kind=spans"):
+        assert f"cannot be changed: '{change}' needs a section" in refusal(path, change)
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         (b"a: [", "is not YAML: while parsing a flow node"),
-        (b"a: b: c", "is not YAML: mapping values are not allowed here"),
-        (b"\x00", "is not YAML: unacceptable character"),
+        (b"a: !!python/object/apply:os.mkdir [intruded]", "is not YAML: could not determine a con"),
         (b"\xff\xfe\xff", "is not YAML: 'utf-8' codec can't decode"),
         (b"", "A recipe must be a mapping of names; got None."),
         (b"- training", "A recipe must be a mapping of names; got ['training']."),
-        (b"training", "A recipe must be a mapping of names; got 'training'."),
         (b"{}", "data is missing."),
     ],
 )
@@ -451,12 +303,6 @@ def test_a_file_that_is_no_recipe_is_refused_in_one_line(
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
     assert sentence in refusal(path)
-
-
-def test_a_recipe_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    name = str(tmp_path / "none.yaml")
-    assert refusal(Path(name)) == f"Cannot read the recipe {name!r}: No such file or directory."
-    assert refusal(tmp_path) == f"Cannot read the recipe {str(tmp_path)!r}: Is a directory."
 
 
 # -- the paper's ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a run tells: whole lines, cut where a restart takes up, and figures a person can read."""
+"""Reports of a run: complete lines, truncated at a restart, and figures a person can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from reviser.train.report import JsonLines, TerminalBar, append_line, cut_after
+from reviser.train.report import TerminalBar, append_line, truncate_log
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["\x85", "a\u2028b\r"])
 
@@ -41,7 +41,7 @@ def test_a_restart_finds_the_lines_up_to_its_checkpoint_whatever_they_hold(
         append_line(path, line)
     with path.open("ab") as file:
         file.write(torn)  # what a kill left of a line
-    assert cut_after(path, checkpoint, last=100) == {}
+    assert truncate_log(path, checkpoint, last=100) == {}
     kept = [line for line in lines if line["step"] <= checkpoint]
     assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == kept
     assert [p.name for p in path.parent.glob("samples*")] == ["samples.jsonl"]
@@ -51,25 +51,21 @@ def test_a_restart_goes_on_with_the_counts_of_its_checkpoint(tmp_path: Path) -> 
     path = tmp_path / "log.jsonl"
     for line in (counted(4), counted(6), {"step": 6, "eval_nll": 1.0}, counted(8)):
         append_line(path, line)
-    assert cut_after(path, 6, last=12) == counted(6)
+    assert truncate_log(path, 6, last=12) == counted(6)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines == [counted(4), counted(6), {"step": 6, "eval_nll": 1.0}]
-    assert cut_after(path, 0, last=12) == {}
+    assert truncate_log(path, 0, last=12) == {}
     assert path.read_text() == ""
+    assert truncate_log(tmp_path / "missing.jsonl", 4, last=8) == {}
 
 
-def test_a_finished_run_tells_its_last_evaluation_again_and_not_twice(tmp_path: Path) -> None:
+def test_a_finished_run_logs_its_last_evaluation_once(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     told = [counted(6), {"step": 6, "eval_nll": 2.0}, counted(8)]
     for line in (*told, {"step": 8, "eval_nll": 1.0}):
         append_line(path, line)
-    assert cut_after(path, 8, last=8) == counted(8)
+    assert truncate_log(path, 8, last=8) == counted(8)
     assert [json.loads(line) for line in path.read_text().splitlines()] == told
-
-
-def test_a_log_that_was_never_begun_has_no_counts(tmp_path: Path) -> None:
-    assert cut_after(tmp_path / "log.jsonl", 4, last=8) == {}
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
@@ -81,18 +77,7 @@ def state(step: int, **fields: Any) -> TrainerState:
     return TrainerState(global_step=step, max_steps=12, **fields)
 
 
-def test_only_the_main_process_writes_lines_and_none_of_the_trainers_summary(
-    tmp_path: Path, arguments: TrainingArguments
-) -> None:
-    path = tmp_path / "log.jsonl"
-    lines, control = JsonLines(path), TrainerControl()
-    lines.on_log(arguments, state(1, is_world_process_zero=False), control, logs={"loss": 9.0})
-    lines.on_log(arguments, state(2), control, logs={"loss": 1.0, "epoch": 0.1})
-    lines.on_log(arguments, state(2), control, logs={"train_runtime": 1.0, "train_loss": 2.0})
-    assert path.read_text() == '{"step": 2, "loss": 1.0}\n'
-
-
-def test_without_a_terminal_there_is_a_line_now_and_then_and_one_for_each_evaluation(
+def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(
     arguments: TrainingArguments, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bar, control = TerminalBar(), TrainerControl()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from .conftest import assert_same_weights, command, run
+from support import processes, trained
+
+from .conftest import TEXT, TINY, assert_same_weights, make_workshop, run, words
 
 STEPS = 60
 CHANGES = [f"training.steps={STEPS}", "training.save_every=4", "training.evaluate_every=20"]
@@ -33,36 +33,34 @@ def steps(folder: Path) -> dict[int, dict]:
     return {record["step"]: {k: record[k] for k in kept} for record in records}
 
 
+def steps_so_far(folder: Path) -> list[int]:
+    return [record["step"] for record in log(folder) if "loss" in record]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("undisturbed")
-    run(workshop / "recipe.yaml", output, *CHANGES)
-    return output
+def undisturbed() -> Path:
+    def make(folder: Path) -> None:
+        make_workshop(folder)
+        run(folder / "recipe.yaml", folder / "run", *CHANGES)
+
+    return trained.folder("undisturbed", [TEXT, TINY, CHANGES], make) / "run"
 
 
-def test_ten_kills_change_neither_the_examples_nor_one_bit_of_the_weights(
-    workshop, undisturbed, tmp_path
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.full)])
+def test_kills_change_neither_the_examples_nor_one_bit_of_the_weights(
+    workshop, undisturbed, tmp_path, kills
 ):
     rng = random.Random(11)
-    kills = 0
-    while kills < 10:
-        process = subprocess.Popen(
-            command(workshop / "recipe.yaml", tmp_path, *CHANGES),
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-        )
+    for number in range(kills):
+        process = processes.Command(*words(workshop / "recipe.yaml", tmp_path, *CHANGES))
         done = max(steps_so_far(tmp_path), default=0)
         goal = min(done + rng.randint(1, 7), STEPS - 1)
-        while process.poll() is None and max(steps_so_far(tmp_path), default=0) < goal:
+        while process.returncode is None and max(steps_so_far(tmp_path), default=0) < goal:
             time.sleep(0.002)
-        if process.poll() is not None:
-            said = process.stderr.read().decode()
-            pytest.fail(f"it ended by itself after {kills} kills: {said[-2000:]}")
+        if process.returncode is not None:
+            pytest.fail(f"it ended by itself after {number} kills: {process.stderr[-2000:]}")
         time.sleep(rng.random() * 0.02)  # anywhere in a step, or in a checkpoint
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-        kills += 1
+        process.kill()
     run(workshop / "recipe.yaml", tmp_path, *CHANGES)
     assert steps(tmp_path) == steps(undisturbed)
     assert_same_weights(tmp_path, undisturbed)
@@ -70,32 +68,26 @@ def test_ten_kills_change_neither_the_examples_nor_one_bit_of_the_weights(
     assert samples == other
 
 
-def steps_so_far(folder: Path) -> list[int]:
-    return [record["step"] for record in log(folder) if "loss" in record]
-
-
-def test_a_checkpoint_that_was_cut_short_is_not_used(workshop, undisturbed, tmp_path):
-    run(workshop / "recipe.yaml", tmp_path, *CHANGES, "training.steps=60")
-    folder = tmp_path / "checkpoints" / f"checkpoint-{STEPS}"
+def test_a_checkpoint_that_was_cut_short_is_not_used(undisturbed, tmp_path):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    folder = tmp_path / "run" / "checkpoints" / f"checkpoint-{STEPS}"
     (folder / "complete").unlink()
     (folder / "model.safetensors").write_bytes(b"cut short")
-    run(workshop / "recipe.yaml", tmp_path, *CHANGES)
-    assert steps(tmp_path) == steps(undisturbed)
+    run(undisturbed.parent / "recipe.yaml", tmp_path / "run", *CHANGES)
+    assert steps(tmp_path / "run") == steps(undisturbed)
+    assert_same_weights(tmp_path / "run", undisturbed)
 
 
+@pytest.mark.full
 def test_with_another_number_of_processes_the_same_examples_are_seen(
     workshop, undisturbed, tmp_path
 ):
     recipe = workshop / "recipe.yaml"
-    process = subprocess.Popen(
-        command(recipe, tmp_path, *CHANGES, processes=2),
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while process.poll() is None and max(steps_so_far(tmp_path), default=0) < 22:
+    ranks = processes.start_ranks(2, *words(recipe, tmp_path, *CHANGES))
+    while ranks[0].returncode is None and max(steps_so_far(tmp_path), default=0) < 22:
         time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    for rank in ranks:
+        rank.kill_group()
     assert 20 <= max(steps_so_far(tmp_path)) < STEPS
     run(recipe, tmp_path, *CHANGES)
     seen, expected = steps(tmp_path), steps(undisturbed)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
+import multiprocessing
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -21,8 +21,9 @@ import reviser
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError, DataError, EngineError
-from reviser.writing.model import Rollout
-from support import small_tokenizers
+from reviser.models.editing import Editing
+from reviser.writing.rollout import Rollout
+from support import processes, small_tokenizers
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
 
@@ -35,13 +36,30 @@ SETTINGS = {"max_actions": 24, "seed": 5}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
+    return fresh(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = fresh(tmp_path_factory.mktemp("editor"), operators=["delete"])
+    Editing(edit_probabilities=False).save(folder)
+    return folder
+
+
+def fresh(folder: Path, operators: Sequence[str] = ()) -> Path:
     tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, max_move=8)
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=operators, max_move=8)
     sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
     trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
     trunks.save(trunk, tokenizer, vocab, folder)
     return folder
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers start as forks of a server that has imported torch."""
+    processes.start_server()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: processes.CONTEXT)
 
 
 def lines_of(count: int) -> list[Any]:
@@ -123,15 +141,16 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     write(asked.input, lines)
     assert batch.run(asked) == (16, 16)
     sentences = [record["error"] for record in records(asked.output)]
-    expected = "this model reads 96|'prompt' or its 'infill'|not JSON|no gap|or its|or its|"
-    expected += "must be an object|a number|no setting|or its|not JSON|not JSON|not JSON|"
-    expected += "no setting|no setting|in its 'settings'"
+    expected = "this model's limit is 95|a 'prompt' or a 'infill'|not JSON|no gap|either a|got int|"
+    expected += "must be an object|a number|not a setting|either a|not JSON|not JSON|not JSON|"
+    expected += "not a setting|not a setting|into its 'settings'"
     for sentence, part in zip(sentences, expected.split("|"), strict=True):
         assert part in sentence
 
 
-def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> None:
-    lines = [
+@pytest.mark.usefixtures("forked_workers")
+def test_drafts_are_revised_in_all_their_parts(editor: Path, tmp_path: Path) -> None:
+    lines: list[Any] = [
         {"draft": "The cat sat. " * 4, "id": "long"},
         {"before": "The cat", "after": "The cats", "instruction": None, "locked": ["cat"]},
         {"draft": "The", "locked": ["cat"]},
@@ -149,7 +168,7 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     for workers in (1, 2):
         output = tmp_path / f"{workers}.jsonl"
         options = {"is_revision": True, "settings": settings, "workers": workers}
-        asked = Job(input=source, output=output, model=str(model), **options)
+        asked = Job(input=source, output=output, model=str(editor), **options)
         assert batch.run(asked) == (10, 8)
         outputs.append(records(output))
     for record in chain(*outputs):
@@ -162,11 +181,11 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     assert (long["id"], long["draft"]) == ("long", lines[0]["draft"])
     assert len(long["rollouts"]) > 1
     assert (pair["draft"], "cat" in pair["text"]) == ("The cat", True)
-    expected = "not hold 'cat'|its 'draft' or its 'before'|got int|window is 0|window is 'x'|"
-    expected += "no setting|locked must be|precision is 'x'"
+    expected = "does not occur|a 'draft' or a 'before'|got int|window is 0|window is 'x'|"
+    expected += "not a setting|locked must be|precision is 'x'"
     for record, sentence in zip(failed, expected.split("|"), strict=True):
         assert sentence in record["error"]
-    with reviser.load(model) as opened:
+    with reviser.load(editor) as opened:
         alone = opened.revise(lines[0]["draft"], **settings)
     assert (alone.text, alone.actions) == (
         long["text"],
@@ -174,6 +193,7 @@ def test_drafts_are_revised_in_all_their_parts(model: Path, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
     folders = [tmp_path / str(workers) for workers in (1, 2, 3)]
     outputs = []
@@ -185,31 +205,29 @@ def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, workers: int) -> None:
     rng = Random(workers)
     once = job(model, tmp_path, 200, options={"rows": 4})  # few at a time, so there is time to kill
     batch.run(once)
     output = tmp_path / "killed.jsonl"
-    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--seed", "5"]
-    command += ["--max-actions", "24", "--input", str(once.input), "--output", str(output)]
+    command = ["generate", "-m", str(model), "--seed", "5", "--max-actions", "24"]
+    command += ["--input", str(once.input), "--output", str(output)]
     command += ["--workers", str(workers), "--engine-option", "rows=4"]
     parts = [tmp_path / "killed.jsonl.parts" / f"{worker}.jsonl" for worker in range(workers)]
     kills = seen = 0
     while not output.exists():
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   start_new_session=True)  # fmt: skip
+        process = processes.Command(*command)
         goal = seen + rng.randint(1, 40)  # lines; then a kill, in the middle of whatever it does
-        while process.poll() is None:
+        while process.returncode is None:
             with suppress(FileNotFoundError):  # not yet there, or no longer
                 seen = sum(part.read_bytes().count(b"\n") for part in parts)
             if seen >= goal and kills < 3:
                 time.sleep(rng.random() / 100)
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill_group()
                 kills += 1
                 break
             time.sleep(0.001)
-        process.wait()
         for part in filter(Path.is_file, parts):  # a kill may cut a line in two
             with part.open("r+b") as file:
                 file.truncate(max(0, part.stat().st_size - rng.randint(0, 30)))
@@ -217,17 +235,17 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
     assert records(output) == records(once.output)
 
 
-def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("forked_workers")
+def test_a_worker_that_is_killed_is_reported_and_nothing_is_lost(
+    model: Path, tmp_path: Path
+) -> None:
     asked = job(model, tmp_path, 30, workers=2)
-    victims: list[str] = []
+    victims: list[multiprocessing.process.BaseProcess] = []
 
     def kill(done: int, _: int) -> None:
         if done and not victims:
-            victims.extend(subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"],
-                capture_output=True, text=True, check=True,
-            ).stdout.split())  # fmt: skip
-            os.kill(int(victims[0]), signal.SIGKILL)
+            victims.extend(multiprocessing.active_children())
+            victims[0].kill()
 
     with pytest.raises(EngineError, match=r"Worker [12] of 2 failed: its process was killed\."):
         batch.run(asked, kill)
@@ -235,22 +253,22 @@ def test_a_worker_that_is_killed_is_told_and_nothing_is_lost(model: Path, tmp_pa
     assert [record["line"] for record in records(asked.output)] == list(range(1, 31))
 
 
+@pytest.mark.full
 def test_workers_whose_parent_was_killed_repeat_nothing(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, 60)
     output = tmp_path / "orphans.jsonl"
-    command = [sys.executable, "-m", "reviser", "generate", "-m", str(model), "--workers", "2"]
+    command = ["generate", "-m", str(model), "--workers", "2"]
     command += ["--input", str(asked.input), "--output", str(output)]
-    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    process = subprocess.Popen(command, **quiet)
+    process = processes.Command(*command)
     parts = tmp_path / "orphans.jsonl.parts"
     while not all((parts / f"{n}.jsonl").is_file() for n in range(2)):
         time.sleep(0.01)
     process.kill()  # the parent alone
-    process.wait()
-    subprocess.run(command, **quiet, check=False)
+    processes.run(*command)
     assert [record["line"] for record in records(output)] == list(range(1, 61))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_cannot_open_the_model_says_so(model: Path, tmp_path: Path) -> None:
     asked = job(model, tmp_path, model=str(tmp_path), workers=2)
     with pytest.raises(EngineError, match=r"Worker . of 2 failed: There is no action_vocab"):
@@ -261,18 +279,18 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
     asked = job(model, tmp_path)
     steps = batch.work(asked, 0)
     asked.folder.mkdir()
-    batch._check_claim(asked)
+    batch._claim(asked)
     for _ in range(3):
         next(steps)
     steps.close()
     for change, name in [
-        ({"settings": SETTINGS | {"seed": 6}}, "settings"),
+        ({"settings": SETTINGS | {"seed": 6}}, "settings.seed"),
         ({"workers": 2}, "workers"),
         ({"model": "other"}, "model"),
     ]:
-        with pytest.raises(ConfigError, match=f"differs in {name}. Go on with the same"):
+        with pytest.raises(ConfigError, match=f"begun with another {name}. Continue with the same"):
             batch.run(job(model, tmp_path, **change))
-    with pytest.raises(ConfigError, match="differs in input"):
+    with pytest.raises(ConfigError, match="another input"):
         batch.run(job(model, tmp_path, 41))
     batch.run(job(model, tmp_path))
 
@@ -284,12 +302,12 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     with lock, pytest.raises(ConfigError, match="Another process is writing"):
         batch.run(asked)
     asked.output.write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         batch.run(asked)
     assert asked.output.read_text(encoding="utf-8") == "mine"
     other = job(model, tmp_path, output=asked.input.with_name("prompts.jsonl.copy"))
     other.output.write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         batch.run(other)
     assert not other.folder.exists()
     with pytest.raises(ConfigError, match="both input and output"):
@@ -298,7 +316,7 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
         batch.run(job(model, tmp_path, output=asked.input / "x"))
     with pytest.raises(DataError, match="There is no file"):
         batch.run(job(model, tmp_path, input=tmp_path / "none", output=tmp_path / "x"))
-    with pytest.raises(ConfigError, match="workers is 2, but vllm"):
+    with pytest.raises(ConfigError, match="workers is 2, but engine 'vllm'"):
         batch.run(job(model, tmp_path, engine="vllm", workers=2, output=tmp_path / "x"))
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab
-from reviser.engines.base import DecodeConfig, Reading, Request, ScriptedEngine, Step
+from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError
 from reviser.writing.driver import Driver
 from support import noting
@@ -39,20 +40,20 @@ def plain(seed: int) -> Request:
     return replace(asked, gaps=((0, 3),))
 
 
-def left(notes: Sequence[float]) -> tuple[tuple[int, int], ...]:
-    """As much of it as is noted, from the end."""
-    free = sum(note < 1 for note in notes[:3])
-    return ((3 - free, 3),) if free else ()
+def narrowed(seed: int, probabilities: Sequence[float]) -> Request | None:
+    """As much of it as is likely to need an edit, from the end."""
+    free = sum(probability > 0 for probability in probabilities[:3])
+    return replace(plain(seed), gaps=((3 - free, 3),)) if free else None
 
 
-def read_first(seed: int) -> Reading:
-    return Reading(**vars(plain(seed)), narrow=left)
+def read_first(seed: int) -> Request:
+    return replace(plain(seed), then=partial(narrowed, seed))
 
 
 def read_by_hand(seed: int) -> list[int]:
     """What comes of it, asked for one by one."""
-    gaps = left(noting.notes(plain(seed).history))
-    return alone(replace(plain(seed), gaps=gaps)) if gaps else [VOCAB.stop]
+    rest = narrowed(seed, noting.edit_probabilities(plain(seed).history))
+    return alone(rest) if rest else [VOCAB.stop]
 
 
 def finish(driver: Driver, number: int) -> list[Step]:
@@ -216,7 +217,7 @@ def test_a_thread_and_a_task_share_an_engine() -> None:
 
 
 @given(st.lists(st.integers(0, 399), max_size=12), st.integers(1, 5), st.integers(1, 6))
-def test_what_is_read_first_runs_by_its_notes_as_one_request(
+def test_what_is_read_first_runs_in_two_stages_as_one_request(
     seeds: list[int], rows: int, ahead: int
 ) -> None:
     requests = [read_first(seed) if seed % 3 else request(seed) for seed in seeds]
@@ -225,20 +226,22 @@ def test_what_is_read_first_runs_by_its_notes_as_one_request(
     driver = Driver(engine)
     for step in driver.run(requests, ahead=ahead):
         found[step.request].append(step)
+    again = 0
     for seed, asked, steps in zip(seeds, requests, found, strict=True):
-        is_read = isinstance(asked, Reading)
-        told = [step.action for step in steps]
-        assert told == (read_by_hand(seed) if is_read else alone(asked))
-        assert steps[0].notes == (noting.notes(asked.history) if is_read else None)
-        assert all(step.notes is None for step in steps[1:])
+        probabilities = noting.edit_probabilities(asked.history) if asked.then else None
+        actions = [step.action for step in steps]
+        assert actions == (read_by_hand(seed) if asked.then else alone(asked))
+        assert steps[0].edit_probabilities == probabilities
+        assert steps[0].narrowed == (narrowed(seed, probabilities) if probabilities else None)
+        again += steps[0].narrowed is not None
+        assert all(step.edit_probabilities is step.narrowed is None for step in steps[1:])
         assert steps[-1].ended is not None
-    again = [isinstance(r, Reading) and left(noting.notes(r.history)) != () for r in requests]
-    assert engine.added == len(requests) + sum(again)  # where nothing is noted, once is enough
+    assert engine.added == len(requests) + again  # where nothing needs an edit, once is enough
     assert not engine.running
     assert not driver._numbers  # nothing is left of what was read
 
 
-def test_some_are_noted_and_some_are_not() -> None:
+def test_some_need_edits_and_some_do_not() -> None:
     counts = [len(read_by_hand(seed)) > 1 for seed in range(100)]
     assert 10 < sum(counts) < 95
 
@@ -270,11 +273,11 @@ def test_what_is_read_can_be_dropped_at_any_time() -> None:
     assert [*engine.running] == [other]
 
 
-def test_an_engine_that_gives_no_notes_is_told() -> None:
+def test_an_engine_that_gives_no_edit_probabilities_fails() -> None:
     driver = Driver(ScriptedEngine(VOCAB, [VOCAB.stop]))
     number = driver.add(read_first(1))
     (step,) = driver.take([number])
-    assert "gives no notes" in str(step.error)
+    assert "gives no edit probabilities" in str(step.error)
 
     class Refusing(RandomEngine):
         def step(self) -> list[Step]:
@@ -285,7 +288,7 @@ def test_an_engine_that_gives_no_notes_is_told() -> None:
     assert str(step.error) == "refused"
 
 
-@pytest.mark.parametrize("fault", ["add", "notes"])
+@pytest.mark.parametrize("fault", ["add", "probabilities"])
 def test_what_fails_once_it_was_read_fails_alone(fault: str) -> None:
     class Faulty(RandomEngine):
         def add(self, request: Request) -> int:
@@ -293,15 +296,16 @@ def test_what_fails_once_it_was_read_fails_alone(fault: str) -> None:
                 raise ConfigError("too many gaps")
             return super().add(request)
 
-        def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
-            return super().notes(history)[fault == "notes" :]
+        def edit_probabilities(self, history: tuple[int, ...]) -> tuple[float, ...]:
+            return super().edit_probabilities(history)[fault == "probabilities" :]
 
     seed = next(seed for seed in range(100) if len(read_by_hand(seed)) > 9)
     driver = Driver(Faulty(VOCAB))
     number, other = driver.add(read_first(seed)), driver.add(request(1))
     steps = driver.take([number])
     assert isinstance(steps[-1].error, EngineError)
-    assert ("too many gaps" if fault == "add" else "gave 3 notes on 5 ids") in str(steps[-1].error)
+    said = "too many gaps" if fault == "add" else "gave 3 edit probabilities for 5 ids"
+    assert said in str(steps[-1].error)
     driver.drop(number)
     assert [step.action for step in finish(driver, other)] == alone(request(1))
 

@@ -21,8 +21,9 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError, TrajectoryError, VocabError
-from reviser.writing.model import Reviser, Rollout, load
-from reviser.writing.tasks import Plan
+from reviser.writing.model import Reviser, load
+from reviser.writing.rollout import Rollout
+from reviser.writing.tasks import Continue, Infill, Task
 from support import small_tokenizers
 from support.random_engine import RandomEngine
 
@@ -60,7 +61,7 @@ def contains_in_order(text: str, locked: list[str]) -> bool:
 def test_what_is_locked_stays_and_every_edit_can_be_followed(
     model: Reviser, parts: list[str], seed: int, most: int
 ) -> None:
-    writing = model.stream_infill("{}".join(parts), seed=seed, max_actions=most)
+    writing = model.stream(Infill("{}".join(parts)), seed=seed, max_actions=most)
     assert writing.text == "".join(parts)
     assert writing.cursor == len(parts[0])
     text = writing.text
@@ -96,7 +97,7 @@ def test_a_rollout_replays_to_its_text(model: Reviser, prompt: str, seed: int, m
 @given(prompt=texts, seed=seeds, stop=st.integers(0, 30))
 def test_who_cancels_has_a_text_in_hand(prompt: str, seed: int, stop: int) -> None:
     whole = BYTES.generate(prompt, seed=seed, max_actions=40)
-    writing = BYTES.stream(prompt, seed=seed, max_actions=40)
+    writing = BYTES.stream(Continue(prompt), seed=seed, max_actions=40)
     text = writing.text
     for _, edit in zip(range(stop), writing, strict=False):
         text = edit.apply(text)
@@ -112,7 +113,7 @@ def test_who_cancels_has_a_text_in_hand(prompt: str, seed: int, stop: int) -> No
 
 
 def test_a_writing_that_nobody_holds_leaves_the_engine() -> None:
-    writing = BYTES.stream("The", max_actions=500)
+    writing = BYTES.stream(Continue("The"), max_actions=500)
     next(iter(writing))
     assert BYTES.engine.running  # type: ignore[attr-defined]
     del writing
@@ -147,7 +148,7 @@ def test_asyncio_gives_the_same() -> None:
 
 def test_edits_come_as_they_happen_in_asyncio_too() -> None:
     async def watch() -> str:
-        writing = BYTES.stream("The", seed=3, max_actions=30)
+        writing = BYTES.stream(Continue("The"), seed=3, max_actions=30)
         text = writing.text
         async for edit in writing:
             text = edit.apply(text)
@@ -171,18 +172,18 @@ def test_spans_are_gaps_whose_text_is_gone(data: st.DataObject, text: str) -> No
     assert by_spans.prompt == text
 
 
-def test_text_behind_a_gap_is_written_first_and_bears_no_loss() -> None:
+def test_text_after_a_gap_is_written_first_and_bears_no_loss() -> None:
     vocab, codec = BYTES.engine.vocab, BYTES.codec
-    plan = BYTES.plan_infill("The cat{} on the{}.")
+    (part,) = BYTES.plan(Infill("The cat{} on the{}.")).parts
     first, second, third = codec.encode_parts(["The cat", " on the", "."])
-    assert plan.prefix == tuple(first)
-    assert plan.given[: len(second) + 1] == (*second, *third)
+    assert part.prefix == tuple(first)
+    assert part.preamble[: len(second) + 1] == (*second, *third)
     start = len(first)
-    assert plan.request.gaps == ((start, start), (start + len(second),) * 2)
-    canvas = Canvas.replay(vocab, plan.request.history)
-    assert (canvas.cursor, len(canvas)) == (start, plan.request.length)
-    rollout = BYTES.write(plan).rollout()
-    assert rollout.trajectory.unlearned == tuple(range(len(plan.given)))
+    assert part.request.gaps == ((start, start), (start + len(second),) * 2)
+    canvas = Canvas.replay(vocab, part.request.history)
+    assert (canvas.cursor, len(canvas)) == (start, part.request.length)
+    rollout = BYTES.start(part).rollout()
+    assert rollout.trajectory.no_loss == tuple(range(len(part.preamble)))
 
 
 def test_moves_are_counted_without_the_digits_of_numbers() -> None:
@@ -198,36 +199,42 @@ def test_moves_are_counted_without_the_digits_of_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "spans", "sentence"),
+    ("settings", "sentence"),
     [
-        ("The cat", None, r"has no gap: mark one or more with \{\}"),
-        ("The cat", [], "give one or more"),
-        ("The cat", [(2, 9)], "within the text's 7 characters"),
-        ("The cat", [(3, 5), (4, 6)], "in order, apart"),
-        ("The cat", [(-1, 2)], "in order"),
-        ("The cat", (0, 3), "pairs of places"),
-        ("The cat", [(0, 3, 4)], "pairs of places"),
-        ("The cat", [(0.5, 3)], "pairs of places"),
-        (None, None, "Give a text; got NoneType"),
+        ({"temprature": 1.0}, r"`temprature` is not a setting\. Did you mean `temperature`"),
+        ({"seed": "a"}, "seed is 'a'"),
+        ({"max_length": 1}, "max_length is 1, but the text is already 3 tokens long"),
     ],
 )
-def test_a_text_without_usable_gaps_is_refused(text: str, spans: Any, sentence: str) -> None:
+def test_one_and_many_are_refused_for_the_same_reasons(
+    settings: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        BYTES.infill(text, spans)
+        BYTES.generate("The", **settings)
+    with pytest.raises(ConfigError, match=sentence):
+        list(BYTES.generate_many(["The"], **settings))
+    with pytest.raises(ConfigError, match=sentence):
+        list(BYTES.infill_many(["The{}"], **settings))
+    with pytest.raises(ConfigError, match=sentence):
+        asyncio.run(BYTES.agenerate("The", **settings))
+    assert BYTES.engine.running == {}  # type: ignore[attr-defined]
 
 
-def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_that_does() -> None:
-    with pytest.raises(ConfigError, match=r"'temprature' is no setting of decoding.*'temperature'"):
-        BYTES.generate("The", temprature=1.0)
-    with pytest.raises(ConfigError, match="Known: temperature, top_k"):
-        BYTES.generate("The", xyz=1.0)
-    with pytest.raises(ConfigError, match="seed is 'a'"):
-        BYTES.generate_many(["The"], seed="a")
+def test_many_want_a_list() -> None:
     with pytest.raises(ConfigError, match="as a list; got one"):
         BYTES.generate_many("The")
-    with pytest.raises(ConfigError, match="Give a text; got list"):
-        BYTES.generate(["The"])  # type: ignore[arg-type]
-    assert BYTES.engine.running == {}  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="as a list; got one"):
+        BYTES.run_many(Continue("The"))  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="on_error is 'ignore'"):
+        BYTES.run_many([], on_error="ignore")  # type: ignore[call-overload]
+
+
+def test_old_names_warn_and_give_the_same() -> None:
+    settings: dict[str, Any] = {"seed": 3, "max_actions": 9}
+    with pytest.warns(DeprecationWarning, match=r"use stream\(Continue\(text\)\)"):
+        assert BYTES.stream("The", **settings).rollout() == BYTES.generate("The", **settings)
+    with pytest.warns(DeprecationWarning, match=r"use stream\(Infill\(text\)\)"):
+        assert BYTES.stream_infill("a{}", **settings).rollout() == BYTES.infill("a{}", **settings)
 
 
 @pytest.mark.parametrize(
@@ -239,26 +246,20 @@ def test_an_engine_that_does_not_exist_is_refused(options: Any, sentence: str) -
         load("folder", **options)
 
 
-def test_half_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(VocabError, match="surrogate"):
-        BYTES.generate("\ud800")
-    with pytest.raises(VocabError, match="surrogate"):
-        BYTES.infill("\ud800{}")
-
-
 @pytest.mark.parametrize(
     "damage", ["{", "[]", "{}", None, "trajectory", "config", "locked", "stop_reason"]
 )
 def test_what_is_no_rollout_is_refused(damage: Any) -> None:
     fields = BYTES.infill("The{}.", max_actions=5).to_dict()
     text = json.dumps(fields | {damage: {"x": 3}}) if damage in fields else damage
-    with pytest.raises(TrajectoryError, match=r"This is no rollout|A trajectory has"):
+    with pytest.raises(TrajectoryError, match=r"This is not a rollout|A trajectory has"):
         Rollout.from_json(text)
 
 
 def test_settings_reach_the_engine() -> None:
     given = {"temperature": 0.5, "max_edits": 3, "max_moves": 2, "stop_bias": 1.5, "move_bias": -1}
-    assert BYTES.plan("The", **given).request.config == DecodeConfig(**given)
+    (part,) = BYTES.plan(Continue("The"), DecodeConfig(**given)).parts
+    assert part.request.config == DecodeConfig(**given)
     rng = Random(0)
     for _ in range(20):
         rollout = BYTES.infill("The{} cat{}.", seed=rng.getrandbits(32), max_edits=3)
@@ -271,7 +272,7 @@ def test_settings_reach_the_engine() -> None:
 
 def test_what_the_engine_cannot_run_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="too long"):
-        BYTES.stream("a b" * 1000)
+        BYTES.stream(Continue("a b" * 1000))
 
 
 class Failing(RandomEngine):
@@ -287,37 +288,49 @@ class Failing(RandomEngine):
         return steps
 
 
-def test_what_fails_for_one_is_told_to_it_alone() -> None:
+def test_what_fails_for_one_fails_for_it_alone() -> None:
     model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec, provenance=BYTES.provenance)
-    plans = [model.plan("The", seed=n, max_actions=20, stop_bias=-9) for n in range(8)]
-    written = list(model.attempt_many(plans))
-    for n, (plan, result) in enumerate(zip(plans, written, strict=True)):
-        if n % 2 and isinstance(result, EngineError):
+    settings: dict[str, Any] = {"max_actions": 20, "stop_bias": -9.0}
+    written = list(model.generate_many(["The"] * 8, on_error="return", **settings))
+    for seed, result in enumerate(written):
+        if seed % 2 and isinstance(result, EngineError):
             assert str(result) == "no room"
         else:
-            assert result == BYTES.write(plan).rollout()
+            assert result == BYTES.generate("The", seed=seed, **settings)
     assert sum(isinstance(result, EngineError) for result in written) > 1
     with pytest.raises(EngineError, match="no room"):
-        list(model.write_many(plans))
+        list(model.generate_many(["The"] * 8, **settings))
     with pytest.raises(EngineError, match="no room"):
-        model.write(plans[1]).rollout()
+        model.generate("The", seed=1, **settings)
+
+
+def test_a_task_that_cannot_run_is_an_error_in_its_place() -> None:
+    prompts: list[Any] = ["The", 5, "a b" * 1000, "cat"]
+    told = list(BYTES.generate_many(prompts, seed=3, max_actions=9, on_error="return"))
+    assert told[0] == BYTES.generate("The", seed=3, max_actions=9)
+    assert told[3] == BYTES.generate("cat", seed=6, max_actions=9)
+    assert ["must be a text; got int" in str(told[1]), "too long" in str(told[2])] == [True, True]
+    many = BYTES.generate_many(prompts, seed=3, max_actions=9)
+    assert next(many) == told[0]
+    with pytest.raises(ConfigError, match="got int"):
+        next(many)
 
 
 def test_an_engine_that_writes_outside_the_gaps_is_stopped() -> None:
     vocab = BYTES.engine.vocab
     token, back = BYTES.codec.encode("a")[0], vocab.move_id(-1)
     careless = Reviser(ScriptedEngine(vocab, [token, back, back, token, vocab.stop]), BYTES.codec)
-    writing = careless.stream("The cat")
+    writing = careless.stream(Continue("The cat"))
     with pytest.raises(EngineError, match="changed locked text"):
         list(writing)
     assert writing.text == "The cata"
-    (failed,) = careless.attempt_many([careless.plan("The cat")])
+    (failed,) = careless.run_many([Continue("The cat")], on_error="return")
     assert isinstance(failed, EngineError)
 
 
 @pytest.mark.parametrize("logprob", [float("nan"), float("-inf"), float("inf")])
 def test_a_chance_that_is_no_number_is_the_engines_failure(logprob: float) -> None:
-    writing = BYTES.stream("a")
+    writing = BYTES.stream(Continue("a"))
     with pytest.raises(EngineError, match="log-probability"):
         writing.take(Step(1, 5, logprob))
     assert writing.text == "a"
@@ -325,7 +338,7 @@ def test_a_chance_that_is_no_number_is_the_engines_failure(logprob: float) -> No
 
 def test_a_writing_can_be_cancelled_from_elsewhere() -> None:
     async def watch() -> str:
-        writing = BYTES.stream("The", seed=3, max_actions=10**6, stop_bias=-9)
+        writing = BYTES.stream(Continue("The"), seed=3, max_actions=10**6, stop_bias=-9)
 
         async def give_up() -> None:
             await asyncio.sleep(0.05)
@@ -342,23 +355,29 @@ def test_a_writing_can_be_cancelled_from_elsewhere() -> None:
 
 def test_a_reviser_closes_its_engine() -> None:
     with reviser(small_tokenizers.byte_level) as model:
-        writing = model.stream("The")
+        writing = model.stream(Continue("The"))
         next(iter(writing))
         assert model.engine.running  # type: ignore[attr-defined]
     assert not model.engine.running  # type: ignore[attr-defined]
 
 
-def test_finished_rollouts_behind_a_slow_one_are_bounded() -> None:
+def test_finished_rollouts_after_a_slow_one_are_bounded() -> None:
     asked = 0
 
-    def plans() -> Iterator[Plan]:
-        nonlocal asked
-        for n in range(2000):
+    class Quick(RandomEngine):
+        def add(self, request: Any) -> int:
+            nonlocal asked
             asked += 1
-            yield BYTES.plan("The", max_actions=1 if n else 100, seed=4)
+            most = request.config.max_actions if asked == 1 else 1
+            return super().add(replace(request, config=replace(request.config, max_actions=most)))
 
-    written = BYTES.write_many(plans())
-    assert next(written).statistics.actions > 20
+    def tasks() -> Iterator[Task]:
+        for _ in range(2000):
+            yield Continue("The")
+
+    model = Reviser(Quick(BYTES.engine.vocab), BYTES.codec)
+    written = model.run_many(tasks(), DecodeConfig(max_actions=100, seed=4))
+    assert next(written).statistics.actions > 20  # type: ignore[union-attr]
     assert asked <= 257
     assert len(list(written)) == 1999
 
@@ -374,12 +393,12 @@ def test_with_marks_each_gap_has_one_and_the_cursor_is_at_the_first(
     writer = Reviser(ScriptedEngine(vocab, [vocab.stop]), Codec(tokenizer))
     if text.startswith("{}") and not begins:
         with pytest.raises(VocabError, match="An empty prefix"):
-            writer.plan_infill(text)
+            writer.plan(Infill(text))
         return
-    plan = writer.plan_infill(text)
-    plan.request.check(vocab, 100)
-    canvas = Canvas.replay(vocab, plan.request.history)
-    gaps = [low for low, _ in plan.request.gaps]
+    (part,) = writer.plan(Infill(text)).parts
+    part.request.check(vocab, 100)
+    canvas = Canvas.replay(vocab, part.request.history)
+    gaps = [low for low, _ in part.request.gaps]
     assert [canvas.cursor, *canvas.marks] == gaps
     assert len(gaps) == text.count("{}")
     assert Codec(tokenizer).decode(canvas.tokens()) == text.replace("{}", "")

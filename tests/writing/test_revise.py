@@ -1,13 +1,11 @@
-"""Revising a draft: what is locked stays, changes tell all that was done, long drafts in parts."""
+"""Revising: locked text is kept, changes say all that was done, long drafts in windows."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,11 +15,14 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
-from reviser.engines.base import ScriptedEngine, Step
+from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError
+from reviser.models.editing import Editing
 from reviser.trajectories.alignment import revision as oracle
-from reviser.writing.model import CALIBRATION, Reviser, Revision, _calibration
-from reviser.writing.tasks import windows
+from reviser.writing.model import Reviser
+from reviser.writing.plan import Part, windows
+from reviser.writing.rollout import Revision
+from reviser.writing.tasks import Revise
 from support import noting, small_tokenizers
 from support.random_engine import RandomEngine
 
@@ -31,7 +32,7 @@ OPERATORS = ("delete", "replace", "span_delete", "swap")
 def reviser(make: Callable[[], Any], **options: bool) -> Reviser:
     tokenizer = make()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8, **options)
-    return Reviser(RandomEngine(vocab), Codec(tokenizer))
+    return Reviser(RandomEngine(vocab), Codec(tokenizer), editing=Editing(edit_probabilities=True))
 
 
 MODELS = {
@@ -45,6 +46,11 @@ BYTES = MODELS["byte level, marks and searches"]
 words = st.sampled_from(["The", " cat", " sat", ".", " ", "\n", "é", "😀", "你"])
 texts = st.lists(words, max_size=12).map("".join)
 seeds = st.integers(0, 2**32)
+
+
+def plan(model: Reviser, draft: str, **options: Any) -> tuple[Part, ...]:
+    """The parts of a draft that is not read first."""
+    return model.plan(Revise(draft, min_edit_probability=0, **options)).parts
 
 
 def random_spans(rng: Random, size: int) -> list[tuple[int, int]]:
@@ -61,11 +67,9 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     options: dict[str, Any] = {"seed": seed, "window": window, "context": context}
     if model.engine.vocab.delimiter is not None and rng.random() < 0.5:
         options["instruction"] = "The cat"
-    if rng.random() < 0.5:
-        options["notes"] = 0.5
-    plans = list(model.plan_revise(draft, locked=locked, max_actions=30, **options))
-    rollouts = list(model.write_many(plans))
-    result = model.revision(draft, plans, rollouts)
+    options["min_edit_probability"] = rng.choice([0, 0.5, None])
+    result = model.revise(draft, locked=locked, max_actions=30, **options)
+    rollouts = result.rollouts
     assert result.changes.draft == draft
     assert result.text == result.changes.text
     assert result.actions == sum(len(rollout.logprobs) for rollout in rollouts)
@@ -76,42 +80,42 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
             assert start == end or change.end <= start or end <= change.start
     for rollout in rollouts:
         assert all(part.before == part.after for part in rollout.locked)
-    if [plan.prompt for plan in plans] == [draft]:
+    if [rollout.prompt for rollout in rollouts] == [draft]:
         assert rollouts[0].text == result.text
-    again = model.revise(draft, locked=locked, max_actions=30, **options)
-    assert again.changes == result.changes
     if seed % 4 == 0:
-        assert asyncio.run(model.arevise(draft, locked=locked, max_actions=30, **options)) == again
-    assert json.loads(again.to_json())["text"] == again.text
+        asked = model.arevise(draft, locked=locked, max_actions=30, **options)
+        assert asyncio.run(asked) == result
+    assert Revision.from_json(result.to_json()) == result
 
 
 @each_model
 @given(draft=texts, seed=seeds, window=st.sampled_from([5, 256]), data=st.data())
-def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
+def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
     model: Reviser, draft: str, seed: int, window: int, data: st.DataObject
 ) -> None:
     locked = random_spans(Random(seed), len(draft)) if seed % 2 else []
-    options: dict[str, Any] = {"window": window, "context": 2, "seed": seed, "max_actions": 25}
-    least = data.draw(st.sampled_from([0.0, 0.05, 0.5, 1.0]))
-    plain = list(model.plan_revise(draft, locked=locked, **options))
-    made = model.revise(draft, locked=locked, notes=least, **options)
+    options: dict[str, Any] = {"window": window, "context": 2}
+    settings: dict[str, Any] = {"seed": seed, "max_actions": 25}
+    least = data.draw(st.sampled_from([0.05, 0.5, 1.0]))
+    plain = plan(model, draft, locked=locked, **options)
+    made = model.revise(draft, locked=locked, min_edit_probability=least, **options, **settings)
     free: list[tuple[int, int]] = []
-    for plan in plain:
-        vocab, history = model.engine.vocab, plan.request.history
-        stays = noting.notes(history)
+    for part in plain:
+        vocab, history = model.engine.vocab, part.request.history
+        probabilities = noting.edit_probabilities(history)
         shown = [n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.BARRED)]
         tokens = [history[n] for n in shown]
-        places = model.codec.places(tokens) + plan.place
-        free.append((int(places[plan.request.cursor]),) * 2)
+        places = model.codec.char_offsets(tokens) + part.offset
+        free.append((int(places[part.request.cursor]),) * 2)
         for at, n in enumerate(shown):
-            if 1 - stays[n] >= least:
-                end = next(int(place) for place in places[at:] if place >= plan.place)
+            if probabilities[n] >= least:
+                end = next(int(place) for place in places[at:] if place >= part.offset)
                 begins = [
                     int(places[k])
                     for k in range(at)
-                    if model.codec.token_bytes[tokens[k]][:1].isspace() and places[k] >= plan.place
+                    if model.codec.token_bytes[tokens[k]][:1].isspace() and places[k] >= part.offset
                 ]
-                free.append(([plan.place, *begins][-1], end))
+                free.append(([part.offset, *begins][-1], end))
     for change in made.changes.changes:
         covered = {p for start, end in free for p in range(start, end)}
         if not model.codec.hides_first_space:  # or what shows it or hides it is a change, too
@@ -126,35 +130,81 @@ def test_with_notes_nothing_changes_but_the_words_that_end_where_one_is(
         locked_texts = [[part.text for part in rollout.locked] for rollout in made.rollouts]
         proofs = [part for rollout in made.rollouts for part in rollout.locked]
         assert all(part.before == part.after for part in proofs)
-        assert locked_texts == [[plan.prompt] if plan.prompt else [] for plan in plain]
+        assert locked_texts == [[part.prompt] if part.prompt else [] for part in plain]
 
 
-@pytest.mark.parametrize("notes", [0.0, 0.5, 1.0])
-def test_a_draft_of_one_part_can_be_streamed_whatever_its_notes(notes: float) -> None:
-    with pytest.raises(ConfigError, match="revised in 3 parts"):
-        BYTES.stream_revise("one two three four", window=8, context=0, notes=notes)
-    writing = BYTES.stream_revise("one two", notes=notes, max_actions=9)
+@pytest.mark.parametrize("least", [None, 0, 0.5, 1.0])
+def test_a_draft_of_one_part_can_be_streamed(least: float | None) -> None:
+    with pytest.raises(ConfigError, match="revised in 3 windows"):
+        BYTES.stream(Revise("one two three four", window=8, context=0, min_edit_probability=least))
+    writing = BYTES.stream(Revise("one two", min_edit_probability=least), max_actions=9)
     assert writing.text == "one two"
     assert writing.rollout().prompt == "one two"
+    with pytest.warns(DeprecationWarning, match=r"use stream\(Revise\(draft\)\)"):
+        old = BYTES.stream_revise("one two", min_edit_probability=least, max_actions=9)
+    assert old.rollout() == writing.rollout()
 
 
-def test_what_is_no_share_is_refused_whatever_the_precision() -> None:
-    model = Reviser(BYTES.engine, BYTES.codec, calibration=[(0.3, 0.5)], calibrated_by="notes")
-    assert model.revising(precision=0.5).notes == 0.3
-    assert model.revising(precision=0.5, notes=0.6).notes == 0.6
-    for options in ({"notes": "x"}, {"notes": 2}, {"notes": "x", "precision": 0.5}):
-        with pytest.raises(ConfigError, match="must be a number from 0 to 1"):
-            model.revising(**options)
+def test_the_old_name_of_an_option_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="`notes` is called `min_edit_probability`"):
+        old = BYTES.revise("one two", notes=0.3, max_actions=9)
+    assert old == BYTES.revise("one two", min_edit_probability=0.3, max_actions=9)
 
 
-def test_a_lock_within_a_noted_word_stays_however_often_it_is_noted() -> None:
+@pytest.mark.parametrize(
+    ("editing", "asked", "read_first"),
+    [
+        (Editing(False), {}, None),
+        (Editing(True), {}, 0.5),
+        (Editing(True, threshold=0.7), {}, 0.7),
+        (Editing(True), {"min_edit_probability": 0}, None),
+        (Editing(True), {"min_edit_probability": 0.2}, 0.2),
+        (Editing(True, ((0.3, 0.5),)), {"precision": 0.5}, 0.3),
+        (Editing(True, ((0.3, 0.5),)), {"precision": 0.5, "min_edit_probability": 0.6}, 0.6),
+    ],
+)
+def test_an_editor_reads_first_as_it_was_trained_to(
+    editing: Editing, asked: dict[str, Any], read_first: float | None
+) -> None:
+    model = Reviser(BYTES.engine, BYTES.codec, editing=editing)
+    (part,) = model.plan(Revise("one two", **asked)).parts
+    then: Any = part.request.then
+    assert (then and then.keywords["threshold"]) == read_first
+
+
+@pytest.mark.parametrize(
+    ("editing", "asked", "sentence"),
+    [
+        (None, {}, "stories was not trained to edit, so it cannot revise a draft. Use generate"),
+        (Editing(False), {"min_edit_probability": 0.5}, "not trained to give edit probabilities"),
+        (Editing(False), {"precision": 0.5}, "not trained to give edit probabilities"),
+        (Editing(True), {"precision": 0.9}, "has no calibration.*Pass min_edit_probability"),
+        (Editing(True, ((0.3, 0.5),)), {"precision": 0.9}, r"the highest .* is 0\.5"),
+    ],
+)
+def test_what_a_model_was_not_trained_for_is_refused(
+    editing: Editing | None, asked: dict[str, Any], sentence: str
+) -> None:
+    model = Reviser(BYTES.engine, BYTES.codec, editing=editing, provenance={"model": "stories"})
+    for ask in (
+        lambda: model.revise("one", **asked),
+        lambda: model.revise_many(iter(["one"]), **asked),  # before the first is asked for
+        lambda: model.revise_many(["one"], on_error="return", **asked),
+        lambda: model.stream(Revise("one", **asked)),
+        lambda: asyncio.run(model.arevise("one", **asked)),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            ask()
+
+
+def test_a_lock_within_a_word_that_needs_an_edit_is_kept() -> None:
     class Sure(RandomEngine):
-        def notes(self, history: tuple[int, ...]) -> tuple[float, ...]:
-            return (0.0,) * (len(history) - 1)
+        def edit_probabilities(self, history: tuple[int, ...]) -> tuple[float, ...]:
+            return (1.0,) * (len(history) - 1)
 
-    model = Reviser(Sure(BYTES.engine.vocab), BYTES.codec)
+    model = Reviser(Sure(BYTES.engine.vocab), BYTES.codec, editing=Editing(True))
     for seed in range(30):
-        made = model.revise("abcLOCKdef", locked=["LOCK"], notes=0.5, seed=seed, max_actions=40)
+        made = model.revise("abcLOCKdef", locked=["LOCK"], seed=seed, max_actions=40)
         assert "LOCK" in made.text
         assert all(part.before == part.after for part in made.rollouts[0].locked)
 
@@ -166,7 +216,7 @@ def test_edits_stream_with_places_in_the_draft_whatever_the_instruction(
 ) -> None:
     has_delimiter = model.engine.vocab.delimiter is not None
     instruction = "Make it short." if has_delimiter else ""
-    writing = model.stream_revise(draft, instruction=instruction, seed=seed, max_actions=25)
+    writing = model.stream(Revise(draft, instruction=instruction), seed=seed, max_actions=25)
     text = writing.text
     assert text == draft
     for edit in writing:
@@ -187,8 +237,8 @@ def test_many_drafts_are_each_what_one_alone_would_be(drafts: list[str], seed: i
 def test_a_draft_that_cannot_be_revised_is_an_error_in_its_place() -> None:
     drafts: list[Any] = ["The", "cat and", 5, "The cat " * 400, "cat", "The"]
     options: dict[str, Any] = {"locked": ["cat"], "max_actions": 9, "window": 9999}
-    told = list(BYTES.attempt_revise_many(drafts, seed=3, **options))
-    expected = ["not hold 'cat'", None, "got int", "too long", None, "not hold 'cat'"]
+    told = list(BYTES.revise_many(drafts, on_error="return", seed=3, **options))
+    expected = ["does not occur", None, "got int", "too long", None, "does not occur"]
     for n, (found, sentence) in enumerate(zip(told, expected, strict=True)):
         if sentence is None:
             assert found == BYTES.revise(drafts[n], seed=3 + n, **options)
@@ -212,73 +262,67 @@ class Failing(RandomEngine):
 
 
 def test_one_part_that_fails_is_a_failure_of_its_draft_alone() -> None:
-    draft, options = "The cat sat. " * 3, {"window": 9, "context": 2, "stop_bias": -9.0}
-    model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec)
-    told = list(model.attempt_revise_many(["cat", draft, "The"], seed=0, max_actions=9, **options))
+    draft = "The cat sat. " * 3
+    options: dict[str, Any] = {"window": 9, "context": 2, "stop_bias": -9.0}
+    model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec, editing=Editing(False))
+    options |= {"seed": 0, "max_actions": 9, "on_error": "return"}
+    told = list(model.revise_many(["cat", draft, "The"], **options))
     assert [type(found) for found in told] == [Revision, EngineError, Revision]
     assert len(told[2].rollouts) == 1  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [({"window": 0}, "window is 0"), ({"heat": 1}, "no setting"), ({"precision": 1}, "has no cal")],
-)
-def test_what_makes_no_sense_for_any_draft_is_told_before_the_first(
-    options: dict[str, Any], told: str
-) -> None:
-    for ask in (BYTES.revise_many, BYTES.attempt_revise_many):
-        with pytest.raises(ConfigError, match=told):
-            ask(iter(["The"]), **options)
-        with pytest.raises(ConfigError, match="got one"):
-            ask("The")
+def test_what_makes_no_sense_for_any_draft_is_refused_before_the_first() -> None:
+    for options, sentence in (({"window": 0}, "window is 0"), ({"heat": 1}, "not a setting")):
+        with pytest.raises(ConfigError, match=sentence):
+            BYTES.revise_many(iter(["The"]), **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="got one"):
+        BYTES.revise_many("The")
+    with pytest.raises(ConfigError, match="not trained with instructions"):
+        MODELS["llama, no delimiter"].revise_many(["one"], instruction="two")
 
 
 @each_model
 @given(draft=texts, seed=seeds, window=st.sampled_from([4, 9, 256]), context=st.integers(0, 5))
-def test_lengths_are_those_of_the_draft_and_of_nothing_shown_beside_it(
+def test_lengths_are_those_of_the_draft_without_context(
     model: Reviser, draft: str, seed: int, window: int, context: int
 ) -> None:
     rng, codec = Random(seed), model.codec
-    options: dict[str, Any] = {
-        "window": window,
-        "context": context,
-        "max_actions": 15,
-        "seed": seed,
-    }
+    options: dict[str, Any] = {"window": window, "context": context}
+    settings: dict[str, Any] = {"max_actions": 15, "seed": seed}
     options["locked"] = random_spans(rng, len(draft))
     has_delimiter = model.engine.vocab.delimiter is not None
     options["instruction"] = "The cat" if has_delimiter else ""
-    plans = list(model.plan_revise(draft, **options))
-    most = max(plan.length for plan in plans) + rng.randint(0, 3)
-    parts = list(windows(codec, draft, window, context))
-    for plan, (low, start, end, high) in zip(plans, parts, strict=True):
+    parts = plan(model, draft, **options)
+    most = max(part.length for part in parts) + rng.randint(0, 3)
+    bounds = windows(codec, draft, window, context)
+    for part, (low, start, end, high) in zip(parts, bounds, strict=True):
         around = sum(map(len, codec.encode_parts(["", draft[low:start], draft[end:high]])[1:]))
-        unseen = len(codec.encode("The cat")) if has_delimiter else 0
-        assert plan.request.length - plan.length == unseen + around
-    for rollout in model.revise(draft, max_length=most, **options).rollouts:
+        instruction = len(codec.encode("The cat")) if has_delimiter else 0
+        assert (part.context_length, part.instruction_length) == (around, instruction)
+        assert part.request.length - part.length == instruction + around
+    for rollout in model.revise(draft, max_length=most, **options, **settings).rollouts:
         assert rollout.config.max_length == most
         assert rollout.statistics.tokens_after <= most
-    short = min(plan.length for plan in plans) - 1
+    short = min(part.length for part in parts) - 1
     if short >= 0:
-        with pytest.raises(ConfigError, match=f"max_length is {short}, and the text has"):
+        with pytest.raises(ConfigError, match=f"max_length is {short}, but the text is already"):
             model.revise(draft, max_length=short, **options)
 
 
 @given(
-    curve=st.lists(st.tuples(st.floats(-3, 5), st.floats(0, 1)), min_size=1, max_size=8),
+    curve=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8),
     asked=st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted),
 )
-def test_who_asks_for_more_precision_never_gets_more_changes(
+def test_more_precision_never_allows_more_changes(
     curve: list[tuple[float, float]], asked: list[float]
 ) -> None:
-    model = Reviser(BYTES.engine, BYTES.codec, calibration=curve)
-    biases = []
+    editing, least = Editing(True, tuple(curve)), []
     for precision in asked:
         try:
-            biases.append(model.revising(precision=precision).config.move_bias)
+            least.append(editing.minimum(precision=precision))
         except ConfigError:
-            biases.append(-inf)  # none at all
-    assert biases[1] <= biases[0]
+            least.append(inf)  # none at all
+    assert least[0] <= least[1]
 
 
 @given(
@@ -303,12 +347,21 @@ def test_windows_part_a_text_and_are_as_small_as_they_should(
 
 def test_cost_grows_as_the_draft_does() -> None:
     draft = "The cat sat. " * 400
-    plans = list(BYTES.plan_revise(draft, window=100, context=20))
+    task = Revise(draft, window=100, context=20)
+    parts = BYTES.plan(task).parts
     tokens = len(BYTES.codec.encode(draft))
-    assert tokens / 100 <= len(plans) <= tokens / 50
-    assert sum(plan.request.length for plan in plans) <= 1.9 * tokens
-    for plan in plans:
-        assert draft[plan.place :].startswith(plan.prompt)
+    assert tokens / 100 <= len(parts) <= tokens / 50
+    assert sum(part.request.length for part in parts) <= 1.9 * tokens
+    for part in parts:
+        assert draft[part.offset :].startswith(part.prompt)
+    done: list[tuple[int, int]] = []
+    BYTES.run(task, DecodeConfig(max_actions=1), progress=lambda *counts: done.append(counts))
+    assert done == [(n + 1, len(parts)) for n in range(len(parts))]
+    assert len(BYTES.plan(task, max_parts=len(parts), max_tokens=2 * tokens).parts) == len(parts)
+    with pytest.raises(ConfigError, match="more than 3 windows, which is the limit"):
+        BYTES.plan(task, max_parts=3)
+    with pytest.raises(ConfigError, match="the limit is 100"):
+        BYTES.plan(task, max_tokens=100)
 
 
 def scripted(pairs: list[tuple[str, str]], **options: Any) -> Revision:
@@ -317,8 +370,9 @@ def scripted(pairs: list[tuple[str, str]], **options: Any) -> Revision:
     vocab, codec = BYTES.engine.vocab, BYTES.codec
     before, wanted = codec.encode(draft), codec.encode(after)
     trajectory = oracle(vocab, before, wanted, address="both")
-    script = trajectory.restoration[len(trajectory.unlearned) :]
-    return Reviser(ScriptedEngine(vocab, script), codec).revise(draft, **options)
+    script = trajectory.restoration[len(trajectory.no_loss) :]
+    model = Reviser(ScriptedEngine(vocab, script), codec, editing=Editing(False))
+    return model.revise(draft, **options)
 
 
 def test_the_oracle_s_actions_are_told_as_one_change() -> None:
@@ -331,56 +385,18 @@ def test_the_oracle_s_actions_are_told_as_one_change() -> None:
 
 
 def test_what_is_to_be_locked_may_be_named() -> None:
-    (plan,) = BYTES.plan_revise("one two one", locked=["one"])
-    assert plan.locked == ("one", "one")
-    assert len(plan.request.gaps) == 1
-    (plan,) = BYTES.plan_revise("one two one", locked=["one two one"])
-    assert plan.request.gaps == ()
+    (part,) = plan(BYTES, "one two one", locked=["one"])
+    assert part.locked == ("one", "one")
+    assert len(part.request.gaps) == 1
+    (part,) = plan(BYTES, "one two one", locked=["one two one"])
+    assert part.request.gaps == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"locked": ["three"]}, "does not hold 'three'"),
-        ({"locked": [(2, 99)]}, "not within the draft's 7"),
-        ({"locked": [(2, "x")]}, "pairs of places"),
-        ({"window": 0}, "window is 0"),
-        ({"precision": 0.9}, "has no calibration.json"),
-        ({"heat": 1}, "'heat' is no setting"),
-    ],
-)
-def test_what_makes_no_sense_is_told(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        BYTES.revise("one two", **options)
-    with pytest.raises(ConfigError, match=r"in \d parts"):
-        BYTES.stream_revise("one two three four", window=8)
-    with pytest.raises(ConfigError, match="no delimiter"):
-        MODELS["llama, no delimiter"].revise("one", instruction="two")
-
-
-def test_precision_takes_the_least_bias_that_reached_it(tmp_path: Path) -> None:
-    file = tmp_path / CALIBRATION
-    assert _calibration(tmp_path) == {}
-    file.write_text(json.dumps({"precision": [[0, 0.5], [1, 0.7], [2, 0.8]]}))
-    model = Reviser(BYTES.engine, BYTES.codec, **_calibration(tmp_path))
-    (plan,) = model.plan_revise("one", precision=0.6)
-    assert plan.request.config.move_bias == -1
-    (plan,) = model.plan_revise("one", precision=0.8, move_bias=0.5)
-    assert plan.request.config.move_bias == -1.5
-    with pytest.raises(ConfigError, match=r"at most 0\.8"):
-        model.revise("one", precision=0.9)
-    file.write_text("{}")
-    with pytest.raises(ConfigError, match="is no calibration"):
-        _calibration(tmp_path)
-
-
-def test_places_of_tokens_are_none_within_a_character() -> None:
+def test_offsets_of_tokens_are_negative_within_a_character() -> None:
     codec = BYTES.codec
-    tokens = codec.encode("a🦕b")
-    places = codec.places(tokens)
-    assert places[0] == 0
-    assert places[-1] == 3
-    assert {*places.tolist()} == {0, 1, 2, 3, -1}
-    assert codec.places([]).tolist() == [0]
+    offsets = codec.char_offsets(codec.encode("a🦕b"))
+    assert (offsets[0], offsets[-1]) == (0, 3)
+    assert {*offsets.tolist()} == {0, 1, 2, 3, -1}
+    assert codec.char_offsets([]).tolist() == [0]
     llama = MODELS["llama, searches"].codec
-    assert llama.places(llama.encode("ab"))[[0, -1]].tolist() == [0, 2]
+    assert llama.char_offsets(llama.encode("ab"))[[0, -1]].tolist() == [0, 2]

@@ -88,6 +88,13 @@ def editable_around(cursor: Rows, low_BG: Rows, high_BG: Rows) -> tuple[Rows, Ro
     return left, right, np.any(inside, axis=1)
 
 
+def shift_gaps(lows: Rows, highs: Rows, position: Rows | int, growth: Rows | int) -> None:
+    """Move gaps, in place, along with an edit that ends at a position and adds `growth` tokens."""
+    # What is inserted at a gap's lower bound is inside the gap, so that bound stays.
+    lows += np.where(lows > position, growth, 0)
+    highs += np.where(highs >= position, growth, 0)
+
+
 def check_gaps(length: int, cursor: int, gaps: Sequence[tuple[int, int]]) -> None:
     """Raise ConfigError for gaps that do not fit a canvas of `length` and its cursor."""
     bounds = [bound for gap in gaps for bound in gap]

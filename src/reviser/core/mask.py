@@ -18,13 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core import _rows as r
-from reviser.core._rows import BoolArray, Rows, check_gaps
+from reviser.core._rows import BoolArray, Rows, check_gaps, shift_gaps
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas, shift_marks
 from reviser.core.history import is_argument, is_search, trace
 from reviser.errors import ConfigError, InvalidAction
 
-__all__ = ["BoolArray", "Boundary", "check_gaps", "is_argument", "is_search", "trace"]
+__all__ = [
+    "BoolArray",
+    "Boundary",
+    "check_gaps",
+    "is_argument",
+    "is_search",
+    "shift_gaps",
+    "trace",
+]
 
 _HAS_DIGITS = [Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _TAKES_ARGUMENT = [Kind.REPLACE, *_HAS_DIGITS]
@@ -332,10 +340,7 @@ class Boundary:
         if self._marks:
             first_kind = np.where(is_free, kind, Kind.END)  # an argument is never MARK or BACK
             self._follow_marks(chosen.tolist(), first_kind, state, position, growth)
-        # What is inserted at a gap's lower bound is inside the gap, so that bound stays.
-        low_BG, high_BG = r.lows(state), r.highs(state)
-        low_BG += np.where(low_BG > position[:, None], growth[:, None], 0)
-        high_BG += np.where(high_BG >= position[:, None], growth[:, None], 0)
+        shift_gaps(r.lows(state), r.highs(state), position[:, None], growth[:, None])
         state[:, r.LENGTH] += growth
         state[:, r.CURSOR] += steps
         state[:, r.EDITS_LEFT] -= edits

@@ -1,1 +1,1 @@
-"""Text to token shards, and shards to examples that a model trains on."""
+"""Data: text files, pairs and git history to token shards, examples and micro-batches."""

@@ -1,8 +1,8 @@
-"""Search-and-replace blocks: the format by which models that write text are often asked to edit.
+"""Search-and-replace blocks: a format in which models that write text are often asked to edit.
 
-A block is a text to search for and what takes its place, parted and ended by the two characters
-that ASCII has for it. `write` makes blocks of a pair, for a twin to learn; `apply` does what such
-blocks say, as far as they say something that can be done. Knows text only.
+A block is a text to search for and its replacement, separated and ended by the two ASCII control
+characters for that purpose. `write` makes blocks from a pair, for a baseline to learn. `apply`
+applies the blocks that are valid for a draft. This module knows text only.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from reviser.errors import DataError
 from reviser.trajectories.alignment import Hunk, diff
 
 PART, END = "\x1f", "\x1e"
-"""Between a search and its replacement, and behind each block."""
+"""The characters between a search and its replacement, and after each block."""
 
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
 class Applied(NamedTuple):
-    """What became of a draft, and what was wrong with the blocks that were left out."""
+    """A draft after its blocks were applied, and the reasons why blocks were skipped."""
 
     text: str
     faults: tuple[str, ...]
-    """Of each such block: "broken", "absent", "ambiguous" or "overlapping"."""
+    """One reason per skipped block: "broken", "absent", "ambiguous" or "overlapping"."""
 
 
 def write(before: str, after: str) -> str:
-    r"""The blocks that make the one text of the other; none if they are equal.
+    r"""Return the blocks that turn one text into the other; empty if they are equal.
 
-    Each search is whole words, as few as are found nowhere else in the draft.
+    Each search is made of whole words, as few as make it unique in the draft.
 
     >>> write("A cat saw a cat.", "A cat saw the cat.")
     ' a\x1f the\x1e'
@@ -38,7 +38,7 @@ def write(before: str, after: str) -> str:
     ' cat saw\x1f dog saw\x1e'
     """
     if any(mark in text for mark in (PART, END) for text in (before, after)):
-        raise DataError("A text holds a character that parts or ends blocks (U+001F, U+001E).")
+        raise DataError("A text contains a separator character of blocks (U+001F or U+001E).")
     old, new = _WORD.findall(before), _WORD.findall(after)
     codes = {word: code for code, word in enumerate(dict.fromkeys([*old, *new]))}
     words = list(codes)
@@ -46,7 +46,7 @@ def write(before: str, after: str) -> str:
     for hunk in diff([codes[word] for word in old], [codes[word] for word in new]):
         start, end = _unique(before, old, hunk)
         hunks = [hunk]
-        while spans and spans[-1][1] > start:
+        while spans and spans[-1][1] > start:  # two searches overlap: merge them into one block
             low, high, others = spans.pop()
             start, end, hunks = min(low, start), max(high, end), [*others, *hunks]
         spans.append((start, end, hunks))
@@ -61,15 +61,15 @@ def write(before: str, after: str) -> str:
 
 
 def apply(draft: str, blocks: str) -> Applied:
-    r"""Do what the blocks say, each by the draft as it was.
+    r"""Apply blocks to a draft; every search refers to the original draft.
 
     >>> apply("my cat saw my cat", " saw\x1f sees\x1e cat\x1f dog\x1e dog\x1f cat\x1e saw")
     Applied(text='my cat sees my cat', faults=('ambiguous', 'absent', 'broken'))
     """
-    *given, rest = blocks.split(END)
+    *complete, rest = blocks.split(END)
     faults: list[str] = []
-    places: list[tuple[int, int, str]] = []
-    for block in given:
+    replacements: list[tuple[int, int, str]] = []
+    for block in complete:
         search, *replacement = block.split(PART)
         start = draft.find(search)
         end = start + len(search)
@@ -79,17 +79,17 @@ def apply(draft: str, blocks: str) -> Applied:
             faults.append("absent")
         elif draft.find(search, start + 1) >= 0:
             faults.append("ambiguous")
-        elif any(start < high and low < end for low, high, _ in places):
+        elif any(start < high and low < end for low, high, _ in replacements):
             faults.append("overlapping")
         else:
-            places.append((start, end, replacement[0]))
-    for start, end, text in sorted(places, reverse=True):
+            replacements.append((start, end, replacement[0]))
+    for start, end, text in sorted(replacements, reverse=True):  # so that offsets stay valid
         draft = draft[:start] + text + draft[end:]
     return Applied(draft, (*faults, "broken") if rest else tuple(faults))
 
 
 def _unique(draft: str, words: list[str], hunk: Hunk) -> tuple[int, int]:
-    """The hunk with as few words on either side as make its text stand nowhere else."""
+    """Extend a hunk by as few words as make its text unique in the draft."""
     for more in range(len(words) + 1):
         found = []
         for left in range(more + 1):
@@ -100,4 +100,4 @@ def _unique(draft: str, words: list[str], hunk: Hunk) -> tuple[int, int]:
                     found.append((len(text), start, end))
         if found:
             return min(found)[1:]
-    raise AssertionError("the whole draft stands in it once")
+    raise AssertionError("the whole draft occurs in itself once")

@@ -1,9 +1,9 @@
-"""Clean English to pairs: small mistakes are put in, and the clean text is what to write.
+"""Pairs from clean English text: small mistakes are inserted, and the clean text is the target.
 
-Knows English words only, in Latin letters. A mistake falls on plain words and the marks and single
-spaces beside them. Every other byte stays: line ends, and all between two spaces that has digits,
-slashes or the like, as numbers, addresses and most code have. Where mistakes may fall is read from
-the clean text, so that none falls on another.
+This module knows English words in Latin letters only. A mistake changes plain words and the
+punctuation and single spaces next to them. Nothing else changes: line ends stay, and so does
+everything between two spaces that has digits, slashes and the like, such as numbers, addresses and
+most code. All mistakes are planned on the clean text, so no mistake falls on another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD = re.compile(
     rf"(?<!\S)[(\[\"'\u201c\u2018*]*({_LETTER}+(?:['\u2019-]{_LETTER}+)*)"
     r"[)\]\"'\u201d\u2019*.,;:!?\u2026]*(?!\S)"
 )
-"""A word, with the marks that may touch it; what else stands between spaces is left alone."""
+"""A word with the punctuation that may touch it; anything else between spaces is left alone."""
 _SENTENCE_END = re.compile(r"(?:\A|\n|[.!?][)\"'\u201d\u2019]* )\Z")
 _MARKS = frozenset(",.;:!?")
 _TRIES = 16
@@ -41,14 +41,14 @@ def _words(listed: str) -> frozenset[str]:
 
 _DROPPED = _words(f"{_ARTICLES} {_PREPOSITIONS} {_AUXILIARIES} that not and it")
 _DROPPED_WEIGHT = 10
-"""How much likelier one of these is left out than another word, which cannot be guessed again."""
+"""The weight of these words among dropped words. Other words can rarely be guessed again."""
 
 _T = TypeVar("_T")
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def _neighbours() -> dict[str, str]:
-    """Which keys are beside each letter's, on its row and on the rows above and below."""
+    """Return for each letter the neighbouring keys, on its row and the rows above and below."""
     found: dict[str, str] = {}
     for n, row in enumerate(_KEYS):
         for i, key in enumerate(row):
@@ -63,7 +63,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def _both_ways(groups: str) -> dict[str, tuple[str, ...]]:
-    """Each word of a group with the others: `their/there/they're its/it's`."""
+    """Map each word to the others of its group, from a text like `their/there/they're its/it's`."""
     table: dict[str, tuple[str, ...]] = {}
     for group in groups.split():
         words = group.split("/")
@@ -79,7 +79,7 @@ _CONFUSED = _both_ways(
     " right/write peace/piece brake/break whole/hole led/lead"
 )
 _COMMON = _words("of to by who which were no")
-"""Weighed down: they would be most of what is confused."""
+"""Frequent words with a lower weight, which would otherwise be most of the confusions."""
 _AGREEING = _both_ways(
     "is/are was/were has/have does/do isn't/aren't wasn't/weren't hasn't/haven't doesn't/don't"
     " this/these"
@@ -95,7 +95,7 @@ _VERBS = (
 
 
 def _with_s(word: str) -> str:
-    """The plural of a regular noun, or the third person of a verb."""
+    """Return the plural of a regular noun, or the third person of a verb."""
     if re.search("(?:[sxz]|ch|sh|[^aeiou]o)$", word):
         return word + "es"
     return word[:-1] + "ies" if re.search("[^aeiou]y$", word) else word + "s"
@@ -112,12 +112,12 @@ _NOT_PLURAL = _words(
 
 
 class _Site(NamedTuple):
-    """A stretch of the clean text that a mistake may replace, and by what."""
+    """A span of the clean text that a mistake may replace."""
 
     start: int
     end: int
     change: Callable[[str, np.random.Generator], str]
-    """From the stretch to another text."""
+    """A function from the span's text to the mistaken text."""
     weight: int = 1
 
 
@@ -129,7 +129,7 @@ class _Mistake(NamedTuple):
 
 
 def _to(*options: str) -> Callable[[str, np.random.Generator], str]:
-    """One of these, in the case of what was there."""
+    """Return a change to one of some words, in the letter case of the old word."""
     return lambda old, rng: _cased(options[int(rng.integers(len(options)))], old)
 
 
@@ -144,7 +144,7 @@ def _plain(word: str) -> str:
 
 
 def _mistyped(word: str, rng: np.random.Generator) -> str:
-    """Two letters swapped, one dropped, one doubled, or a key hit beside the right one."""
+    """Swap two letters, drop one, double one, or replace one by a neighbouring key."""
     forms = list(rng.permutation(4))
     swaps = [i for i, (a, b) in enumerate(pairwise(word)) if a != b]
     letters = [i for i, letter in enumerate(word) if letter.isalpha()]
@@ -180,7 +180,7 @@ def _dropped(text: str, words: list[re.Match[str]]) -> Iterator[_Site]:
         elif text[end : end + 1] == " ":
             end += 1
         else:
-            continue  # alone on its line, or held by marks on both sides
+            continue  # alone on its line, or between punctuation on both sides
         yield _Site(start, end, lambda *_: "", _DROPPED_WEIGHT if word[1] in _DROPPED else 1)
 
 
@@ -200,7 +200,7 @@ def _agreement(text: str, words: list[re.Match[str]]) -> Iterator[_Site]:
             if re.match(f" {_LETTER}", text[word.end(1) :][:2]):
                 yield _Site(*word.span(1), _to("an" if this == "a" else "a"))
         elif this != word[1] or this in _DROPPED or len(this) < 3:
-            continue  # a name, or no noun
+            continue  # a name, or not a noun
         elif _PLURAL.fullmatch(this) and this not in _NOT_PLURAL:
             single = this[:-3] + "y" if re.search("[^aeiou]ies$", this) else this[:-1]
             yield _Site(*word.span(1), _to(re.sub("(ss|x|z|ch|sh)e$", r"\1", single)))
@@ -275,14 +275,14 @@ def _weights() -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Corruption:
-    """How many mistakes of which kinds, and how often none."""
+    """The number and the kinds of mistakes, and the share of texts without any."""
 
     rate: float = 5.0
-    """Mistakes in 100 words, on average; a text that gets any gets one at least."""
+    """Mean number of mistakes per 100 words. A text that has any has at least one."""
     unchanged: float = 0.3
     """Share of pairs without a mistake, from which a model learns to stop at once."""
     kinds: Mapping[str, float] = field(default_factory=_weights)
-    """How likely each kind is, relative to the others, where the text has a place for it."""
+    """Relative weights of the kinds of mistakes."""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 100:
@@ -297,12 +297,12 @@ class Corruption:
 
 
 def corrupt(text: str, rng: np.random.Generator, corruption: Corruption | None = None) -> str:
-    """The text with mistakes in it; the same text only if it has no place for any."""
+    """Return the text with mistakes; unchanged only if no mistake is possible in it."""
     return _applied(text, _drawn(text, rng, corruption or Corruption()))
 
 
 def corrupted(texts: Iterable[str], corruption: Corruption, seed: int) -> Iterator[Pair]:
-    """A pair for each text, the clean one behind; pair n depends on the seed, n and its text."""
+    """Yield a pair for each clean text. Pair n depends only on the seed, n and its text."""
     for n, text in enumerate(texts):
         rng = np.random.default_rng((seed, n))
         keep = rng.random() < corruption.unchanged
@@ -312,7 +312,7 @@ def corrupted(texts: Iterable[str], corruption: Corruption, seed: int) -> Iterat
 
 
 def _drawn(text: str, rng: np.random.Generator, corruption: Corruption) -> list[_Mistake]:
-    """Mistakes in the order of the text, none upon another, which together change it."""
+    """Draw mistakes that do not overlap and together change the text, in text order."""
     words = list(_WORD.finditer(text))
     weights, sites = dict(corruption.kinds), dict[str, list[_Site]]()
     steps: dict[str, list[int]] = {}
@@ -329,7 +329,7 @@ def _drawn(text: str, rng: np.random.Generator, corruption: Corruption) -> list[
             if not any(taken[site.start : site.end]):
                 break
         else:
-            del weights[kind]  # no place for it, or hardly any left
+            del weights[kind]  # no free site for it, or hardly any left
             continue
         old = text[site.start : site.end]
         new = site.change(old, rng)
@@ -342,7 +342,7 @@ def _drawn(text: str, rng: np.random.Generator, corruption: Corruption) -> list[
 
 
 def _chosen(things: list[_T], steps: Sequence[float], rng: np.random.Generator) -> _T:
-    """One of these, by their weights' running sums."""
+    """Draw one of some things by the running sums of their weights."""
     return things[min(bisect_right(steps, rng.random() * steps[-1]), len(things) - 1)]
 
 

@@ -1,8 +1,8 @@
-"""Index to example: windows of documents, their trajectories, and micro-batches of like length.
+"""Training examples: windows of documents, their trajectories, and micro-batches of like length.
 
-Stateless: what stands at a place of the stream is computed from the seed and the place, never
-stored, so any rank, worker, restart or number of processes sees the same. Knows shards and the
-sampler; nothing of models or optimizers.
+The example at a position of the stream is a pure function of the seed and the position. No state is
+stored, so every rank, worker and restart, and any number of processes, sees the same examples. This
+module knows shards and the sampler, but not models or optimizers.
 """
 
 from __future__ import annotations
@@ -27,52 +27,55 @@ Hash = npt.NDArray[np.uint64]
 UnitStarts = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.uint8]]
 
 NO_LABEL = -100
-"""The label that bears no loss, as torch and Transformers spell it."""
+"""The label without a loss, as torch and Transformers define it."""
 GROUP = 16
-"""Micro-batches that are sorted by length together. Whoever needs one samples them all, so this
-bounds the extra sampling, however many processes train."""
+"""Micro-batches that are sorted by length together. A process that needs one of them samples all of
+them, so this number bounds the extra sampling, however many processes train."""
 COUNTS = ("ids", "text_tokens", "examples", "cut", "digest", "cells")
-"""Of a micro-batch: ids without padding, tokens they write, examples, those cut to fit, a sum that
-tells which examples they are, and ids with padding."""
+"""Counts of a micro-batch: ids without padding, text tokens they write, examples, examples cut to
+fit the context, a checksum that identifies the examples, and ids with padding."""
 DIGEST_RANGE = 1 << 48
-"""Digests add up modulo this, so that sums over many processes stay exact."""
+"""Modulus of digest sums, which keeps sums over many processes exact."""
 WIDTH_MULTIPLE = 8
-"""Micro-batches are so many ids wide, or a multiple: kernels are prepared once per shape."""
+"""The width of a micro-batch is a multiple of this, because kernels are prepared once per shape."""
 HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
-"""What a hash is for, so that no two uses share random numbers."""
+"""The purposes of hashes. No two purposes share random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowConfig:
-    """How documents become prefixes and targets."""
+    """The way documents are cut into prefixes and targets."""
 
     size: int = 180
-    """Tokens of a window, into which documents are cut."""
+    """Number of tokens in a window. Documents are cut into windows of this size."""
     prefix: tuple[int, int] = (0, 64)
-    """Fewest and most tokens of a prefix, drawn uniformly; the paper's are (35, 35). The rest of
-    the window is the target."""
+    """Minimum and maximum number of prefix tokens, drawn uniformly; (35, 35) in the paper. The rest
+    of the window is the target."""
     least_target: int = 8
-    """What is left with fewer tokens than this to write is left out."""
+    """Minimum number of target tokens. A shorter rest of a document is left out."""
     held_out: float = 0.01
-    """Share of the documents kept for evaluation."""
+    """Share of the documents that is kept for evaluation."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.prefix[0] <= self.prefix[1]:
-            raise ConfigError(f"prefix is {self.prefix}; give fewest and most tokens, 0 or more.")
+            raise ConfigError(
+                f"prefix is {self.prefix}; give the minimum and maximum of tokens, 0 or more."
+            )
         if not 1 <= self.least_target <= self.size - self.prefix[1]:
             raise ConfigError(
-                f"A window of size {self.size} leaves {self.size - self.prefix[1]} tokens behind"
-                f" the longest prefix; least_target, {self.least_target}, must be from 1 to that."
+                f"A window of size {self.size} leaves {self.size - self.prefix[1]} tokens after the"
+                f" longest prefix; least_target is {self.least_target}, but must be from 1 to that."
             )
         if not 0 <= self.held_out < 1:
-            raise ConfigError(f"held_out is {self.held_out}; it goes from 0 to below 1.")
+            raise ConfigError(f"held_out is {self.held_out}; it must be at least 0 and below 1.")
 
 
 class Windows:
-    """The windows of one side of the split, in document order.
+    """The windows of the training or the held-out split, in document order.
 
-    Memory is eight bytes per document, beside the shards' own lengths. Which documents are held
-    out does not depend on the seed of a run, so that no run learns what another is scored on.
+    They need eight bytes of memory per document, in addition to the shards' own lengths. Which
+    documents are held out does not depend on the seed of a run, so no run trains on documents that
+    another run is scored on.
     """
 
     def __init__(
@@ -84,15 +87,14 @@ class Windows:
         self.least = config.prefix[0] + config.least_target
         lengths = shards.lengths
         chosen = held_out_documents(shards, config) == held_out
-        # A last piece too short to learn from is no window.
+        # A last piece that is too short to learn from does not count as a window.
         counts = lengths // self.size + (lengths % self.size >= self.least)
         self.left_out = int(np.count_nonzero(chosen & (counts == 0)))
-        """Documents of this side that are too short to have a window."""
+        """Documents of this split that are too short for a window."""
         self._ends = np.cumsum(np.where(chosen, counts, 0))
         if not len(self):
-            side = "held-out" if held_out else "training"
             raise DataError(
-                f"The {side} side of the split has no document of {self.least} tokens or more"
+                f"The {split_name(held_out)} split has no document of {self.least} tokens or more"
                 f" ({len(lengths)} documents, held_out {config.held_out}). Add text, or change"
                 " held_out, prefix or least_target."
             )
@@ -101,7 +103,7 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, indices: IntArray) -> list[npt.NDArray[np.int32]]:
-        """The tokens of some windows."""
+        """Return the tokens of the windows at some indices."""
         documents = np.searchsorted(self._ends, indices, side="right")
         firsts = np.where(documents > 0, self._ends[documents - 1], 0)
         starts = (indices - firsts) * self.size
@@ -110,76 +112,84 @@ class Windows:
 
 
 def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:
-    """For each document, whether it is kept for evaluation."""
+    """Return for each document whether it is kept for evaluation."""
     documents = np.arange(len(shards.lengths), dtype=np.uint64)
     share = hashed(0, HELD_OUT, documents) >> np.uint64(11)
     chosen: npt.NDArray[np.bool_] = share < config.held_out * (1 << 53)
     return chosen
 
 
+def split_name(held_out: bool) -> str:
+    """Return the name of a split, for messages."""
+    return "held-out" if held_out else "training"
+
+
 class Example(NamedTuple):
-    """One history and what is learned of it."""
+    """One history and its labels."""
 
     ids: npt.NDArray[np.int32]
     labels: npt.NDArray[np.int32]
-    """What is to be said at each place, mostly the id itself; NO_LABEL where nothing is learned."""
+    """The label at each position, usually the id itself; NO_LABEL where nothing is learned."""
     text_tokens: int
-    """How many tokens the restoration writes."""
+    """Number of tokens that the restoration writes."""
     is_cut: bool
-    """Whether the target was cut to fit the context."""
+    """True if the target was cut to fit the context."""
     digest: int
-    """A hash of the example's epoch and index, to tell which were seen."""
+    """A hash of the example's epoch and index, which identifies it in the log."""
 
     @property
     def learned(self) -> npt.NDArray[np.bool_]:
-        """Where something is learned."""
+        """True at the positions with a label."""
         return self.labels != NO_LABEL
 
 
-class Side(Protocol):
-    """What of the data is trained on, or what is held out."""
+class Split(Protocol):
+    """The part of the data that is trained on, or the part that is held out."""
 
     left_out: int
 
     def __len__(self) -> int: ...
 
 
-class Passes:
-    """An endless sequence of examples: place to example.
+class ExampleStream:
+    """An endless sequence of examples, accessed by position.
 
-    Each pass over the data has an order of its own.
+    Each epoch visits the data in an order of its own.
     """
 
-    def __init__(self, windows: Side, vocab: ActionVocab, *, context: int, seed: int = 0) -> None:
-        self.windows = windows
+    def __init__(self, split: Split, vocab: ActionVocab, *, context: int, seed: int = 0) -> None:
+        self.split = split
         self.vocab = vocab
         self.context = context
         self.seed = seed
 
-    def examples(self, places: IntArray, *, progress: float = 0.0) -> list[Example]:
-        """The examples at some places; `progress` is for policies that change in training."""
-        epochs, offsets = np.divmod(places, len(self.windows))
+    def examples(self, positions: IntArray, *, progress: float = 0.0) -> list[Example]:
+        """Return the examples at some positions.
+
+        `progress`, from 0 to 1, is for policies that change during training.
+        """
+        epochs, offsets = np.divmod(positions, len(self.split))
         examples: dict[int, Example] = {}
         for epoch in np.unique(epochs).tolist():
             chosen = np.flatnonzero(epochs == epoch)
-            indices = permute(offsets[chosen], len(self.windows), seed=self.seed, epoch=epoch)
+            indices = permute(offsets[chosen], len(self.split), seed=self.seed, epoch=epoch)
             examples |= zip(chosen.tolist(), self._sample(indices, epoch, progress), strict=True)
-        return [examples[n] for n in range(len(places))]
+        return [examples[n] for n in range(len(positions))]
 
     def _sample(self, indices: IntArray, epoch: int, progress: float, /) -> list[Example]:
         raise NotImplementedError
 
     def _digests(self, indices: IntArray, epoch: int) -> list[int]:
-        """What tells one example from another, wherever it is seen."""
+        """Return a hash of each example that is the same in every process."""
         digests = hashed(self.seed, DIGEST, indices.astype(np.uint64), epoch) >> np.uint64(16)
-        told: list[int] = digests.tolist()
-        return told
+        as_list: list[int] = digests.tolist()
+        return as_list
 
 
-class Stream(Passes):
-    """Windows of text, each with a trajectory of its own in every pass."""
+class WindowStream(ExampleStream):
+    """Windows of text, each with a new trajectory in every epoch."""
 
-    windows: Windows
+    split: Windows
 
     def __init__(
         self,
@@ -202,26 +212,27 @@ class Stream(Passes):
         if vocab.needs_prefix and least_prefix == 0:
             raise ConfigError(
                 "An empty prefix gives the model no input without a begin token or delimiter: the"
-                " fewest tokens of a prefix must be 1 or more."
+                " minimum of data.windows.prefix must be 1 or more."
             )
         if most_prefix + windows.config.least_target >= self._most:
             raise ConfigError(
-                f"A context of {context} ids does not hold a prefix of {most_prefix} tokens and"
+                f"A context of {context} ids is too short for a prefix of {most_prefix} tokens and"
                 f" the restoration of {windows.config.least_target}. Raise the trunk's context."
             )
 
     def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
-        tokens = self.windows.read(indices)
+        tokens = self.split.read(indices)
         largest = max(int(t.max()) for t in tokens)
         if largest >= self.sampler.vocab.tokens:
             raise DataError(
-                f"The shards hold token {largest}; the tokenizer ends at"
-                f" {self.sampler.vocab.tokens - 1}. They are damaged: tokenize again."
+                f"The shards hold token {largest}, but the tokenizer's last token is"
+                f" {self.sampler.vocab.tokens - 1}. The shards are damaged: tokenize again."
             )
         keys = hashed(self.seed, PREFIX, indices.astype(np.uint64), epoch)
-        least, most = self.windows.config.prefix
+        least, most = self.split.config.prefix
         lengths = np.array([len(t) for t in tokens])
-        widest = np.minimum(most, lengths - self.windows.config.least_target)
+        # A short window leaves less for the prefix, so that its target has least_target tokens.
+        widest = np.minimum(most, lengths - self.split.config.least_target)
         cuts = least + (keys % (widest - least + 1).astype(np.uint64)).astype(np.int64)
         targets = [t[cut:] for t, cut in zip(tokens, cuts, strict=True)]
         restorations = self._restorations(targets, indices, self._most - cuts, epoch, progress)
@@ -244,7 +255,11 @@ class Stream(Passes):
         epoch: int,
         progress: float,
     ) -> list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_], int]]:
-        """Restorations within their budgets of ids; a target too long for its own is cut."""
+        """Sample restorations that fit their budgets of ids, cutting targets that are too long.
+
+        The length of a restoration is known only after sampling. A target whose restoration is too
+        long is cut in proportion and sampled again, until it fits.
+        """
         results: list[Any] = [None] * len(targets)
         todo = list(range(len(targets)))
         while todo:
@@ -260,7 +275,7 @@ class Stream(Passes):
             sizes = np.diff(batch.offsets)
             for i, n in enumerate(todo):
                 fitting = len(targets[n]) * int(budgets[n]) // int(sizes[i])
-                if sizes[i] <= budgets[n] or fitting == 0:  # the last: all moves, so cut short
+                if sizes[i] <= budgets[n] or fitting == 0:  # 0: moves fill the budget, so cut them
                     ids, learned = batch[i]
                     results[n] = ids[: budgets[n]], learned[: budgets[n]], len(targets[n])
                 else:
@@ -272,22 +287,22 @@ class Stream(Passes):
         if self._unit_starts is None:
             return None
         ends = np.cumsum([len(target) for target in targets])
-        marks = self._unit_starts(np.concatenate(targets))
-        marks[np.concatenate([[0], ends[:-1]])] |= UNITS["sentence"]
-        return np.split(marks, ends[:-1])
+        units = self._unit_starts(np.concatenate(targets))
+        units[np.concatenate([[0], ends[:-1]])] |= UNITS["sentence"]  # every target starts one
+        return np.split(units, ends[:-1])
 
 
 class MicroBatches(Dataset[dict[str, Any]]):
-    """Number to micro-batch: examples of like length, padded to the longest or a little more.
+    """Micro-batches by number: examples of like length, padded to a common width.
 
-    A group of micro-batches takes its examples from consecutive places, sorted by length; which
-    comes first is shuffled. Beside `input_ids` and `labels` (B, T) each holds the `text_tokens`
-    (B,) and its `counts`, plain numbers by the names of `COUNTS`.
+    A group of micro-batches takes its examples from consecutive positions and sorts them by length;
+    the order of the micro-batches within the group is shuffled. Each has `input_ids` and `labels`
+    (B, T), `text_tokens` (B,) and `counts`, plain numbers by the names of `COUNTS`.
     """
 
     def __init__(
         self,
-        stream: Passes,
+        stream: ExampleStream,
         *,
         size: int,
         count: int,
@@ -296,8 +311,8 @@ class MicroBatches(Dataset[dict[str, Any]]):
         self.stream = stream
         self.size = size
         self.count = count
-        self._progress = progress  # None: as far as the count is done
-        self._made: tuple[int, list[list[Example]]] = (-1, [])  # the group made last
+        self._progress = progress  # None: the share of micro-batches before this one
+        self._group: tuple[int, list[list[Example]]] = (-1, [])  # the last group, cached
 
     def __len__(self) -> int:
         return self.count
@@ -305,10 +320,10 @@ class MicroBatches(Dataset[dict[str, Any]]):
     def __getitem__(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.count:
             raise IndexError(f"Micro-batch {number} of {self.count}.")
-        group, place = divmod(number, GROUP)
-        if self._made[0] != group:
-            self._made = group, self._make_group(group)
-        examples = self._made[1][place]
+        group, offset = divmod(number, GROUP)
+        if self._group[0] != group:
+            self._group = group, self._make_group(group)
+        examples = self._group[1][offset]
         widest = max(len(example.ids) for example in examples)
         width = min(-(-widest // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, self.stream.context)
         return _collate(examples, width, self.stream.vocab.stop)
@@ -316,21 +331,21 @@ class MicroBatches(Dataset[dict[str, Any]]):
     def _make_group(self, group: int) -> list[list[Example]]:
         micro_batches = min(GROUP, self.count - group * GROUP)
         first = group * GROUP * self.size
-        places = np.arange(first, first + micro_batches * self.size)
+        positions = np.arange(first, first + micro_batches * self.size)
         progress = group * GROUP / self.count if self._progress is None else self._progress
-        examples = self.stream.examples(places, progress=progress)
+        examples = self.stream.examples(positions, progress=progress)
         examples.sort(key=lambda example: len(example.ids))
         order = np.argsort(hashed(self.stream.seed, SHUFFLE, np.arange(micro_batches), group))
         return [examples[n * self.size : (n + 1) * self.size] for n in order.tolist()]
 
 
 def labelled(ids: npt.NDArray[np.int32], learned: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """The ids where they are learned."""
+    """Return the ids as labels where they are learned, NO_LABEL elsewhere."""
     return np.where(learned, ids, np.int32(NO_LABEL))
 
 
 def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
-    """Pad on the right: a causal trunk never looks there, so no attention mask is needed."""
+    """Pad on the right. A causal trunk never attends there, so no attention mask is needed."""
     shape = len(examples), width
     ids_BT = np.full(shape, pad, np.int64)
     labels_BT = np.full(shape, NO_LABEL, np.int64)
@@ -354,9 +369,10 @@ def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
 
 
 def permute(offsets: IntArray, size: int, *, seed: int, epoch: int) -> IntArray:
-    """Where a seeded permutation of 0..size-1 sends some of its members, computed on the spot.
+    """Apply a seeded permutation of 0..size-1 to some of its members, without storing it.
 
-    A Feistel network over the next power of four; what falls outside is sent on until it is in.
+    The permutation is a Feistel network over the next power of four. A value that falls outside
+    0..size-1 is permuted again until it falls inside (cycle walking).
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
@@ -372,7 +388,7 @@ def permute(offsets: IntArray, size: int, *, seed: int, epoch: int) -> IntArray:
 
 
 def hashed(seed: int, use: int, values: npt.NDArray[Any], *more: int) -> Hash:
-    """Random bits keyed by everything given: SplitMix64's finalizer, once per key."""
+    """Return random bits that depend on all arguments: SplitMix64's finalizer, once per key."""
     state = np.asarray(values).astype(np.uint64)
     for key in (seed, use, *more):
         state = state + np.uint64((key * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64))
@@ -380,3 +396,6 @@ def hashed(seed: int, use: int, values: npt.NDArray[Any], *more: int) -> Hash:
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state = state ^ (state >> np.uint64(31))
     return state
+
+
+Stream = WindowStream

@@ -1,7 +1,7 @@
-"""Pairs of texts to examples: a draft that is shown, and the actions that revise or rewrite it.
+"""Training examples from pairs of texts: a draft, and the actions that revise or rewrite it.
 
-The counterpart of windows and their stream, as stateless as those. Pairs are tokenized when they
-are opened and stay in memory, four bytes a token.
+This is the counterpart of `dataset.py` for pairs, and as stateless. Pairs are tokenized when they
+are opened and stay in memory, at four bytes per token.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.data import blocks
-from reviser.data.dataset import HELD_OUT, PREFIX, Example, IntArray, Passes, hashed, labelled
+from reviser.data.dataset import (
+    HELD_OUT,
+    Example,
+    ExampleStream,
+    IntArray,
+    hashed,
+    labelled,
+    split_name,
+)
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.alignment import Starts, diff, notes, revision
 from reviser.trajectories.policy import Blocks, Edits, PairPolicy
 
 Tokens = npt.NDArray[np.int32]
-AT_ONCE = 1000
-"""Pairs that are tokenized together."""
+BATCH_PAIRS = 1000
+"""Number of pairs that are tokenized together."""
 
 
 class TokenPair(NamedTuple):
-    """A pair in tokens."""
+    """A pair of texts as tokens."""
 
     instruction: Tokens
     before: Tokens
@@ -40,21 +48,21 @@ class TokenPair(NamedTuple):
 
 
 class TokenPairs:
-    """All pairs of some files, in order."""
+    """All pairs of some files, as tokens, in order."""
 
     def __init__(self, texts: Iterable[list[int]], fingerprint: str) -> None:
         parts = [np.array(tokens, np.int32) for tokens in texts]
         self._ends = np.cumsum([0, *map(len, parts)])
         self._tokens = np.concatenate([*parts, np.empty(0, np.int32)])
         self.fingerprint = fingerprint
-        """SHA-256 of the pairs, as they were read."""
+        """SHA-256 of the pairs."""
 
     @classmethod
-    def open(cls, given: str | Path | Iterable[str | Path], codec: Codec) -> TokenPairs:
-        """Read and tokenize files of pairs, as `read_pairs` takes them."""
-        digest, texts, pairs = hashlib.sha256(), [], read_pairs(given)
-        while some := list(islice(pairs, AT_ONCE)):
-            parts = [(pair.instruction, pair.before, pair.after) for pair in some]
+    def open(cls, sources: str | Path | Iterable[str | Path], codec: Codec) -> TokenPairs:
+        """Read and tokenize files of pairs; see `read_pairs` for the sources."""
+        digest, texts, pairs = hashlib.sha256(), [], read_pairs(sources)
+        while batch := list(islice(pairs, BATCH_PAIRS)):
+            parts = [(pair.instruction, pair.before, pair.after) for pair in batch]
             digest.update(repr(parts).encode())
             texts += codec.encode_batch([part for pair in parts for part in pair])
         return cls(texts, digest.hexdigest())
@@ -67,63 +75,63 @@ class TokenPairs:
         return TokenPair(*(self._tokens[a:b] for a, b in pairwise(ends)))
 
     def lengths(self) -> IntArray:
-        """Of instruction, before and after of each."""
+        """Return the lengths of instruction, before and after of each pair."""
         return np.diff(self._ends).reshape(-1, 3)
 
 
-class PairSide:
-    """The pairs that are trained on, or those held out.
+class PairSplit:
+    """The pairs that are trained on, or the pairs that are held out.
 
-    Pairs that become the same text are on the same side. Those that do not fit the context, even
-    without an action, are left out; to be rewritten, both texts must fit.
+    Pairs with the same result are in the same split. A pair that does not fit the context, even
+    without an action, is left out. For a policy that rewrites, both texts must fit.
     """
 
     def __init__(
         self,
         pairs: TokenPairs,
-        held_out: float,
+        held_out_share: float,
         context: int,
         *,
-        is_held_out: bool = False,
-        is_rewritten: bool = False,
+        held_out: bool = False,
+        rewrites: bool = False,
     ) -> None:
         self.pairs = pairs
         texts = (zlib.crc32(pairs[n].after.tobytes()) for n in range(len(pairs)))
         share = hashed(0, HELD_OUT, np.fromiter(texts, np.uint64)) >> np.uint64(11)
-        chosen = (share < held_out * (1 << 53)) == is_held_out
-        shown = 3 if is_rewritten else 2
-        fits = pairs.lengths()[:, :shown].sum(axis=1) < context - _SPARE
+        chosen = (share < held_out_share * (1 << 53)) == held_out
+        texts_in_context = 3 if rewrites else 2  # instruction and draft, and the result
+        size = pairs.lengths()[:, :texts_in_context].sum(axis=1)
+        fits = size < context - _RESERVED
         self.left_out = int(np.count_nonzero(chosen & ~fits))
-        """Pairs of this side that are too long."""
+        """Number of pairs of this split that are too long."""
         self._numbers = np.flatnonzero(chosen & fits)
         if not len(self):
-            side = "held-out" if is_held_out else "training"
             raise DataError(
-                f"The {side} side of the split has no pair that a context of {context} ids holds"
-                f" ({len(pairs)} pairs, held_out {held_out}). Add pairs, or change held_out or the"
-                " context."
+                f"The {split_name(held_out)} split has no pair that fits a context of {context} ids"
+                f" ({len(pairs)} pairs, held_out {held_out_share}). Add pairs, or change held_out"
+                " or the context."
             )
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def lengths(self) -> IntArray:
-        """Of instruction, before and after of each."""
+        """Return the lengths of instruction, before and after of each pair."""
         return self.pairs.lengths()[self._numbers]
 
     def read(self, index: int) -> TokenPair:
-        """One pair."""
+        """Return the pair at an index of this split."""
         return self.pairs[int(self._numbers[index])]
 
 
-class PairStream(Passes):
-    """Pairs, each as the trajectory that its policy gives."""
+class PairStream(ExampleStream):
+    """Pairs of texts, each with the trajectory of a policy."""
 
-    windows: PairSide
+    split: PairSplit
 
     def __init__(
         self,
-        side: PairSide,
+        split: PairSplit,
         vocab: ActionVocab,
         policy: PairPolicy,
         codec: Codec,
@@ -131,37 +139,47 @@ class PairStream(Passes):
         context: int,
         seed: int = 0,
     ) -> None:
-        super().__init__(side, vocab, context=context, seed=seed)
+        super().__init__(split, vocab, context=context, seed=seed)
         self.policy = policy
         self._codec = codec
         if isinstance(policy, Edits):
             if vocab.delete is None and vocab.span_delete is None:
-                raise VocabError("To revise a text needs the operator delete or span_delete.")
+                raise VocabError(
+                    "An editor needs the operator delete or span_delete: add one to"
+                    " vocab.operators, for example vocab={operators: [delete, replace]}."
+                )
             if policy.address != "moves" and vocab.find is None:
                 raise VocabError("This policy searches: set vocab.search, or address: moves.")
-        if vocab.delimiter is None and (not isinstance(policy, Edits) or policy.rewritten):
-            raise VocabError("To rewrite a text needs a delimiter between the two.")
-        instructions, drafts, _ = np.count_nonzero(side.lengths(), axis=0).tolist()
+        elif vocab.delimiter is None:
+            raise VocabError(
+                "A policy that rewrites needs a delimiter after the draft: set vocab.delimiter."
+            )
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        """Refuse pairs that this vocabulary has no history for."""
+        vocab, total = self.vocab, len(self.split)
+        instructions, drafts, _ = np.count_nonzero(self.split.lengths(), axis=0).tolist()
         if vocab.delimiter is None and instructions:
             raise VocabError(
-                f"{instructions:,} of {len(side):,} pairs have an instruction, and this vocabulary"
-                " no delimiter to end one with: set vocab.delimiter, or take them out."
+                f"{instructions:,} of {total:,} pairs have an instruction, but this vocabulary has"
+                " no delimiter to end one with: set vocab.delimiter, or remove the instructions."
             )
-        if vocab.needs_prefix and drafts < len(side):
+        if vocab.needs_prefix and drafts < total:
             raise VocabError(
-                f"{len(side) - drafts:,} of {len(side):,} pairs have an empty draft, which gives"
-                " the model no input without a begin token or delimiter: leave them out."
+                f"{total - drafts:,} of {total:,} pairs have an empty draft, which gives the model"
+                " no input without a begin token or delimiter: leave them out."
             )
 
-    def trajectory(self, pair: TokenPair, draw: float = 1.0) -> Trajectory:
-        """What is shown of a pair, and what is learned from it; `draw`, in 0..1, if it varies."""
-        if not isinstance(self.policy, Edits) or draw < self.policy.rewritten:
-            shown = (*pair.instruction.tolist(), *pair.before.tolist())
+    def trajectory(self, pair: TokenPair) -> Trajectory:
+        """Return the trajectory that the policy makes of a pair."""
+        if not isinstance(self.policy, Edits):
+            prefix = (*pair.instruction.tolist(), *pair.before.tolist())
             written = pair.after.tolist()
             if isinstance(self.policy, Blocks):
                 texts = (self._codec.decode(text.tolist()) for text in (pair.before, pair.after))
                 _, written = self._codec.encode_parts(["", blocks.write(*texts)])
-            return Trajectory(prefix=shown, restoration=(*written, self.vocab.stop))
+            return Trajectory(prefix=prefix, restoration=(*written, self.vocab.stop))
         return revision(
             self.vocab,
             pair.before.tolist(),
@@ -176,32 +194,40 @@ class PairStream(Passes):
         before, after = ((unit & UNITS["word"]) > 0 for unit in units)
         return before, after
 
-    def _note(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
-        """Label the ids behind those that show the draft with what is to be noted there."""
-        given = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.unlearned)])]
-        is_token = np.isin(given, [Kind.INSERT, Kind.BARRED])
-        shown = np.flatnonzero(is_token)  # none where the draft is the prefix
-        end = len(labels) - len(trajectory.restoration) + (int(shown[-1]) + 1 if shown.size else 0)
+    def _label_draft(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
+        """Label the draft's positions with whether an edit is needed there.
+
+        These labels train edit probabilities: after it has read a token, the model predicts the
+        first action that is needed right before that token, or STOP if none is needed.
+        """
+        # The draft is the preamble of the restoration, or part of the prefix if there is none.
+        preamble = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.no_loss)])]
+        tokens = np.flatnonzero(np.isin(preamble, [Kind.INSERT, Kind.BARRED]))
+        in_preamble = int(tokens[-1]) + 1 if tokens.size else 0
+        end = len(labels) - len(trajectory.restoration) + in_preamble
         hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))
         first = end - len(pair.before) + 1
         labels[first : end + 1] = notes(self.vocab, pair.before.tolist(), hunks)
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         examples = []
-        draws = hashed(self.seed, PREFIX, indices, epoch) / 2.0**64
         digests = self._digests(indices, epoch)
-        for index, draw, digest in zip(indices.tolist(), draws.tolist(), digests, strict=True):
-            pair = self.windows.read(index)
-            trajectory = self.trajectory(pair, draw)
+        for index, digest in zip(indices.tolist(), digests, strict=True):
+            pair = self.split.read(index)
+            trajectory = self.trajectory(pair)
             ids = np.array(trajectory.history(self.vocab), np.int32)
             labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
-            if isinstance(self.policy, Edits) and self.policy.noted and trajectory.unlearned:
-                self._note(labels, pair, trajectory)
+            if (
+                isinstance(self.policy, Edits)
+                and self.policy.edit_probabilities
+                and trajectory.no_loss
+            ):
+                self._label_draft(labels, pair, trajectory)
             ids, labels = ids[: self.context], labels[: self.context]
             is_cut = ids[-1] != self.vocab.stop
             examples.append(Example(ids, labels, len(pair.after), bool(is_cut), digest))
         return examples
 
 
-_SPARE = 16
-"""Ids that are left for begin, delimiter, the way back and a first action."""
+_RESERVED = 16
+"""Ids reserved for begin, delimiter, the move to the first edit and a first action."""

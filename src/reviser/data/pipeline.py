@@ -1,11 +1,10 @@
-"""Documents to token shards as a datatrove pipeline: planned once, run here, on Slurm or on Ray.
+"""Token shards from documents, as a datatrove pipeline: planned once, run locally, on Slurm or Ray.
 
-Knows tasks, restarts and the format on disk; nothing of what is trained on it. datatrove brings
-the executors, the log files and the format; `shards.tokenize` is the way in on one machine.
+This module knows tasks, restarts and the format on disk. datatrove provides the executors, the log
+files and the format. `shards.tokenize` is the entry point on one machine.
 
-A task reads some files, in order, and writes one shard; a file is never shared by tasks, so one
-big file is one task. How files are grouped depends on their sizes only: the number of workers
-changes nothing in the output.
+A task reads some files in order and writes one shard. Tasks never share a file, so one big file is
+one task. Files are grouped by size only, so the number of workers does not change the output.
 """
 
 from __future__ import annotations
@@ -23,72 +22,79 @@ import numpy.typing as npt
 
 from reviser.core.codec import Codec
 from reviser.data.readers import Reader, Source, Tally, find_sources
-from reviser.errors import DataError
-from reviser.files import write_json
+from reviser.errors import ConfigError, DataError
+from reviser.files import claim, write_json
 
 if TYPE_CHECKING:
     from datatrove.data import Document
 
 FORMAT = 1
-"""Of the shards folder. A change that old code cannot read raises it."""
+"""Version of the shards folder. A change that old code cannot read increases it."""
 MOST_TASKS = 256
-"""About: more files than this are grouped. A reader keeps two maps per shard open."""
+"""Approximate maximum number of tasks. A reader keeps two memory maps per shard open."""
 LEAST_TASK_BYTES = 2**20
-"""Small files are grouped until they have this size, so that a thousand make no thousand shards."""
+"""Minimum size of a group of small files, so that many files do not make as many shards."""
 BATCH_CHARACTERS = 2**21
-"""Text that is tokenized at once, on all cores; a worker needs some 100 bytes for each."""
+"""Characters that are tokenized at once, on all cores; a worker needs about 100 bytes for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What one run reads, how, and where it writes; the same for every task of it."""
+class ShardPlan:
+    """The inputs, settings and output of one tokenizing run, shared by all of its tasks."""
 
     output: Path
     tokenizer: Path
     """The folder of the tokenizer."""
     fingerprint: str
-    """Of the tokenizer: each task checks that it still finds this one."""
+    """Fingerprint of the tokenizer. Each task checks that the tokenizer has not changed."""
     vocabulary: int
     reader: Reader
-    given: tuple[tuple[str, int, int], ...]
-    """Sources as they were given, each with its number of files and their bytes."""
+    sources: tuple[tuple[str, int, int], ...]
+    """The sources as the user named them, each with its number of files and bytes."""
     tasks: tuple[tuple[Source, ...], ...]
 
     @property
     def dtype(self) -> str:
-        """How a token is stored: little-endian, in two bytes if all ids fit."""
+        """The storage type of a token: little-endian, two bytes if all ids fit."""
         return "<u2" if self.vocabulary <= 2**16 else "<u4"
 
     @property
     def logs(self) -> Path:
-        """Where datatrove keeps its logs and which tasks are complete."""
+        """The folder of datatrove's logs and its list of complete tasks."""
         return self.output / "logs"
 
     def pipeline(self) -> list[Callable[..., Any]]:
-        """The steps, for any datatrove executor with `tasks=len(plan.tasks)`.
+        """Return the steps, for any datatrove executor with `tasks=len(plan.tasks)`.
 
-        A filter of datatrove's may go between the two.
+        A datatrove filter can be inserted between the two.
         """
         return [ReadDocuments(self), WriteShard(self)]
 
     def record(self, rank: int, part: str) -> Path:
-        """Where a task notes what it did."""
+        """Return the path of a task's record, which a step writes when it is done."""
         return self.output / "tasks" / f"{rank:05d}.{part}.json"
 
-    def settings(self) -> dict[str, Any]:
-        """All that decides what the shards hold."""
+    def claim(self) -> None:
+        """Write plan.json into a new output, or check that an earlier run had the same plan."""
+        path = self.output / "plan.json"
+        if not path.exists() and self.output.is_dir() and any(self.output.iterdir()):
+            raise DataError(
+                f"{str(self.output)!r} contains other files. Give a new or empty folder."
+            )
+        if path.exists() and ShardPlan.load(self.output).tasks != self.tasks:
+            raise ConfigError(
+                f"{str(self.output)!r} was begun with other files, or files of other sizes. Give"
+                " another folder, or delete this one."
+            )
         tasks = [[[source.name, source.size] for source in task] for task in self.tasks]
         own = {"format": FORMAT, "tokenizer": self.fingerprint, "dtype": self.dtype}
-        return {**own, **asdict(self.reader), "tasks": tasks}
-
-    def save(self) -> None:
-        """Write plan.json, which a restart is compared with and the manifest made from."""
-        rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.given}
-        write_json(self.output / "plan.json", {**self.settings(), **rest})
+        rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.sources}
+        # Where the tokenizer lies and how sources are named may differ: contents are compared.
+        claim(path, {**own, **asdict(self.reader), "tasks": tasks, **rest}, ignored=rest)
 
     @classmethod
-    def load(cls, output: str | Path) -> Plan:
-        """The plan of a run that was begun in this folder."""
+    def load(cls, output: str | Path) -> ShardPlan:
+        """Read the plan of a run that was started in this folder."""
         path = Path(output) / "plan.json"
         try:
             plan = json.loads(path.read_text(encoding="utf-8"))
@@ -99,7 +105,7 @@ class Plan:
                 fingerprint=plan["tokenizer"],
                 vocabulary=plan["vocabulary"],
                 reader=Reader(**{field.name: plan[field.name] for field in fields(Reader)}),
-                given=tuple((name, files, size) for name, files, size in plan["given"]),
+                sources=tuple((name, files, size) for name, files, size in plan["given"]),
                 tasks=tuple(map(tuple, tasks)),
             )
         except FileNotFoundError as error:
@@ -114,63 +120,63 @@ def make_plan(
     tokenizer_folder: str | Path,
     *,
     reader: Reader | None = None,
-) -> Plan:
-    """Look at the sources and claim the output folder, or take up a run that stopped in it."""
+) -> ShardPlan:
+    """List the sources and claim the output folder, or continue a run that stopped in it."""
     codec = Codec.load(tokenizer_folder)
-    found = [(str(given), find_sources(given)) for given in sources]
+    found = [(str(source), find_sources(source)) for source in sources]
     if not found:
-        raise DataError("No sources were given. Name files, folders, patterns or hf:NAME.")
-    plan = Plan(
+        raise DataError("There are no sources. Name files, folders, patterns or hf:NAME.")
+    plan = ShardPlan(
         output=Path(output),
         tokenizer=Path(tokenizer_folder),
         fingerprint=codec.fingerprint,
         vocabulary=len(codec.token_bytes),
         reader=reader or Reader(),
-        given=tuple((name, len(files), sum(f.size for f in files)) for name, files in found),
+        sources=tuple((name, len(files), sum(f.size for f in files)) for name, files in found),
         tasks=_grouped([file for _, files in found for file in files]),
     )
-    _claim(plan)
+    plan.claim()
     return plan
 
 
 @dataclass(frozen=True)
 class ReadDocuments:
-    """Pipeline step: the documents of one task's files, in order."""
+    """Pipeline step that reads the documents of one task's files, in order."""
 
-    plan: Plan
+    plan: ShardPlan
 
     def __call__(
         self, data: object = None, rank: int = 0, world_size: int = 1
     ) -> Iterator[Document]:
-        """Yield the documents; note what was left out once they are through."""
+        """Yield the documents; record what was left out after the last one."""
         from datatrove.data import Document
 
-        del data  # a reader comes first
+        del data  # this step is the first of the pipeline
         tasks = self.plan.tasks
         if world_size != len(tasks):
             raise DataError(f"The executor has tasks={world_size}; give it tasks={len(tasks)}.")
-        tally, finished, show = Tally(), 0, progress_slot(self.plan, rank)
+        tally, finished, progress = Tally(), 0, progress_slot(self.plan, rank)
         for source in tasks[rank]:
             for n, text in enumerate(self.plan.reader.documents(source, tally)):
-                show[0] = finished + tally.position
+                progress[0] = finished + tally.position
                 yield Document(text=text, id=f"{source.name}/{n}")
             finished += source.size
-            show[0] = finished
-        note = {"skipped": tally.skipped, "damaged": tally.damaged}
-        write_json(self.plan.record(rank, "read"), note)
+            progress[0] = finished
+        record = {"skipped": tally.skipped, "damaged": tally.damaged}
+        write_json(self.plan.record(rank, "read"), record)
 
 
 @dataclass(frozen=True)
 class WriteShard:
-    """Pipeline step: documents to one shard, in datatrove's format and the codec's tokens.
+    """Pipeline step that writes documents to one shard, in datatrove's format.
 
-    The shard has its name only once it is whole, and its record is written after that.
+    The shard gets its name only once it is complete, and its record is written after that.
     """
 
-    plan: Plan
+    plan: ShardPlan
 
     def __call__(self, data: Iterable[Document], rank: int = 0, world_size: int = 1) -> None:
-        """Tokenize and write all documents, then note what was written."""
+        """Tokenize and write all documents, then record what was written."""
         from datatrove.pipeline.tokens.tokenizer import TokenizedFile
 
         del world_size
@@ -183,7 +189,7 @@ class WriteShard:
         digest, skipped = hashlib.sha256(), Counter[str]()
         for texts in _batches(data):
             for ids in codec.encode_batch(texts):
-                if not ids:  # such as a text of nothing but what a normalizer drops
+                if not ids:  # for example a text of which a normalizer drops everything
                     skipped["empty"] += 1
                     continue
                 tokens = np.array(ids, dtype).tobytes()
@@ -201,10 +207,10 @@ class WriteShard:
         write_json(plan.record(rank, "shard"), {"shard": shard, "skipped": skipped})
 
 
-def progress_slot(plan: Plan, rank: int | None = None) -> npt.NDArray[np.int64]:
-    """Bytes that tasks have read, in a file that all processes of a local run map.
+def progress_slot(plan: ShardPlan, rank: int | None = None) -> npt.NDArray[np.int64]:
+    """Return the bytes that tasks have read, mapped from a file that all local processes share.
 
-    Without that file, as on a cluster, a number that nobody looks at.
+    On a cluster there is no such file, and the result is a number that nothing reads.
     """
     path = plan.logs / "progress"
     if not path.is_file():
@@ -227,40 +233,14 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
 
 
 def _grouped(files: Sequence[Source]) -> tuple[tuple[Source, ...], ...]:
-    """Neighbouring files together, until each group is a fair share of all bytes."""
+    """Group neighbouring files until each group is a fair share of all bytes."""
     share = max(LEAST_TASK_BYTES, sum(file.size for file in files) // MOST_TASKS)
     groups: list[list[Source]] = []
     size = share
     for file in files:
-        if size >= share or file.kind == "hf":  # a dataset's size is not known, so it is alone
+        if size >= share or file.kind == "hf":  # a dataset is its own group: its size is unknown
             groups.append([])
             size = 0
         groups[-1].append(file)
         size = share if file.kind == "hf" else size + file.size
     return tuple(tuple(group) for group in groups)
-
-
-def _claim(plan: Plan) -> None:
-    """Note the plan in a new folder, or see that it is the one of the folder's first run."""
-    if not (plan.output / "plan.json").exists():
-        if plan.output.is_dir() and any(plan.output.iterdir()):
-            raise DataError(f"{str(plan.output)!r} holds other files. Give a new or empty folder.")
-        plan.save()
-        return
-    old, new = Plan.load(plan.output).settings(), plan.settings()
-    changed = [_difference(key, old[key], new[key]) for key in new if old[key] != new[key]]
-    if changed:
-        raise DataError(
-            f"{str(plan.output)!r} was begun with other settings ({', '.join(changed)}). Give"
-            " another folder, or delete this one."
-        )
-
-
-def _difference(key: str, old: Any, new: Any) -> str:
-    if key == "tasks":
-        return "the files to read or their sizes"
-    return f"{key} {_brief(old)}, now {_brief(new)}"
-
-
-def _brief(value: Any) -> str:
-    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 24 else repr(value)

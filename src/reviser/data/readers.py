@@ -1,7 +1,8 @@
-"""Files of text to documents, one at a time, in memory that a bad file cannot exhaust.
+"""Documents from files of text, one at a time, in memory that a bad file cannot exhaust.
 
-Knows formats, compression and what may be wrong with them; nothing of tokens. What cannot be used
-is counted by reason and left out: a bad line never costs the rest of its file.
+This module knows formats, compression and what may be wrong with them, but not tokens. Documents
+that cannot be used are left out and counted by reason. A bad line does not affect the rest of its
+file.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from urllib.parse import parse_qsl
 
 from reviser.errors import ConfigError, DataError, MissingExtra
 
-Split = Literal["blank", "line", "file"]
-Kind = Literal["jsonl", "parquet", "text", "hf"]
+SplitBy = Literal["blank", "line", "file"]
+"""The separator of documents in a text file: blank lines, every line end, or nothing."""
+Split = SplitBy
+SourceKind = Literal["jsonl", "parquet", "text", "hf"]
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, SourceKind] = {
     ".json": "jsonl",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -33,7 +36,7 @@ _KINDS: dict[str, Kind] = {
     ".md": "text",
     ".txt": "text",
 }
-"""What is read from a folder. A file named by itself may be called anything: it is text."""
+"""The files that are read from a folder. A file that is named by itself is text by default."""
 _COMPRESSED = (".gz", ".xz", ".zst")
 _HF = "hf:"
 _HF_OPTIONS = ("name", "split", "revision", "data_dir")
@@ -46,13 +49,13 @@ class Source:
     """One file, or one dataset of the Hugging Face hub."""
 
     name: str
-    """The path as it was given, or `hf:...`."""
+    """The path of the file, or `hf:...`."""
     size: int
-    """Bytes on disk; 0 for a dataset, whose size is not known before it is read."""
+    """Bytes on disk; 0 for a dataset, whose size is unknown before it is read."""
 
     @property
-    def kind(self) -> Kind:
-        """How to read it, by its name."""
+    def kind(self) -> SourceKind:
+        """The format, judged by the name."""
         if self.name.startswith(_HF):
             return "hf"
         return _KINDS.get(_inner_suffix(Path(self.name)), "text")
@@ -60,19 +63,19 @@ class Source:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What became of the input so far: all that reading changes."""
+    """Counts of what was left out while reading, and the current position."""
 
     skipped: Counter[str] = field(default_factory=Counter)
-    """Documents left out, by reason."""
+    """Number of documents left out, by reason."""
     damaged: list[str] = field(default_factory=list)
-    """Files that ended in an error; what stood before it was read."""
+    """Files that ended in an error. The documents before it were used."""
     position: int = 0
-    """How far into the file, in bytes on disk."""
+    """Position in the current file, in bytes on disk."""
 
 
-def find_sources(given: str | Path) -> list[Source]:
-    """The files that a path, a folder, a pattern or `hf:NAME` stands for, in a fixed order."""
-    name = str(given)
+def find_sources(path_or_name: str | Path) -> list[Source]:
+    """Return the files of a path, a folder, a pattern or `hf:NAME`, in a fixed order."""
+    name = str(path_or_name)
     if name.startswith(_HF):
         _imported("datasets", name, "datasets")
         _dataset_options(name)
@@ -88,9 +91,9 @@ def find_sources(given: str | Path) -> list[Source]:
         files = sorted(file for file in matches if file.is_file())
     if not files:
         raise DataError(
-            f"Nothing to read at {name!r}. Give a file, a pattern like 'text/*.py', hf:NAME, or a"
-            f" folder with files of these kinds: {' '.join(sorted(_KINDS))}, also compressed"
-            f" ({' '.join(_COMPRESSED)})."
+            f"There is nothing to read at {name!r}. Give a file, a pattern like 'text/*.py',"
+            f" hf:NAME, or a folder with files of these kinds: {' '.join(sorted(_KINDS))}, also"
+            f" compressed ({' '.join(_COMPRESSED)})."
         )
     for file in files:
         if file.suffix == ".zst" or _inner_suffix(file) == ".parquet":
@@ -100,28 +103,28 @@ def find_sources(given: str | Path) -> list[Source]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """How files become documents."""
+    """The settings by which files become documents."""
 
-    split: Split = "blank"
-    """What parts the documents of a text file: blank lines, every line end, or nothing."""
+    split: SplitBy = "blank"
+    """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
     """The field of a JSON line or the column of a table that holds the text."""
     max_document_bytes: int = 4 * 2**20
-    """Longer documents are left out; of JSON lines, longer lines."""
+    """Maximum size of a document, or of a JSON line. Longer ones are left out."""
 
     def __post_init__(self) -> None:
-        if self.split not in get_args(Split):
-            raise ConfigError(f"split is {self.split!r}; use one of {get_args(Split)}.")
+        if self.split not in get_args(SplitBy):
+            raise ConfigError(f"split is {self.split!r}; use one of {get_args(SplitBy)}.")
         if self.max_document_bytes < 1:
             raise ConfigError(f"max_document_bytes is {self.max_document_bytes}; it must be >= 1.")
 
     def read(self, sources: Iterable[str | Path], tally: Tally) -> Iterator[str]:
-        """The texts of all sources, one after the other."""
-        for source in [source for given in sources for source in find_sources(given)]:
+        """Yield the texts of all sources, one after the other."""
+        for source in [source for name in sources for source in find_sources(name)]:
             yield from self.documents(source, tally)
 
     def documents(self, source: Source, tally: Tally) -> Iterator[str]:
-        """The texts of one source, with everything that is left out counted in `tally`."""
+        """Yield the texts of one source; count everything that is left out in `tally`."""
         values = self._rows(source) if source.kind == "hf" else self._values(source, tally)
         for value in values:
             text = self._checked(value, tally)
@@ -130,11 +133,11 @@ class Reader:
         tally.position = source.size
 
     def _checked(self, value: Any, tally: Tally) -> str | None:
-        """The text if it can be used; otherwise its reason is counted."""
+        """Return the text if it can be used; otherwise count the reason."""
         reason = None
         try:
             if isinstance(value, str):
-                value = value.encode()  # half a surrogate pair cannot be written
+                value = value.encode()  # raises for half a surrogate pair
             if not isinstance(value, bytes):
                 reason = "no text"
             elif len(value) > self.max_document_bytes:
@@ -173,7 +176,7 @@ class Reader:
                 continue
             record = line.removeprefix(_BYTE_ORDER_MARK) if n == 0 else line
             if not record.strip():
-                continue  # white space between documents is none
+                continue  # white space between documents is not a document
             if is_text:
                 yield record
             else:
@@ -204,7 +207,7 @@ class Reader:
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-                column = column.cast(pa.large_binary())  # so that bad UTF-8 costs one row
+                column = column.cast(pa.large_binary())  # so that bad UTF-8 affects one row only
             yield from column.to_pylist()
             done += len(column)
             tally.position = source.size * done // rows
@@ -222,13 +225,16 @@ class Reader:
 
 
 def whole_lines(source: Source, limit: int) -> Iterator[bytes | None]:
-    """Every line of a file; None for one of more than `limit` bytes. Damage is refused."""
+    """Yield every line of a file; None for a line of more than `limit` bytes.
+
+    A damaged file is an error.
+    """
     with _opened(source.name) as file:
         try:
             yield from _lines(_unpacked(file, Path(source.name).suffix), limit)
         except _damage() as error:
             raise DataError(
-                f"{source.name!r} is damaged: {error}. Make or copy it once more."
+                f"{source.name!r} is damaged: {error}. Create or copy it again."
             ) from error
 
 
@@ -240,7 +246,7 @@ def _opened(name: str) -> IO[bytes]:
 
 
 def _lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
-    """Lines without their ends; None for each that is longer than `limit` bytes."""
+    """Yield lines without their ends; None for each that is longer than `limit` bytes."""
     while line := file.readline(limit + 2):
         if len(line) == limit + 2 and not line.endswith(b"\n"):
             while (rest := file.readline(_DRAIN)) and not rest.endswith(b"\n"):
@@ -250,16 +256,16 @@ def _lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
 
 
 def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:
-    """Runs of lines between blank ones; None for each that is longer than `limit` bytes."""
+    """Yield the runs of lines between blank lines; None for a run longer than `limit` bytes."""
     run: list[bytes] = []
-    size = -1  # of the run, with the line ends inside it
+    size = -1  # bytes of the run, including the line ends inside it
     for line in chain(lines, [b""]):
         if line is None or line.strip():
             size += limit + 2 if line is None else len(line) + 1
             if line is not None and size <= limit:
                 run.append(line)
             else:
-                run.clear()  # too long already: only its size matters from here
+                run.clear()  # already too long: from here on only its size matters
         elif size >= 0:
             yield b"\n".join(run) if size <= limit else None
             run, size = [], -1
@@ -273,13 +279,13 @@ def _unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
     if suffix == ".zst":
         import pyarrow as pa
 
-        # Unlike the zstandard package's reader, this one notices a file cut short.
+        # Unlike the zstandard package's reader, this one detects a truncated file.
         return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file), "zstd"))
     return file
 
 
 def _damage() -> tuple[type[BaseException], ...]:
-    """What a broken file raises; pyarrow's errors only if it could have been in use."""
+    """Return the errors that a broken file raises; pyarrow's only if it is installed."""
     own = (EOFError, OSError, lzma.LZMAError, zlib.error)
     try:
         return (*own, import_module("pyarrow").ArrowException)
@@ -288,7 +294,7 @@ def _damage() -> tuple[type[BaseException], ...]:
 
 
 def _inner_suffix(path: Path) -> str:
-    """The suffix under that of a compression."""
+    """Return the suffix without that of a compression."""
     return Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
 
 
@@ -297,7 +303,7 @@ def _is_known(path: Path) -> bool:
 
 
 def _dataset_options(name: str) -> tuple[str, dict[str, str]]:
-    """Path and options of `hf:NAME?split=train&name=CONFIG`; the split is train if not given."""
+    """Return path and options of `hf:NAME?split=train&name=CONFIG`; the default split is train."""
     path, _, query = name.removeprefix(_HF).partition("?")
     options = {"split": "train", **dict(parse_qsl(query))}
     unknown = sorted(options.keys() - set(_HF_OPTIONS))

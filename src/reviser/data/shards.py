@@ -1,7 +1,7 @@
-"""Token shards: files of token ids that training maps into memory, and the manifest over them.
+"""Token shards: files of token ids that training maps into memory, and their manifest.
 
-Knows documents as rows of token ids, nothing of trajectories or models. Reading needs numpy only;
-datatrove is imported when text is tokenized.
+This module knows documents as rows of token ids, but not trajectories or models. Reading needs
+numpy only. datatrove is imported when text is tokenized.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.data.pipeline import FORMAT, Plan, make_plan
-from reviser.data.readers import Reader, Split
+from reviser.data.pipeline import FORMAT, ShardPlan, make_plan
+from reviser.data.readers import Reader, SplitBy
 from reviser.errors import DataError
 from reviser.files import write_json
 
@@ -35,18 +35,18 @@ def tokenize(
     output: str | Path,
     tokenizer_folder: str | Path,
     *,
-    split: Split = "blank",
+    split: SplitBy = "blank",
     text_key: str = "text",
     max_document_bytes: int = Reader.max_document_bytes,
     workers: int | None = None,
     progress: bool = False,
 ) -> Manifest:
-    """Tokenize text on this machine; the same call again continues a run that stopped.
+    """Tokenize text on this machine. The same call again continues a run that stopped.
 
     A source is a file of JSON lines, parquet or plain text, compressed or not; a folder of these;
-    a pattern; or `hf:NAME`. Text files fall into documents by `split`. Files are the unit of
-    parallel work, by default one process per core, so split one that would take hours. A script
-    that calls this needs the usual `if __name__ == "__main__":`.
+    a pattern; or `hf:NAME`. `split` says how text files are split into documents. Files are the
+    unit of parallel work, by default one process per core, so split a file that would take hours.
+    A script that calls this needs the usual `if __name__ == "__main__":`.
     """
     from reviser.data.local import run_plan
 
@@ -54,30 +54,30 @@ def tokenize(
     plan = make_plan(sources, output, tokenizer_folder, reader=reader)
     run_plan(plan, workers=workers, progress=progress)
     manifest = finish(output)
-    TokenShards.open(output)  # a folder that was damaged since is refused
+    TokenShards.open(output)  # refuses a folder that was damaged in the meantime
     return manifest
 
 
 def finish(output: str | Path) -> Manifest:
-    """Write the manifest, once every task is done: the last step, wherever the tasks ran."""
-    plan = Plan.load(output)
-    notes = [_task_note(plan, rank) for rank in range(len(plan.tasks))]
-    left = [rank for rank, note in enumerate(notes) if note is None]
+    """Write the manifest once every task is done. This is the last step, wherever tasks ran."""
+    plan = ShardPlan.load(output)
+    records = [_task_record(plan, rank) for rank in range(len(plan.tasks))]
+    left = [rank for rank, record in enumerate(records) if record is None]
     if left:
         raise DataError(
-            f"{len(left)} of {len(notes)} tasks in {str(plan.output)!r} are not done (the first is"
-            f" {left[0]}). Run them, and then finish again."
+            f"{len(left)} of {len(records)} tasks in {str(plan.output)!r} are not done (the first"
+            f" is {left[0]}). Run them, then finish again."
         )
-    done = [note for note in notes if note is not None]
-    skipped = sum((Counter(note["skipped"]) for note in done), Counter[str]())
+    done = [record for record in records if record is not None]
+    skipped = sum((Counter(record["skipped"]) for record in done), Counter[str]())
     manifest = Manifest(
         tokenizer=plan.fingerprint,
         vocabulary=plan.vocabulary,
         dtype=plan.dtype,
-        shards=tuple(Shard(**note["shard"]) for note in done if note["shard"]["documents"]),
+        shards=tuple(Shard(**record["shard"]) for record in done if record["shard"]["documents"]),
         skipped=dict(sorted(skipped.items())),
-        damaged=tuple(name for note in done for name in note["damaged"]),
-        sources=tuple({"source": s, "files": n, "bytes": size} for s, n, size in plan.given),
+        damaged=tuple(name for record in done for name in record["damaged"]),
+        sources=tuple({"source": s, "files": n, "bytes": size} for s, n, size in plan.sources),
         reader=asdict(plan.reader),
         versions={name: _version(name) for name in ("reviser-lm", "datatrove", "tokenizers")},
     )
@@ -85,7 +85,7 @@ def finish(output: str | Path) -> Manifest:
         counts = ", ".join(f"{reason}: {count}" for reason, count in manifest.skipped.items())
         raise DataError(
             f"No document could be used (left out: {counts or 'none, the files are blank'})."
-            " Check the files, text_key and max_document_bytes, and give a new folder."
+            " Check the files, text_key and max_document_bytes, then use a new output folder."
         )
     write_json(plan.output / "manifest.json", manifest.to_dict())
     return manifest
@@ -98,8 +98,8 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _task_note(plan: Plan, rank: int) -> dict[str, Any] | None:
-    """What a task's two steps noted, together; None if it did not come to its end."""
+def _task_record(plan: ShardPlan, rank: int) -> dict[str, Any] | None:
+    """Return the merged records of a task's two steps; None if it is not complete."""
     paths = [plan.record(rank, part) for part in ("read", "shard")]
     if not all(path.is_file() for path in paths):
         return None
@@ -109,18 +109,18 @@ def _task_note(plan: Plan, rank: int) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One file of tokens with the index beside it."""
+    """One file of tokens and its index file."""
 
     name: str
     tokens: int
     documents: int
     sha256: str
-    """Of the tokens and then the index."""
+    """SHA-256 of the tokens followed by the index."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a folder of shards holds, and what it was made from."""
+    """The contents of a folder of shards, and how it was made."""
 
     tokenizer: str
     """`Codec.fingerprint` of the tokenizer."""
@@ -128,34 +128,34 @@ class Manifest:
     dtype: str
     shards: tuple[Shard, ...]
     skipped: dict[str, int]
-    """Documents left out, by reason."""
+    """Number of documents left out, by reason."""
     damaged: tuple[str, ...]
-    """Files that ended in an error; what stood before it was used."""
+    """Files that ended in an error. The documents before it were used."""
     sources: tuple[dict[str, Any], ...]
-    """As given, with files and bytes."""
+    """The sources as the user named them, with their numbers of files and bytes."""
     reader: dict[str, Any]
-    """How text was split into documents."""
+    """The settings by which text was split into documents."""
     versions: dict[str, str]
 
     @property
     def tokens(self) -> int:
-        """Tokens in all shards."""
+        """Number of tokens in all shards."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def documents(self) -> int:
-        """Documents in all shards."""
+        """Number of documents in all shards."""
         return sum(shard.documents for shard in self.shards)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what the shards hold, wherever it came from and whoever wrote it."""
+        """SHA-256 of the shards' content, independent of sources and paths."""
         shards = [[s.tokens, s.documents, s.sha256] for s in self.shards]
         content = [FORMAT, self.tokenizer, self.dtype, shards]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """What manifest.json holds."""
+        """Return the content of manifest.json."""
         return {
             "format": FORMAT,
             "documents": self.documents,
@@ -169,7 +169,7 @@ class Manifest:
         path = Path(folder) / "manifest.json"
         if not path.is_file():
             begun = (Path(folder) / "plan.json").is_file()
-            hint = "`reviser tokenize` has not come to its end there" if begun else "no shards"
+            hint = "`reviser tokenize` has not finished there" if begun else "it has no shards"
             raise DataError(f"There is no manifest.json in {str(folder)!r}: {hint}.")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -199,9 +199,10 @@ def _shard(*, name: str, tokens: int, documents: int, sha256: str) -> Shard:
 
 
 class TokenShards:
-    """All documents of a folder of shards, numbered through, read from mapped files.
+    """All documents of a folder of shards, numbered from 0, read from memory-mapped files.
 
-    Memory is `lengths` alone. A copy in another process, forked or pickled, maps for itself.
+    Only `lengths` is kept in memory. A copy in another process, forked or pickled, has its own
+    maps.
     """
 
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
@@ -212,13 +213,13 @@ class TokenShards:
 
     @classmethod
     def open(cls, folder: str | Path, fingerprint: str | None = None) -> TokenShards:
-        """Open a folder and check its files; with `fingerprint`, also whose tokens they are."""
+        """Open a folder and check its files; with `fingerprint`, check the tokenizer too."""
         manifest = Manifest.load(folder)
         if fingerprint is not None and manifest.tokenizer != fingerprint:
             raise DataError(
                 f"The shards in {str(folder)!r} were made with another tokenizer: its fingerprint"
-                f" is {manifest.tokenizer[:12]}, the one wanted {fingerprint[:12]}. Tokenize the"
-                " text with the model's tokenizer."
+                f" is {manifest.tokenizer[:12]}, but the model's is {fingerprint[:12]}. Tokenize"
+                " the text with the model's tokenizer."
             )
         shards = cls(folder, manifest)
         for number in range(len(manifest.shards)):
@@ -227,7 +228,7 @@ class TokenShards:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the data, for provenance."""
+        """SHA-256 of the data."""
         return self.manifest.fingerprint
 
     def __len__(self) -> int:
@@ -235,7 +236,7 @@ class TokenShards:
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of every document."""
+        """Number of tokens of every document."""
         lengths = np.empty(len(self), np.int64)
         for number, first in enumerate(self._firsts[:-1]):
             ends = self._mapped(number)[1]
@@ -244,13 +245,13 @@ class TokenShards:
         return lengths
 
     def read(self, document: int, start: int = 0, stop: int | None = None) -> Tokens:
-        """Tokens `start` to `stop` of one document; all of it by default."""
+        """Return tokens `start` to `stop` of one document; all of them by default."""
         if stop is None:
             stop = int(self.lengths[document])
         return self.read_many([document], [start], [stop])[0]
 
     def read_many(self, documents: Integers, starts: Integers, stops: Integers) -> list[Tokens]:
-        """Tokens `start` to `stop` of each of several documents."""
+        """Return tokens `start` to `stop` of each of several documents."""
         rows, begins, ends = (np.asarray(part, np.int64) for part in (documents, starts, stops))
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
             wrong = int(rows.min() if rows.min() < 0 else rows.max())
@@ -264,8 +265,8 @@ class TokenShards:
             )
         numbers = np.searchsorted(self._firsts, rows, side="right") - 1
         texts = []
-        places = (rows - self._firsts[numbers]).tolist()
-        pieces = zip(numbers.tolist(), places, begins.tolist(), ends.tolist(), strict=True)
+        in_shard = (rows - self._firsts[numbers]).tolist()
+        pieces = zip(numbers.tolist(), in_shard, begins.tolist(), ends.tolist(), strict=True)
         for number, row, begin, end in pieces:
             tokens, index = self._mapped(number)
             first = int(index[row - 1]) if row else 0
@@ -279,17 +280,17 @@ class TokenShards:
         self.__init__(**state)  # type: ignore[misc]
 
     def _mapped(self, number: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
-        """Tokens and document ends of a shard, mapped at first use."""
+        """Map tokens and document ends of a shard at first use, and return them."""
         if number not in self._maps:
             path = self.folder / self.manifest.shards[number].name
             files = ((path, self.manifest.dtype), (Path(f"{path}.index"), "<u8"))
-            # As plain arrays: a slice of a memmap costs several times one of these.
+            # Plain arrays, because a slice of a memmap costs several times as much.
             tokens, index = (np.memmap(p, d, "r").view(np.ndarray) for p, d in files)
             self._maps[number] = tokens, index
         return self._maps[number]
 
     def _check(self, number: int) -> None:
-        """See that a shard is what the manifest says, apart from the tokens themselves."""
+        """Check sizes and document ends of a shard against the manifest, but not its tokens."""
         shard = self.manifest.shards[number]
         path = self.folder / shard.name
         width = np.dtype(self.manifest.dtype).itemsize
@@ -305,6 +306,6 @@ class TokenShards:
         ends = self._mapped(number)[1].astype(np.int64)
         if ends[0] < 1 or np.any(np.diff(ends) < 1) or ends[-1] != shard.tokens:
             raise DataError(
-                f"The document ends in '{path}.index' do not rise to {shard.tokens}, the number of"
-                " tokens: the file is damaged. Tokenize again into a new folder."
+                f"The document ends in '{path}.index' do not increase to {shard.tokens}, the number"
+                " of tokens: the file is damaged. Tokenize again into a new folder."
             )

@@ -1,6 +1,6 @@
-"""A tokenizer of one's own: byte-level BPE trained on the same sources that are tokenized.
+"""Training of a tokenizer: byte-level BPE on the same sources that are tokenized.
 
-Knows nothing of actions: `ActionVocab.from_tokenizer` adds what a model needs.
+This module knows nothing about actions: `ActionVocab.from_tokenizer` adds the control tokens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reviser.data.readers import Reader, Split, Tally, find_sources
+from reviser.data.readers import Reader, SplitBy, Tally, find_sources
 from reviser.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ def train_bpe(
     sources: Sequence[str | Path],
     size: int,
     *,
-    split: Split = "blank",
+    split: SplitBy = "blank",
     text_key: str = "text",
     max_document_bytes: int = Reader.max_document_bytes,
 ) -> Tokenizer:
-    """Byte-level BPE with at most `size` tokens and no special ones.
+    """Train a byte-level BPE with at most `size` tokens and no special ones.
 
-    Words part as in GPT-2's, and digits stand alone. The same text gives the same tokenizer. Text
-    is streamed; memory grows with its distinct words.
+    Words are split as in GPT-2's tokenizer, and every digit is a token. The same text gives the
+    same tokenizer. Text is streamed; memory grows with the number of distinct words.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from tokenizers.trainers import BpeTrainer
 
     if size < BYTES:
-        raise ConfigError(f"size is {size}; a byte-level tokenizer has {BYTES} tokens or more.")
+        raise ConfigError(f"size is {size}; a byte-level tokenizer needs {BYTES} or more tokens.")
     reader = Reader(split=split, text_key=text_key, max_document_bytes=max_document_bytes)
-    files = [file for given in sources for file in find_sources(given)]
+    files = [file for source in sources for file in find_sources(source)]
     tally, used = Tally(), 0
 
     def texts() -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Two systems side by side before a judge: who wins how often, and can the judge be believed.
+"""Pairwise comparison of two systems by a judge: win rates, and how far to trust the judge.
 
-Knows questions and verdicts; who judges is handed in (see `judges`). Every reply goes into a
-journal at once, so a restart asks nothing that was answered, and sides are even: each pair is shown
-in both orders, or in one drawn at random as the paper does. No torch.
+Knows questions and verdicts; the caller passes the judge (see `judges`). Every reply is saved to a
+journal immediately, so a restart asks only what is still open. To balance the sides, each pair is
+shown in both orders, or in one random order as in the paper. No torch.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -20,11 +21,13 @@ from reviser.errors import ConfigError, DataError
 from reviser.evals import intervals
 from reviser.evals.intervals import Estimate
 from reviser.evals.texts import Sample
+from reviser.files import lock
 from reviser.provenance import digest
 
 Order = Literal["both", "random"]
 Verdict = Literal["A", "B", "tie", "invalid"]
-Pair = tuple[Sample, Sample]
+SamplePair = tuple[Sample, Sample]
+"""The samples of two systems for the same prompt."""
 
 _VERDICT = re.compile(r"\[\[\s*(A|B|C|tie)\s*\]\]", re.IGNORECASE)
 _WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
@@ -32,7 +35,7 @@ _WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Which of two continuations is better. Who wrote them is not said."""
+    """The question which of two continuations is better, without the names of the systems."""
 
     prompt: str
     a: str
@@ -40,57 +43,62 @@ class Question:
 
     @property
     def key(self) -> str:
-        """What names this question in files."""
+        """The name of this question in files."""
         return digest([self.prompt, self.a, self.b])
 
 
 class Judge(Protocol):
-    """Whoever answers questions; with [[A]], [[B]], or [[C]] for a tie, as the last thing said."""
+    """A model, person or file that answers questions.
+
+    A reply ends with [[A]], [[B]], or [[C]] for a tie.
+    """
 
     about: dict[str, Any]
-    """All that its replies depend on: a reply of one judge is none of another's."""
+    """A description of everything that the replies depend on; it keeps the replies of judges apart.
+    """
 
     def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
-        """Each question with its reply as soon as it is there, in any order."""
+        """Yield each question with its reply as soon as it arrives, in any order."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """What came out between two systems."""
+    """The outcome of a comparison of two systems."""
 
     systems: tuple[str, str]
     win_rate: Estimate
-    """Of the first; a tie is half a win. With both orders, a pair counts by their mean."""
+    """Win rate of the first system; a tie is half a win. Two orders of a pair are averaged."""
     wins: int
-    """Verdicts for the first, one or two for each pair; so are the following."""
+    """Verdicts for the first system. This and the next counts are verdicts: one or two per pair."""
     losses: int
     ties: int
     invalid: int
-    """Replies without a verdict. In the rates, neither they nor the pair's other order count."""
+    """Replies without a verdict. The rates leave out the whole pair, its other order included."""
     shown_first: Estimate | None
-    """How often what was shown as A won. Sides are even, so a fair judge has 1/2."""
+    """Share of verdicts for the text shown as A. The sides are balanced, so a fair judge has 1/2.
+    """
     consistent: Estimate | None
-    """With both orders: how often a pair has the same winner in both, or a tie in both."""
+    """Share of pairs with the same winner in both orders, or ties in both."""
     judge: dict[str, Any]
     order: Order
 
     @property
     def is_biased(self) -> bool:
-        """Whether the judge prefers a side: the interval of `shown_first` leaves out 1/2."""
+        """True if the judge prefers a side: the interval of `shown_first` leaves out 1/2."""
         first = self.shown_first
         return first is not None and not first.low <= 0.5 <= first.high
 
 
-def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Pair]:
-    """The samples of two systems for the same prompt: the first with the first, and so on."""
+def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[SamplePair]:
+    """Pair the samples of two systems by prompt: the first with the first, and so on."""
     found = [_numbered(ours), _numbered(theirs)]
     alone = [len(found[0].keys() - found[1].keys()), len(found[1].keys() - found[0].keys())]
     if any(alone) or not found[0]:
         raise DataError(
             f"{alone[0]} of the {len(found[0])} samples of the first and {alone[1]} of the"
             f" {len(found[1])} of the second have no counterpart with the same prompt id. Give both"
-            " the same prompts, as often; a line without an id goes by its number."
+            " the same prompts, equally often; a line without an id has its number as id."
         )
     pairs = [(sample, found[1][key]) for key, sample in found[0].items()]
     for a, b in pairs:
@@ -100,7 +108,7 @@ def pair_up(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Pair]:
 
 
 def _numbered(samples: Iterable[Sample]) -> dict[tuple[str, int], Sample]:
-    """Each sample by its prompt and how many of that prompt came before."""
+    """Index samples by their prompt and the number of earlier samples of that prompt."""
     counts: Counter[str] = Counter()
     found = {}
     for sample in samples:
@@ -110,7 +118,7 @@ def _numbered(samples: Iterable[Sample]) -> dict[tuple[str, int], Sample]:
 
 
 def read_verdict(reply: str) -> Verdict:
-    """What a reply decides: the last mark in it counts.
+    """Return the verdict of a reply: its last mark counts.
 
     >>> read_verdict("[[A]] is short, so [[b]]"), read_verdict("[[C]]"), read_verdict("A")
     ('B', 'tie', 'invalid')
@@ -123,9 +131,9 @@ def read_verdict(reply: str) -> Verdict:
 
 
 def questions_of(
-    pairs: Sequence[Pair], *, order: Order = "both", seed: int = 0
+    pairs: Sequence[SamplePair], *, order: Order = "both", seed: int = 0
 ) -> list[list[tuple[Question, bool]]]:
-    """For each pair its one or two questions, each with whether the second is shown first."""
+    """Return the one or two questions of each pair; True marks those with the sides swapped."""
     if order not in get_args(Order):
         raise ConfigError(f"order is {order!r}; use one of {get_args(Order)}.")
     asked = []
@@ -144,7 +152,7 @@ def questions_of(
 
 
 def play(
-    pairs: Sequence[Pair],
+    pairs: Sequence[SamplePair],
     judge: Judge,
     *,
     order: Order = "both",
@@ -152,10 +160,10 @@ def play(
     journal: Path | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Match:
-    """Have every pair judged, as far as the journal does not know the reply.
+    """Ask the judge about every pair whose reply is not in the journal.
 
-    `seed` draws the sides of a random order. `progress` is told how many questions are answered,
-    and of how many.
+    `seed` draws the sides of a random order. `progress` is called with the number of answered
+    questions and their total.
     """
     asked = questions_of(pairs, order=order, seed=seed)
     unique = {question.key: question for each in asked for question, _ in each}
@@ -180,7 +188,7 @@ def play(
 
 
 def _match(
-    pairs: Sequence[Pair],
+    pairs: Sequence[SamplePair],
     asked: Sequence[Sequence[tuple[Question, bool]]],
     verdicts: dict[str, Verdict],
     judge: Judge,
@@ -223,43 +231,42 @@ def _match(
 
 
 def _rate(outcomes: Sequence[tuple[float, str]]) -> Estimate:
-    """The mean of outcomes from 0 to 1, clustered by prompt."""
+    """Return the mean of outcomes from 0 to 1, clustered by prompt."""
     values, clusters = zip(*outcomes, strict=True)
     if all(value in (0, 1) for value in values):
         return intervals.share(values, clusters)
-    if len({*values}) == 1:  # all alike, which does not make it certain
+    if len({*values}) == 1:  # equal values have no spread, but still an error
         n = len({*clusters})
         return replace(intervals.proportion(round(values[0] * n), n), value=values[0])
     return intervals.mean(values, clusters).within(0, 1)
 
 
 class Journal:
-    """The replies of one judge, each appended to a file, as a line of JSON, when it comes.
+    """The replies of one judge, each appended to a file as a JSON line when it arrives.
 
-    Several judges may share a file, but only one process writes it at a time. A line that a kill
-    cut in two is dropped at the next start.
+    Several judges may share a file, but only one process writes it at a time. The next start drops
+    a line that a kill cut off.
     """
 
     def __init__(self, path: Path | None, about: dict[str, Any]) -> None:
         self._path = path
         self._judge = digest(about)
         self._replies: dict[str, str] = {}
+        self._opened = ExitStack()
 
     def __enter__(self) -> Journal:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a+b", buffering=0)
-            try:
-                _lock(self._file.fileno(), self._path)
+            with ExitStack() as opened:
+                refusal = f"Another process is writing the journal {str(self._path)!r}."
+                opened.enter_context(lock(self._path.with_suffix(".lock"), refusal))
+                self._file = opened.enter_context(self._path.open("a+b", buffering=0))
                 self._read(self._path)
-            except BaseException:
-                self._file.close()
-                raise
+                self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._file.close()
+        self._opened.close()
 
     def __contains__(self, question: str) -> bool:
         return question in self._replies
@@ -268,7 +275,7 @@ class Journal:
         return self._replies[question]
 
     def add(self, question: Question, reply: str) -> None:
-        """Keep a reply; on disk before the next is asked for."""
+        """Save a reply to disk before the next question is asked."""
         if self._path is not None:
             record = {"judge": self._judge, "question": question.key, "reply": reply}
             self._file.write(json.dumps(record).encode() + b"\n")
@@ -278,7 +285,7 @@ class Journal:
     def _read(self, path: Path) -> None:
         self._file.seek(0)
         *lines, rest = self._file.read().split(b"\n")
-        if _is_whole(rest):  # all but its line end was written
+        if _is_whole(rest):  # only its line end is missing
             self._file.write(b"\n")
             lines.append(rest)
         elif rest:
@@ -288,8 +295,8 @@ class Journal:
                 judge, question, reply = _parsed(line)
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
-                    f"Line {n} of the journal {str(path)!r} is none of ours: take it out, or name"
-                    " another file."
+                    f"Line {n} of the journal {str(path)!r} is not a saved reply: remove it, or"
+                    " name another file."
                 ) from error
             if judge == self._judge:
                 self._replies[question] = reply
@@ -306,15 +313,3 @@ def _is_whole(line: bytes) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return True
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    """Refuse a second process; the end of this one frees it."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(f"Another process is writing the journal {str(path)!r}.") from error

@@ -1,7 +1,7 @@
-"""How varied a system's texts are, and how much they repeat themselves.
+"""Diversity of a system's texts, and how much they repeat themselves.
 
-Knows words, no tokens of any model, so systems with different tokenizers compare; no torch. All of
-these move with the number and length of the texts: compare sets of one size.
+Counts words, not the tokens of a model, so systems with different tokenizers are comparable. All of
+these measures depend on the number and length of the texts: compare sets of equal size. No torch.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from reviser.evals.texts import Sample
 Words = Sequence[str]
 Clusters = Sequence[str]
 Highest = tuple[tuple[str, int], tuple[str, int]]
-"""An owner and a count, twice."""
+"""The two highest counts of an n-gram, each with its owner."""
 
 LONGEST = 4
-"""Words in the longest n-gram: of BLEU, and of `repetition`."""
-UNSEEN = 0.1
-"""What BLEU counts where no n-gram of a length is shared, so that it is not 0 for short texts."""
+"""Length of the longest n-grams of BLEU and `repetition`."""
+SMOOTHING = 0.1
+"""BLEU's count where no n-gram of a length is shared, so that short texts do not get 0."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def words(text: str) -> list[str]:
-    """Words and marks, as they are written.
+    """Split a text into words and punctuation marks.
 
     >>> words("It's 3 p.m.")
     ['It', "'", 's', '3', 'p', '.', 'm', '.']
@@ -41,7 +41,7 @@ def words(text: str) -> list[str]:
 
 
 def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
-    """Every measure of this room, of the continuations."""
+    """Return every measure of this module, for the continuations."""
     texts = [words(sample.continuation) for sample in samples]
     clusters = [sample.id for sample in samples]
     long_enough = [n for n, text in enumerate(texts) if len(text) >= LONGEST]
@@ -62,17 +62,17 @@ def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
 
 
 def distinct(texts: Sequence[Words], n: int, clusters: Clusters | None = None) -> Estimate:
-    """How many of all n-grams are different ones (Li et al. 2016).
+    """Return the share of distinct n-grams among all n-grams (Li et al. 2016).
 
-    Drawing texts twice, as a bootstrap does, would repeat n-grams; the interval is a jackknife's,
-    which leaves one cluster out at a time.
+    A bootstrap draws texts twice and so repeats n-grams. The interval is therefore a jackknife's,
+    which leaves out one cluster at a time.
     """
     groups: dict[str | int, Counter[tuple[str, ...]]] = {}
     for i, text in enumerate(texts):
-        groups.setdefault(clusters[i] if clusters else i, Counter()).update(_ngrams(text, n))
+        groups.setdefault(clusters[i] if clusters else i, Counter()).update(ngrams(text, n))
     total = sum(group.total() for group in groups.values())
     if not total:
-        raise DataError(f"No text has {n} words, so there are no n-grams to tell apart.")
+        raise DataError(f"No text has {n} words, so there are no n-grams to count.")
     holders = Counter(gram for group in groups.values() for gram in group)
     without = []
     for group in groups.values():
@@ -84,21 +84,20 @@ def distinct(texts: Sequence[Words], n: int, clusters: Clusters | None = None) -
 
 
 def repetition(text: Words, n: int = LONGEST) -> float:
-    """The share of a text's n-grams that occurred in it before (Welleck et al. 2020).
+    """Return the share of a text's n-grams that occurred in it before (Welleck et al. 2020).
 
     >>> repetition("a b a b a b".split(), 2)
     0.6
     """
-    grams = list(_ngrams(text, n))
+    grams = list(ngrams(text, n))
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def self_bleu(texts: Sequence[Words], clusters: Clusters | None = None) -> list[float]:
-    """Each text's BLEU with all others as references (Zhu et al. 2018); high means alike.
+    """Return each text's BLEU with all others as references (Zhu et al. 2018); high means alike.
 
-    Texts of one cluster are no references for each other: what continues one prompt is alike for
-    its sake. Counts are kept by n-gram with the two highest holders, so the cost grows with the
-    text and not with its square.
+    Texts of one cluster are not compared: continuations of the same prompt are alike for its sake.
+    Only the two highest counts of each n-gram are kept, so the cost is linear in the text.
     """
     owners = list(clusters) if clusters else [str(i) for i in range(len(texts))]
     if len(set(owners)) < 2:
@@ -114,11 +113,11 @@ def self_bleu(texts: Sequence[Words], clusters: Clusters | None = None) -> list[
 def _two_highest(
     texts: Sequence[Words], owners: Clusters, n: int
 ) -> dict[tuple[str, ...], Highest]:
-    """For each n-gram the owner of its highest count in one text, and the next other owner."""
+    """Return, for each n-gram, its highest count in one text and the highest of another owner."""
     nobody = ("", 0)
     found: dict[tuple[str, ...], Highest] = {}
     for text, owner in zip(texts, owners, strict=True):
-        for gram, count in Counter(_ngrams(text, n)).items():
+        for gram, count in Counter(ngrams(text, n)).items():
             first, second = found.get(gram, (nobody, nobody))
             if owner == first[0]:
                 first = (owner, max(count, first[1]))
@@ -140,16 +139,16 @@ def _bleu(
 ) -> float:
     total = 0.0
     for n, highest in enumerate(best, start=1):
-        counts = Counter(_ngrams(text, n))
+        counts = Counter(ngrams(text, n))
         shared = sum(min(count, _elsewhere(highest[gram], owner)) for gram, count in counts.items())
         if n == 1 and not shared:
             return 0.0
-        total += math.log((shared or UNSEEN) / max(1, counts.total()))
+        total += math.log((shared or SMOOTHING) / max(1, counts.total()))
     return math.exp(total / LONGEST + min(0.0, 1 - nearest / len(text)))
 
 
 class _Lengths:
-    """The length nearest to one's own among the texts of others; of two as near, the shorter."""
+    """The lengths of texts, to find the nearest of another owner; of two, the shorter."""
 
     def __init__(self, texts: Sequence[Words], owners: Clusters) -> None:
         self._owners: dict[int, set[str]] = {}
@@ -158,12 +157,13 @@ class _Lengths:
         self._sorted = sorted(self._owners)
 
     def nearest(self, length: int, owner: str) -> int:
-        place = bisect_left(self._sorted, length)
-        up = (x for x in self._sorted[place:] if self._owners[x] != {owner})
-        down = (x for x in reversed(self._sorted[:place]) if self._owners[x] != {owner})
+        index = bisect_left(self._sorted, length)
+        up = (x for x in self._sorted[index:] if self._owners[x] != {owner})
+        down = (x for x in reversed(self._sorted[:index]) if self._owners[x] != {owner})
         near = [x for side in (down, up) for x in islice(side, 1)]
         return min(near, key=lambda x: (abs(x - length), x))
 
 
-def _ngrams(text: Words, n: int) -> Iterator[tuple[str, ...]]:
+def ngrams(text: Words, n: int) -> Iterator[tuple[str, ...]]:
+    """Yield the n-grams of a text."""
     return zip(*(islice(text, start, None) for start in range(n)), strict=False)

@@ -1,8 +1,8 @@
-"""What writing costs: every formula of the paper's appendix, and the cost of real rollouts.
+"""The cost of writing: every formula of the paper's appendix, and the cost of real rollouts.
 
 One unit is one multiply-accumulate of a dominant matrix product; biases, norms and activations are
-left out (double it where one counts as two FLOPs; ratios stay). Inputs have the paper's names.
-Sections are named by the paper's LaTeX labels.
+left out. Double it to count two FLOPs each; ratios do not change. Inputs have the paper's names,
+and sections its LaTeX labels.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class Sizes:
     """The sizes of a trunk, named as in the paper."""
 
     L: int
-    """Layers."""
+    """Number of layers."""
     d: int
     """Width of the model."""
     d_ff: int
     """Width of the MLP."""
     V: int
-    """Rows of the output head."""
+    """Number of rows of the output head."""
     h: int = 1
-    """Heads of the queries."""
+    """Number of query heads."""
     h_kv: int = 1
-    """Heads of keys and values; fewer than h with grouped queries."""
+    """Number of key and value heads; fewer than h with grouped queries."""
     gated: bool = False
-    """Whether the MLP has three linear maps, as in LLaMA and Qwen, or two."""
+    """True if the MLP has three linear maps, as in LLaMA and Qwen, instead of two."""
 
     @classmethod
     def of(cls, folder: Path) -> Sizes | None:
-        """Those of a model folder, if its attention is of the kind that the formulas know."""
+        """Read the sizes of a model folder; None if the formulas do not cover its attention."""
         config = json.loads((folder / "config.json").read_text("utf-8"))
         names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
         if any(not isinstance(config.get(name), int) for name in names):
@@ -79,33 +79,33 @@ LLAMA3_8B = Sizes(L=32, d=4096, d_ff=14_336, V=128_256, h=32, h_kv=8, gated=True
 
 
 def mult(a: float, b: float, c: float) -> float:
-    """A product of an a x b and a b x c matrix."""
+    """Return the cost of a product of an a x b and a b x c matrix."""
     return a * b * c
 
 
 def full(sizes: Sizes, n: float) -> float:
-    """One pass over n positions, each of which attends to all."""
+    """Return the cost of one pass over n positions, each of which attends to all."""
     return sizes.L * (_linear(sizes, n) + 2 * mult(n, n, sizes.d))
 
 
 def causal(sizes: Sizes, n: float) -> float:
-    """One causal pass over n positions, or as many cached steps: n (n + 1) / 2 pairs."""
+    """Return the cost of a causal pass over n positions, or n cached steps: n (n + 1) / 2 pairs."""
     return sizes.L * (_linear(sizes, n) + n * (n + 1) * sizes.d)
 
 
 def cross_attention(sizes: Sizes, n: float, n_src: float) -> float:
-    """A decoder of n positions attends to a source, in all layers: Q, O; K, V; logits, sum."""
+    """Return the cost of n decoder positions that attend to a source: Q, O; K, V; logits, sum."""
     d = sizes.d
     return sizes.L * (2 * mult(n, d, d) + 2 * mult(n_src, d, d) + 2 * mult(n, n_src, d))
 
 
 def vocab(sizes: Sizes, m: float) -> float:
-    """The output head at m positions."""
+    """Return the cost of the output head at m positions."""
     return mult(m, sizes.d, sizes.V)
 
 
 def _linear(sizes: Sizes, n: float) -> float:
-    """A layer's linear maps: Q, O; K, V, narrower with grouped queries; the MLP."""
+    """Return the cost of a layer's linear maps: Q, O; K, V, narrower if grouped; the MLP."""
     d, maps = sizes.d, 3 if sizes.gated else 2
     return 2 * mult(n, d, d) + 2 * mult(n, d, sizes.d_kv) + maps * mult(n, d, sizes.d_ff)
 
@@ -114,12 +114,12 @@ def _linear(sizes: Sizes, n: float) -> float:
 
 
 def autoregressive(sizes: Sizes, n: float) -> float:
-    """Left to right with a cache, the head once per token."""
+    """Return the cost of writing left to right with a cache, with the head once per token."""
     return causal(sizes, n) + vocab(sizes, n)
 
 
 def effective_length(n: float, p_move: float) -> float:
-    """n_eff: the actions that n tokens take if a share of the actions are moves.
+    """Return n_eff: the number of actions for n tokens if p_move of them are moves.
 
     >>> effective_length(128, 0.2)
     160.0
@@ -130,7 +130,7 @@ def effective_length(n: float, p_move: float) -> float:
 
 
 def reviser(sizes: Sizes, n: float, p_move: float) -> float:
-    """An autoregressive model over the effective length."""
+    """Return the cost of an autoregressive model over the effective length."""
     return autoregressive(sizes, effective_length(n, p_move))
 
 
@@ -138,12 +138,12 @@ def reviser(sizes: Sizes, n: float, p_move: float) -> float:
 
 
 def diffusion(sizes: Sizes, n: float, T_dec: int) -> float:
-    """SEDD, MDLM, D3PM: T_dec full passes, logits everywhere each time."""
+    """Return the cost of SEDD, MDLM or D3PM: T_dec full passes with logits at every position."""
     return T_dec * (full(sizes, n) + vocab(sizes, n))
 
 
 def diffusion_lm(sizes: Sizes, n: float, T_dec: int, gamma_clamp: float) -> float:
-    """Diffusion-LM: rounds once at the end, and at a share of the steps before it."""
+    """Return the cost of Diffusion-LM, which rounds at the end and at a share of other steps."""
     rounds = 1 + gamma_clamp * (T_dec - 1)
     return T_dec * full(sizes, n) + rounds * vocab(sizes, n)
 
@@ -152,7 +152,10 @@ def diffusion_lm(sizes: Sizes, n: float, T_dec: int, gamma_clamp: float) -> floa
 
 
 def sdlm(sizes: Sizes, n: int, D: int, k_bar: float) -> float:
-    """SDLM: passes propose D tokens behind a cached prefix and keep k_bar of them on average."""
+    """Return the cost of SDLM.
+
+    Each pass proposes D tokens after a cached prefix and keeps k_bar of them on average.
+    """
     passes = math.ceil(n / k_bar)
     return sum(_cached_block(sizes, D, s * k_bar) + vocab(sizes, D) for s in range(passes))
 
@@ -163,12 +166,15 @@ def _cached_block(sizes: Sizes, D: int, n_pre: float) -> float:
 
 
 def masked_diffusion(sizes: Sizes, n: float, T_dec: int) -> float:
-    """Dream, LLaDA: T_dec full passes; logits of what is still masked, which falls linearly."""
+    """Return the cost of Dream or LLaDA: T_dec full passes, with logits of what is masked.
+
+    The masked share falls linearly.
+    """
     return T_dec * full(sizes, n) + (T_dec + 1) / 2 * vocab(sizes, n)
 
 
 def masked_diffusion_in_blocks(sizes: Sizes, n: int, b: int, T_b: int) -> float:
-    """LLaDA left to right in blocks of b tokens, T_b passes each over all that is there so far."""
+    """Return the cost of LLaDA in blocks of b tokens, T_b passes each over the text so far."""
     blocks = range(1, math.ceil(n / b) + 1)
     trunk = sum(full(sizes, min(j * b, n)) for j in blocks)
     return T_b * trunk + len(blocks) * (T_b + 1) / 2 * vocab(sizes, b)
@@ -180,9 +186,10 @@ def masked_diffusion_in_blocks(sizes: Sizes, n: int, b: int, T_b: int) -> float:
 def levenshtein(
     sizes: Sizes, n: float, R: int, *, f_del: float = 1.0, f_plh: float = 1.0, K_max: int = 16
 ) -> float:
-    """LevT: R rounds of delete, count placeholders, fill; f is how deep an early exit goes.
+    """Return the cost of LevT: R rounds of deleting, counting placeholders and filling.
 
-    The first two see 0.8 n positions on average, and 0.4 n are filled in a round.
+    `f_del` and `f_plh` are the depth of an early exit. The first two stages see 0.8 n positions on
+    average, and a round fills 0.4 n.
     """
     n_0, m = 0.8 * n, 0.4 * n
     trunks = (f_del + f_plh) * full(sizes, n_0) + full(sizes, n)
@@ -191,12 +198,12 @@ def levenshtein(
 
 
 def insertion(sizes: Sizes, lengths: Iterable[int]) -> float:
-    """InsT: a full pass at each length n_t on the way, and logits for each of its n_t + 1 slots."""
+    """Return the cost of InsT: a full pass at each length n_t, with logits for n_t + 1 slots."""
     return sum(full(sizes, n_t) + vocab(sizes, n_t + 1) for n_t in lengths)
 
 
 def balanced(n: int) -> list[int]:
-    """The lengths on the way if every slot is filled in each pass: 1, 2, 4, ... n.
+    """Return the lengths of a text if every slot is filled in each pass: 1, 2, 4, ... n.
 
     >>> balanced(8)
     [1, 2, 4, 8]
@@ -205,19 +212,19 @@ def balanced(n: int) -> list[int]:
 
 
 def one_shot(sizes: Sizes, n: float, n_src: float, K_fert: int = 50) -> float:
-    """NAT: encoder, fertility of each source token, decoder, all once."""
+    """Return the cost of NAT: encoder, fertility of each source token and decoder, once each."""
     decoder = full(sizes, n) + cross_attention(sizes, n, n_src)
     return full(sizes, n_src) + mult(n_src, sizes.d, K_fert) + decoder + vocab(sizes, n)
 
 
 def mask_predict(sizes: Sizes, n: int, n_src: float, T_mp: int = 10) -> float:
-    """CMLM: the encoder once, then T_mp decoder passes with logits of what is masked."""
+    """Return the cost of CMLM: the encoder once, then T_mp decoder passes over what is masked."""
     decoder = full(sizes, n) + cross_attention(sizes, n, n_src)
     return full(sizes, n_src) + T_mp * decoder + vocab(sizes, sum(masked(n, T_mp)))
 
 
 def masked(n: int, T_mp: int) -> list[int]:
-    """How many tokens are masked at each pass of Mask-Predict, in linear decay.
+    """Return how many tokens are masked at each pass of Mask-Predict, in linear decay.
 
     >>> masked(128, 10)
     [128, 115, 102, 89, 76, 64, 51, 38, 25, 12]
@@ -230,7 +237,7 @@ def masked(n: int, T_mp: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A method's cost, and how much more than an autoregressive model of its size that is."""
+    """A method's cost, and its ratio to an autoregressive model of the same size."""
 
     method: str
     variant: str
@@ -239,7 +246,7 @@ class Row:
 
 
 def table(n: int = 128) -> list[Row]:
-    """Every row of the paper's tables, for texts of n tokens."""
+    """Return every row of the paper's tables, for texts of n tokens."""
 
     def rows(sizes: Sizes, baseline: str, costs: Sequence[tuple[str, str, float]]) -> list[Row]:
         base = autoregressive(sizes, n)
@@ -281,41 +288,45 @@ def table(n: int = 128) -> list[Row]:
 # -- real rollouts --------------------------------------------------------------------------------
 
 
-def decoding(sizes: Sizes, given: float, actions: float) -> float:
-    """A history of so many given ids read and then so many chosen, with the head for those only."""
-    return causal(sizes, given + actions) + vocab(sizes, actions)
+def decoding(sizes: Sizes, preamble: float, actions: float) -> float:
+    """Return the cost of reading a preamble and choosing actions, with the head for those only."""
+    return causal(sizes, preamble + actions) + vocab(sizes, actions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Multiplier:
-    """Cost of what was written, over that of writing as many tokens left to right."""
+    """The cost of rollouts relative to writing as many tokens left to right."""
 
     measured: Estimate
-    """Both models read what was given, and say STOP if the rollout did."""
-    without_given: Estimate
-    """The same as if nothing had been given, as the paper counts."""
+    """Cost ratio where both models read the preamble, and emit STOP if the rollout did."""
+    without_preamble: Estimate
+    """Cost ratio without the preamble, as the paper counts."""
     analytic: float
-    """The paper's formula, at the mean length and the share of moves of these rollouts."""
+    """The paper's formula at the mean length and share of moves of these rollouts."""
 
 
 def multiplier(sizes: Sizes, walks: Sequence[Walk], clusters: Clusters = None) -> Multiplier:
-    """What rollouts cost against an autoregressive model of the same sizes."""
+    """Compare the cost of rollouts with an autoregressive model of the same sizes."""
     tokens = sum(w.tokens for w in walks)
     if tokens <= 0 or min(w.tokens for w in walks) < 0:
-        raise DataError("A text shrank, or none grew: left to right, that is no number of tokens.")
+        raise DataError(
+            "A text shrank, or none grew: its cost cannot be compared with writing left to right."
+        )
     n, p_move = (
         tokens / len(walks),
         sum(len(w.moves) for w in walks) / sum(w.actions for w in walks),
     )
 
-    def against(given: Sequence[int]) -> Estimate:
-        ours = [decoding(sizes, g, w.actions) for g, w in zip(given, walks, strict=True)]
-        theirs = [decoding(sizes, g, w.tokens + w.stops) for g, w in zip(given, walks, strict=True)]
+    def against(preambles: Sequence[int]) -> Estimate:
+        ours = [decoding(sizes, g, w.actions) for g, w in zip(preambles, walks, strict=True)]
+        theirs = [
+            decoding(sizes, g, w.tokens + w.stops) for g, w in zip(preambles, walks, strict=True)
+        ]
         found = ratio_of_means(ours, theirs, clusters)
         return found.within(1, math.inf)  # no rollout has fewer actions than tokens
 
     return Multiplier(
-        measured=against([w.given for w in walks]),
-        without_given=against([0] * len(walks)),
+        measured=against([w.preamble for w in walks]),
+        without_preamble=against([0] * len(walks)),
         analytic=reviser(sizes, n, p_move) / autoregressive(sizes, n),
     )

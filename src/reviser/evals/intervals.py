@@ -1,14 +1,14 @@
-"""Means, shares, ratios and anything else, each with a 95 % interval that holds what it promises.
+"""Means, shares, ratios and other statistics, each with a 95 % interval whose coverage is tested.
 
-Values that hang together, such as one prompt written with several seeds, share a cluster, and whole
-clusters are what an interval counts. Knows nothing of rollouts. How often each method covers the
-truth is tested in `tests/evals/test_intervals.py`:
+Values that depend on each other, such as one prompt written with several seeds, share a cluster,
+and intervals count whole clusters. Knows nothing of rollouts. `tests/evals/test_intervals.py`
+measures how often each method covers the truth:
 
-- `mean`, `ratio_of_means`, `perplexity`: bootstrap-t from 10 clusters on, 92 to 96 %
-  of the time; 30 log-normal values of sigma 1 are covered 92 % of the time, where Student's t
-  covers 89 %. Ten of them are too few for any method tried: 89 %.
-- `proportion`, `share`: Wilson's score interval, also where all outcomes are equal. Where fewer
-  than one success is expected it can fall short: 86 % for a share of 0.005 among 30.
+- `mean`, `ratio_of_means`, `perplexity`: bootstrap-t from 10 clusters on, 92 to 96 % of the time;
+  30 log-normal values of sigma 1 are covered 92 % of the time, where Student's t covers 89 %. Ten
+  of them are too few for any method tried: 89 %.
+- `proportion`, `share`: Wilson's score interval, also if all outcomes are equal. With less than one
+  expected success it can fall short: 86 % for a share of 0.005 among 30.
 - `bootstrap`: BCa with Student's tails, 92 to 96 % from 30 clusters on; strongly skewed data
   (log-normal, sigma 1) need 100, since 30 of them are covered 90 % of the time.
 """
@@ -29,7 +29,7 @@ from reviser.errors import DataError
 
 REPEATS = 2000
 FEW, MANY = 10, 1000
-"""Below FEW clusters there is too little to resample; beyond MANY, Student's t is as good."""
+"""Limits of resampling: it needs FEW clusters; with more than MANY, Student's t is as good."""
 
 Values = Sequence[float] | npt.NDArray[Any]
 Clusters = Sequence[Any] | npt.NDArray[Any] | None
@@ -52,31 +52,31 @@ class Estimate:
     low: float
     high: float
     n: int
-    """How many clusters it rests on; of values that are not clustered, how many."""
+    """Number of clusters, or of values if they are not clustered."""
     method: str
 
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     def map(self, function: Callable[[float], float]) -> Estimate:
-        """The same on another scale; the function must rise."""
+        """Return the estimate on another scale; the function must be increasing."""
         low, high = function(self.low), function(self.high)
         return Estimate(
             value=function(self.value), low=low, high=high, n=self.n, method=self.method
         )
 
     def within(self, least: float, most: float) -> Estimate:
-        """The same with ends that can be."""
+        """Return the estimate with its interval limited to possible values."""
         return self.map(lambda x: float(min(max(x, least), most)))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it; an end that is not finite is None."""
+        """Return a dict for JSON, with None for an end that is not finite."""
         infinite = {k: None for k in ("low", "high") if not math.isfinite(getattr(self, k))}
         return asdict(self) | infinite
 
 
 def mean(values: Values, clusters: Clusters = None) -> Estimate:
-    """The mean of all values.
+    """Estimate the mean of all values.
 
     >>> print(mean([1, 2, 3, 4, 5]))
     3.000 [1.037, 4.963]
@@ -85,7 +85,7 @@ def mean(values: Values, clusters: Clusters = None) -> Estimate:
 
 
 def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters = None) -> Estimate:
-    """One mean, or sum, over another from the same rows: two systems, or actions per token.
+    """Estimate the ratio of two means of the same rows, such as actions per token.
 
     >>> print(ratio_of_means([2, 4, 7], [1, 2, 3]))
     2.167 [1.619, 2.714]
@@ -99,7 +99,7 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
     if n == 1:
         return Estimate(value=value, low=-math.inf, high=math.inf, n=1, method="one value")
     if error <= 1e-12 * float(np.abs(a).sum() / b.sum()):
-        error = 0.0  # rows that are all alike, but for rounding
+        error = 0.0  # all rows are alike, apart from rounding
     drawn = _studentized(rest, b) if FEW <= n <= MANY and error > 0 else np.array([])
     if len(drawn):
         down, up = np.quantile(drawn, [0.025, 0.975])
@@ -112,23 +112,26 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
 
 
 def perplexity(nll: Values, tokens: Values, clusters: Clusters = None) -> Estimate:
-    """Perplexity per token, from each text's summed negative log-likelihood and its tokens."""
+    """Estimate perplexity per token from each text's summed NLL and number of tokens."""
     return ratio_of_means(nll, tokens, clusters).map(_exp)
 
 
 def proportion(successes: int, n: int) -> Estimate:
-    """A share of independent outcomes.
+    """Estimate a share of independent outcomes.
 
     >>> print(proportion(30, 30))
     1.000 [0.886, 1.000]
     """
     if not 0 <= successes <= n or n < 1:
-        raise DataError(f"{successes} successes of {n} are no share; give 0..n of at least one.")
+        raise DataError(
+            f"{successes} successes of {n} are not a share: give 0 to n successes, and n of 1 or"
+            " more."
+        )
     return _wilson(successes / n, n, _Z, n=n, method="Wilson")
 
 
 def share(outcomes: Values, clusters: Clusters = None) -> Estimate:
-    """A share of outcomes, each true or false; clusters count for what they tell beyond one."""
+    """Estimate a share of true outcomes; clusters count as their effective sample size."""
     if clusters is None:
         return proportion(int(np.sum(np.asarray(outcomes, bool))), len(outcomes))
     hits, sizes = _sums(clusters, *_columns(np.asarray(outcomes, bool), np.ones(len(outcomes))))
@@ -149,10 +152,10 @@ def bootstrap(
     seed: int = 0,
     batched: bool = False,
 ) -> Estimate:
-    """Any statistic of samples whose rows belong together and are drawn together.
+    """Estimate any statistic of samples whose rows are drawn together.
 
     `batched` says that the statistic also takes a leading axis of many draws, which is faster; it
-    needs clusters of one size.
+    needs clusters of equal size.
 
     >>> print(bootstrap(np.median, range(100)))
     49.500 [40.500, 59.000]
@@ -167,8 +170,8 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, n, (repeats, n))
     if batched and len({len(rows) for rows in members}) == 1:
-        places = np.stack(members)[draws].reshape(repeats, -1)
-        drawn = np.asarray(statistic(*(array[places] for array in arrays)), np.float64)
+        indices = np.stack(members)[draws].reshape(repeats, -1)
+        drawn = np.asarray(statistic(*(array[indices] for array in arrays)), np.float64)
     else:
         each = (np.concatenate([members[i] for i in draw]) for draw in draws)
         drawn = np.array([float(statistic(*(array[rows] for array in arrays))) for rows in each])
@@ -183,7 +186,7 @@ def bootstrap(
 
 
 def jackknife(value: float, without: Sequence[float]) -> Estimate:
-    """An interval from the values without each cluster in turn."""
+    """Estimate from the values without each cluster in turn."""
     n = len(without)
     if n < 2:
         return Estimate(value=value, low=-math.inf, high=math.inf, n=n, method="one value")
@@ -195,7 +198,7 @@ def jackknife(value: float, without: Sequence[float]) -> Estimate:
 
 @lru_cache(maxsize=256)
 def student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, from its density.
+    """Compute the 97.5 % quantile of Student's t from its density.
 
     >>> round(student(1), 3), round(student(29), 3)
     (12.706, 2.045)
@@ -211,10 +214,10 @@ def student(freedom: int) -> float:
 
 
 def _studentized(rest: Floats, b: Floats) -> Floats:
-    """Each draw's distance from the estimate, in the draw's own standard errors.
+    """Return each draw's distance from the estimate, in the draw's own standard errors.
 
-    Sums over a draw are products with how often it holds each cluster. Draws without any spread
-    have no standard error and are left out.
+    A sum over a draw is a product with the number of times that it holds each cluster. Draws
+    without spread have no standard error and are left out.
     """
     n = len(rest)
     columns = np.stack([rest, rest * rest, rest * b, b * b, b], axis=1)
@@ -229,7 +232,7 @@ def _studentized(rest: Floats, b: Floats) -> Floats:
 
 
 def _counts(n: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """How often each of n clusters is in each draw, some draws at a time."""
+    """Yield how often each of n clusters is in each draw, a batch of draws at a time."""
     rows = max(1, min(REPEATS, 2_000_000 // n))
     for start in range(0, REPEATS, rows):
         many = min(rows, REPEATS - start)
@@ -238,10 +241,10 @@ def _counts(n: int, rng: np.random.Generator) -> Iterator[Floats]:
 
 
 def _bca_levels(value: float, drawn: Floats, without: Floats, n: int) -> list[float]:
-    """Which quantiles of the draws are the ends: corrected for bias and skew (Efron 1987).
+    """Return the quantiles of the draws that are the interval's ends (Efron 1987).
 
-    The tails are Student's and made up for the draws' spread, which is (n - 1) / n of the true one
-    (Hesterberg 2015).
+    They are corrected for bias and skew. The tails are Student's, and widened because the spread of
+    the draws is (n - 1) / n of the true one (Hesterberg 2015).
     """
     below = (np.sum(drawn < value) + 0.5 * np.sum(drawn == value)) / len(drawn)
     bias = _NORMAL.inv_cdf(float(np.clip(below, 1 / len(drawn), 1 - 1 / len(drawn))))
@@ -253,13 +256,13 @@ def _bca_levels(value: float, drawn: Floats, without: Floats, n: int) -> list[fl
 
 
 def _left_out(members: list[Indices], rng: np.random.Generator) -> Iterator[Indices]:
-    """The rows to leave out one after the other: each cluster's, or those of 200 parts of them."""
+    """Yield the rows to leave out in turn: those of each cluster, or of 200 groups of clusters."""
     for part in np.array_split(rng.permutation(len(members)), min(200, len(members))):
         yield np.concatenate([members[i] for i in part])
 
 
 def _wilson(p: float, worth: float, z: float, *, n: int, method: str) -> Estimate:
-    """Wilson's score interval of a share that is worth so many independent outcomes."""
+    """Return Wilson's score interval of a share, for an effective number of outcomes."""
     centre = (p + z * z / (2 * worth)) / (1 + z * z / worth)
     half = z / (1 + z * z / worth) * _root(p * (1 - p) / worth + z * z / (4 * worth * worth))
     low, high = max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half))
@@ -276,13 +279,13 @@ def _columns(*samples: Values) -> list[Floats]:
 
 
 def _sums(clusters: Clusters, *columns: Floats) -> list[Floats]:
-    """Each column's sum within each cluster."""
+    """Return each column's sum within each cluster."""
     groups = _groups(clusters, len(columns[0]))
     return [np.bincount(groups, column).astype(np.float64) for column in columns]
 
 
 def _groups(clusters: Clusters, *lengths: int) -> Indices:
-    """The number of each row's cluster, without gaps."""
+    """Return the number of each row's cluster, without gaps."""
     if clusters is None:
         found = np.arange(lengths[0])
     else:

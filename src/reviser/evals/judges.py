@@ -1,7 +1,7 @@
-"""Who judges: a causal LM in a folder, an endpoint that speaks OpenAI's protocol, or a file.
+"""Judges of the arena: a local causal LM, an endpoint with OpenAI's API, or a file of verdicts.
 
-Each gives replies to `arena`'s questions and knows nothing of systems. Only the judge that holds a
-model imports torch, and only when it is opened.
+Each answers `arena`'s questions and knows nothing of systems. Only the judge that holds a model
+imports torch, and only when it is opened.
 """
 
 from __future__ import annotations
@@ -45,45 +45,47 @@ assistant B is better.
 {b}
 [The End of Assistant B's Answer]
 """
-"""The layout and the verdicts of the Skywork critics, in our words.
+"""The layout and verdicts of the Skywork critics, in our own words.
 
-To repeat the paper's arena to the letter, give the text of the model card as `template`.
+To repeat the paper's arena exactly, give the text of the model card as `template`.
 """
 
 KEY = "REVISER_JUDGE_KEY"
-"""The environment variable with the key of an endpoint."""
+"""Name of the environment variable that holds the key of an endpoint."""
 
 _FIELDS = ("{prompt}", "{a}", "{b}")
 _PASSING = (408, 409, 425, 429)
-"""Status codes, besides 500 and above, after which it is worth to ask again."""
+"""Status codes below 500 after which a retry makes sense."""
 _LONGEST_WAIT = 60.0
 _PLACE = "REVISER-QUESTION"
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeConfig:
-    """Who judges: a model in a folder or from the hub, one behind a URL, or a file of verdicts."""
+    """The choice of a judge: a local or hub model, a model behind a URL, or a file of verdicts."""
 
     model: str | None = None
-    """Folder or hub name; with `url`, what the endpoint calls it."""
+    """Folder or hub name of the model; with `url`, its name at the endpoint."""
     url: str | None = None
-    """Of an endpoint that speaks OpenAI's protocol, up to /v1."""
+    """URL of an endpoint with OpenAI's API, up to /v1."""
     verdicts: str | None = None
-    """A file that someone judged by; in place of the others."""
+    """File of verdicts, used instead of a model."""
     template: str | None = None
-    """A file with the question's words around {prompt}, {a} and {b}."""
+    """File with the wording of the question around {prompt}, {a} and {b}."""
     order: Order = "both"
-    """Show each pair in both orders, or in one drawn at `random`, as the paper does."""
+    """Show each pair in `both` orders, or in one `random` order as in the paper."""
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.verdicts is None):
             raise ConfigError("A judge is a model, which may have a url, or a file of verdicts.")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"The judge's url is {self.url!r}; it must begin with http:// or so.")
+            raise ConfigError(
+                f"The judge's url is {self.url!r}; it must begin with http:// or https://."
+            )
 
 
 def check_judge(config: JudgeConfig) -> None:
-    """Refuse a judge that cannot be opened, without opening a model."""
+    """Raise an error for a judge that cannot be opened, without opening a model."""
     if config.verdicts is not None:
         FileJudge(Path(config.verdicts))
     elif config.url is None:
@@ -101,7 +103,7 @@ def _template(config: JudgeConfig) -> str:
 
 
 def open_judge(config: JudgeConfig, device: str = "cpu") -> Judge:
-    """The judge that is meant; a key for its URL is read from the environment."""
+    """Open the judge that the config chooses; the key of a URL is read from the environment."""
     if config.verdicts is not None:
         return FileJudge(Path(config.verdicts))
     assert config.model is not None
@@ -114,8 +116,8 @@ def open_judge(config: JudgeConfig, device: str = "cpu") -> Judge:
 class EndpointJudge:
     """A model behind `{url}/chat/completions`.
 
-    A question that fails in passing (no connection, 429, 5xx) is asked again, `attempts` times in
-    all, with waits that double from `patience` seconds or that the server names.
+    A question that fails temporarily (no connection, 429, 5xx) is asked up to `attempts` times. The
+    waits double from `patience` seconds, unless the server asks for a longer one.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class EndpointJudge:
         self.about = {"judge": "endpoint", "url": self._url, **self._settings, "template": template}
 
     def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
-        """Ask some questions at a time; if one fails for good, what is under way still counts."""
+        """Ask several questions at a time; after a failure, yield the replies already under way."""
         try:
             import httpx2
         except ModuleNotFoundError as error:
@@ -190,8 +192,8 @@ class EndpointJudge:
                 continue
             if response.is_success:
                 return _content(response)
-            told = " ".join(response.text.split())[:200]
-            reason = f"status {response.status_code} {told}".strip(" .")
+            body_text = " ".join(response.text.split())[:200]
+            reason = f"status {response.status_code} {body_text}".strip(" .")
             if response.status_code not in _PASSING and response.status_code < 500:
                 advice = f" Is its key in {KEY}?" if response.status_code in (401, 403) else ""
                 raise EngineError(
@@ -201,7 +203,7 @@ class EndpointJudge:
             pause = max(pause, float(asked_for)) if asked_for.isdigit() else pause
         raise EngineError(
             f"The judge at {self._url!r} failed {self._attempts} times in a row, at last with"
-            f" {reason}. What it answered is in the journal: start again to go on."
+            f" {reason}. Its replies are saved in the journal: start again to continue."
         )
 
 
@@ -210,13 +212,13 @@ def _content(response: Any) -> str:
         content = response.json()["choices"][0]["message"]["content"]
     except (ValueError, LookupError, TypeError) as error:
         raise EngineError(
-            f"The judge's reply is no chat completion: {response.text[:200]!r}."
+            f"The judge's reply is not a chat completion: {response.text[:200]!r}."
         ) from error
-    return content if isinstance(content, str) else ""  # it may decline to say anything
+    return content if isinstance(content, str) else ""  # null if the model declines
 
 
 class LocalJudge:
-    """A causal LM, asked through its chat template if it has one; it replies greedily."""
+    """A causal LM that replies greedily, asked through its chat template if it has one."""
 
     def __init__(
         self,
@@ -234,7 +236,7 @@ class LocalJudge:
             from reviser.models import trunks
         except ModuleNotFoundError as error:
             raise MissingExtra(
-                f"A judge of one's own needs the eval extra: {error.name} is not installed. Install"
+                f"A local judge needs the eval extra: {error.name} is not installed. Install"
                 " it with: pip install 'reviser-lm[eval]'."
             ) from error
         folder = trunks.find(name)
@@ -253,7 +255,7 @@ class LocalJudge:
         }
 
     def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
-        """Some questions at a time, the shortest first."""
+        """Ask questions in batches, the shortest first."""
         prompts = sorted(((self._encoded(q), q) for q in questions), key=lambda each: len(each[0]))
         for start in range(0, len(prompts), self._rows):
             batch = prompts[start : start + self._rows]
@@ -261,7 +263,7 @@ class LocalJudge:
             yield from zip([question for _, question in batch], replies, strict=True)
 
     def _encoded(self, question: Question) -> list[int]:
-        """Token ids; what the question says is never read as control tokens."""
+        """Return the token ids of a question, in which no text is read as a control token."""
         before, after = "", ""
         if self._tokenizer.chat_template:
             message = {"role": "user", "content": _PLACE}
@@ -313,7 +315,7 @@ class LocalJudge:
 
 
 class FileJudge:
-    """Verdicts that someone wrote down: lines with the `key` of a question and a `verdict`."""
+    """Verdicts that people wrote down: lines with the `key` of a question and a `verdict`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -348,7 +350,7 @@ class FileJudge:
         self.about: dict[str, Any] = {"judge": "file", "path": str(path), "content": digest}
 
     def replies(self, questions: Sequence[Question]) -> Iterator[tuple[Question, str]]:
-        """What the file says; every question must be in it."""
+        """Yield the verdicts of the file, which must hold every question."""
         missing = sum(question.key not in self._verdicts for question in questions)
         if missing:
             raise DataError(
@@ -359,15 +361,15 @@ class FileJudge:
 
 
 def write_questions(path: Path, systems: Mapping[str, Sequence[Sample]], order: Order) -> int:
-    """A file for someone to judge by, who adds a `verdict` to each line; how many they are.
+    """Write a file of questions for people to add a `verdict` to; return how many there are.
 
-    The first system meets each of the others; who wrote what is not in the file.
+    The first system meets each of the others. The file does not say which system wrote which text.
     """
     ours, *others = systems.values()
     if not others:
         raise DataError("An arena needs two systems or more.")
     if path.exists():
-        raise ConfigError(f"{str(path)!r} is there already: delete it or name another.")
+        raise ConfigError(f"{str(path)!r} already exists: delete it or name another.")
     unique = {
         question.key: question
         for theirs in others
@@ -386,5 +388,5 @@ def _checked(template: str) -> str:
 
 
 def _filled(template: str, question: Question) -> str:
-    """In one pass, so that a text which spells a field stays as it is."""
+    """Fill the template in one pass, so that a text which contains `{a}` is not replaced again."""
     return re.sub(r"\{(prompt|a|b)\}", lambda field: str(getattr(question, field[1])), template)

@@ -1,8 +1,8 @@
-"""MAUVE: how far the distribution of a system's texts is from that of people's.
+"""MAUVE: the distance between the distributions of a system's texts and of human texts.
 
-The published formulas (Pillutla et al. 2021) over scikit-learn's k-means: features of both sets are
-clustered together, and the two histograms compared along a divergence curve. The features are the
-paper's pseudo-log-likelihoods under a masked LM, or the usual hidden states.
+The published formulas (Pillutla et al. 2021) with scikit-learn's k-means: features of both sets are
+clustered together, and the two histograms are compared along a divergence curve. The features are
+the paper's pseudo-log-likelihoods under a masked LM, or the usual hidden states.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from reviser.evals.texts import Sample
 from reviser.models import hub, trunks
 
 SCALE = 5.0
-"""c of the paper: how fast a divergence becomes a distance of almost 1."""
+"""The paper's c: how fast a divergence becomes a distance of almost 1."""
 CURVE = 25
-"""Mixtures along the curve."""
+"""Number of mixtures along the curve."""
 MAX_TOKENS = 100
-"""Texts are cut to so many tokens of the features' model, as in the paper."""
+"""Texts are cut to this many tokens of the features' model, as in the paper."""
 MOST_CLUSTERS = 500
 CLUSTERINGS = 5
-"""Runs of k-means, each with a seed of its own, that a value is the mean of."""
+"""Number of k-means runs, each with its own seed, that a value averages."""
 VARIANCE = 0.9
-"""Of the features, kept by the principal components that are clustered."""
+"""Share of the features' variance that the clustered principal components keep."""
 
 Features = npt.NDArray[np.float64]
 Extract = Callable[[Sequence[str]], tuple[Features, dict[str, Any]]]
-"""Texts in; a row of features for each, and what a report has to say of them, out."""
+"""A function from texts to a row of features for each, and what a record says about them."""
 Pool = Literal["last", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class MauveReport:
     """MAUVE of one set of samples."""
 
     mauve: Estimate
-    """1 for equal distributions. The interval is of the texts drawn, the clusters being given."""
+    """The value is 1 for equal distributions. The interval is over texts, for fixed clusters."""
     clusters: int
     features: dict[str, Any]
 
@@ -60,21 +60,22 @@ def evaluate(
     *,
     clusters: int | None = None,
     seed: int = 0,
-) -> Report:
-    """MAUVE of the continuations against the references of the same samples.
+) -> MauveReport:
+    """Measure MAUVE of the continuations against the references of the same samples.
 
-    `features` is one of this module's with its model filled in: `partial(hidden_states, name)`.
+    `features` is a function of this module with its model filled in: `partial(hidden_states,
+    name)`.
     """
     references = references_of(samples)
     both, about = features([*references, *(sample.continuation for sample in samples)])
     ours, theirs = both[len(references) :], both[: len(references)]
     groups = [sample.id for sample in samples]
     value, used = mauve(ours, theirs, clusters=clusters, seed=seed, groups=groups)
-    return Report(mauve=value, clusters=used, features=about)
+    return MauveReport(mauve=value, clusters=used, features=about)
 
 
 def references_of(samples: Sequence[Sample]) -> list[str]:
-    """What the samples' documents say, which is what MAUVE compares with."""
+    """Return the references of the samples, which MAUVE compares with."""
     found = [sample.reference for sample in samples if sample.reference is not None]
     if len(found) < len(samples):
         raise DataError(
@@ -92,11 +93,11 @@ def mauve(
     seed: int = 0,
     groups: Sequence[str] | None = None,
 ) -> tuple[Estimate, int]:
-    """MAUVE of two sets of features, and the number of clusters: a tenth of the smaller set.
+    """Return MAUVE of two sets of features, and the number of clusters: a tenth of the smaller set.
 
-    The mean of several clusterings, since one alone moves by as much as the texts drawn.
+    The value is the mean of several clusterings, since one alone varies as much as the texts do.
 
-    With `groups`, row n of both belongs to group n, and the interval leaves out one group at a
+    With `groups`, row n of both sets belongs to group n, and the interval leaves out one group at a
     time; otherwise one row of both.
     """
     if min(len(ours), len(theirs)) < 2:
@@ -115,7 +116,7 @@ def mauve(
 def _areas(
     labels: npt.NDArray[np.intp], border: int, k: int, groups: Sequence[str] | None
 ) -> list[float]:
-    """The area of all rows, then without each group, or row, in turn."""
+    """Return the area for all rows, then without each group or row in turn."""
     one_hot = np.eye(k)[labels]
     p, q = one_hot[:border], one_hot[border:]
     numbers = np.arange(min(len(p), len(q)))
@@ -130,10 +131,10 @@ def _areas(
 
 
 def area(p: Features, q: Features) -> float:
-    """The area under the divergence curve of two histograms, given as counts.
+    """Return the area under the divergence curve of two histograms, given as counts.
 
-    A point of the curve has exp(-c KL(q | r)) and exp(-c KL(p | r)) as its coordinates, r being a
-    mixture of the two; it goes from (1, 0) to (0, 1).
+    A point of the curve has the coordinates exp(-c KL(q | r)) and exp(-c KL(p | r)), where r is a
+    mixture of the two. The curve goes from (1, 0) to (0, 1).
     """
     p, q = p / p.sum(), q / q.sum()
     weights = np.linspace(1e-6, 1 - 1e-6, CURVE)[:, None]
@@ -157,7 +158,7 @@ def _trapezoids(x: Features, y: Features) -> float:
 
 
 def check_installed() -> None:
-    """Refuse before features are computed, not after."""
+    """Raise an error if scikit-learn is missing, before features are computed."""
     try:
         import sklearn  # noqa: F401
     except ModuleNotFoundError as error:
@@ -167,7 +168,7 @@ def check_installed() -> None:
 
 
 def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
-    """The cluster of each row: rows of length 1, their principal components, k-means."""
+    """Cluster rows: scale them to length 1, take principal components, run k-means."""
     check_installed()
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
@@ -175,7 +176,7 @@ def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
 
     rows: Features = normalize(features)
     if np.ptp(rows, axis=0).max() < 1e-12:
-        return np.zeros(len(rows), np.intp)  # all alike: there is nothing to tell apart
+        return np.zeros(len(rows), np.intp)  # all alike: one cluster
     if min(rows.shape) > 1:
         rows = PCA(n_components=VARIANCE, svd_solver="full").fit_transform(rows)
     most = len(np.unique(rows.round(12), axis=0))
@@ -186,16 +187,16 @@ def _labels(features: Features, k: int, seed: int) -> npt.NDArray[np.intp]:
 
 
 def remembered(features: Extract) -> Extract:
-    """The same features, each text read once however often it is asked for."""
+    """Wrap a function of features so that it reads each text only once."""
     known: dict[str, npt.NDArray[np.float64]] = {}
     about: dict[str, Any] = {}
 
     def extract(texts: Sequence[str]) -> tuple[Features, dict[str, Any]]:
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new:
-            rows, told = features(new)
+            rows, description = features(new)
             known.update(zip(new, rows, strict=True))
-            about.update(told)
+            about.update(description)
         return np.array([known[text] for text in texts]), about
 
     return extract
@@ -214,7 +215,7 @@ def hidden_states(
     rows: int = 16,
     device: str = "cpu",
 ) -> tuple[Features, dict[str, Any]]:
-    """The final hidden state of each text: of its last token, or the mean for an encoder."""
+    """Return the final hidden state of each text: its last token's, or the mean for an encoder."""
     model, tokenizer, about = _opened(AutoModel, name, device)
     found: list[Features | None] = [None] * len(texts)
     for numbers, tokens_BT, mask_BT in _batches(tokenizer, texts, max_tokens, rows):
@@ -240,10 +241,10 @@ def pseudo_log_likelihoods(
     rows: int = 64,
     device: str = "cpu",
 ) -> tuple[Features, dict[str, Any]]:
-    """Of each token, the log-likelihood under a masked LM that sees all others (Salazar et al.).
+    """Return each token's log-likelihood under a masked LM that sees all others (Salazar et al.).
 
-    The paper calls its features just that. We read: one feature for each place in the text, 0
-    behind its end. A text costs a forward pass for each of its tokens.
+    The paper says no more about its features. We read it as one feature per position in the text,
+    and 0 after its end. A text costs one forward pass per token.
     """
     model, tokenizer, about = _opened(AutoModelForMaskedLM, name, device)
     mask_token = tokenizer.mask_token_id
@@ -253,9 +254,9 @@ def pseudo_log_likelihoods(
     for n, text in enumerate(texts):
         read = _read(tokenizer, text, max_tokens, return_special_tokens_mask=True)
         whole, special = read["input_ids"], read["special_tokens_mask"]
-        places = [place for place, is_special in enumerate(special) if not is_special]
-        for start in range(0, len(places), rows):
-            some = torch.tensor(places[start : start + rows])
+        positions = [n for n, is_special in enumerate(special) if not is_special]
+        for start in range(0, len(positions), rows):
+            some = torch.tensor(positions[start : start + rows])
             tokens_BT = torch.tensor(whole).repeat(len(some), 1)
             row_B = torch.arange(len(some))
             truth_B = tokens_BT[row_B, some].clone()
@@ -294,9 +295,9 @@ def _opened(kind: Any, name: str | Path, device: str) -> tuple[Any, Any, dict[st
 def _batches(
     tokenizer: Any, texts: Sequence[str], max_tokens: int, rows: int
 ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-    """Numbers of the texts, their token ids and the mask, texts of like length together.
+    """Yield indices of texts of similar length with their token ids and mask.
 
-    A text without tokens is the tokenizer's begin or end token, or its first.
+    A text without tokens becomes the tokenizer's begin or end token, or its first.
     """
     known = [t for t in (tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None]
     ids = [_read(tokenizer, text, max_tokens)["input_ids"] or [*known, 0][:1] for text in texts]
@@ -313,9 +314,9 @@ def _batches(
 
 
 def _read(tokenizer: Any, text: str, max_tokens: int, **options: Any) -> dict[str, list[int]]:
-    """The first tokens of a text, with those that the model's texts have around them.
+    """Return the first tokens of a text, with the model's special tokens around them.
 
-    A text that spells a control token gets its letters.
+    A text that spells a control token is split into its letters.
     """
     most = max_tokens + tokenizer.num_special_tokens_to_add()
     read: dict[str, list[int]] = tokenizer(

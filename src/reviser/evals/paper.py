@@ -1,4 +1,4 @@
-"""What the paper prints of its evaluation, to stand beside ours. Nothing here was measured by us.
+"""The paper's evaluation results, to show next to ours. None of these numbers is our measurement.
 
 Tables are named by the paper's LaTeX labels; `tests/evals/test_paper_figures.py` finds each number
 in the paper. Knows no record and no page.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 SIZES = ("100M", "300M")
-"""Of the paper's two models; each has an autoregressive baseline of its own size and data."""
+"""The paper's two model sizes; each has an autoregressive baseline of its size and data."""
 
 
 class Model(NamedTuple):
@@ -61,7 +61,7 @@ MAUVE: dict[Model, float] = {
     SEDD_SMALL: 0.1798,
     MDLM: 0.1509,
 }
-"""[tab:mauve_all]"""
+"""MAUVE by model [tab:mauve_all]."""
 
 ARENA: dict[str, dict[Model, float]] = {
     "100M": {
@@ -82,7 +82,7 @@ ARENA: dict[str, dict[Model, float]] = {
         SEDD_ABSORB: 0.6847,
     },
 }
-"""How often the Reviser of a size wins against each model.
+"""Win rate of the Reviser of each size against each model.
 
 [tab:arena_vs_ar_baseline, tab:ar_baselines_100m, tab:arena_vs_diffusion]
 """
@@ -113,12 +113,12 @@ TRAJECTORIES: dict[str, dict[str, Any]] = {
         "revised": 1.0,
     },
 }
-"""How its models write [tab:trajectory_stats]; names as in `trajectories.TrajectoryStatistics`."""
+"""Statistics of its models [tab:trajectory_stats], by name in `TrajectoryStatistics`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Under which conditions a size was trained and evaluated [sec:setup_exp, sec:repro]."""
+class Conditions:
+    """The conditions of training and evaluation of one size [sec:setup_exp, sec:repro]."""
 
     training_data: str = "FineWeb"
     trunk: str
@@ -134,6 +134,6 @@ class Setting:
 
 
 SETTING = {
-    "100M": Setting(trunk="100M parameters: 24 layers, width 512, 8 heads"),
-    "300M": Setting(trunk="300M parameters: 26 layers, width 896, 14 heads"),
+    "100M": Conditions(trunk="100M parameters: 24 layers, width 512, 8 heads"),
+    "300M": Conditions(trunk="300M parameters: 26 layers, width 896, 14 heads"),
 }

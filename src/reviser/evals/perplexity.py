@@ -1,7 +1,7 @@
-"""evalPPL: how well a causal LM predicts what a system wrote, given the prompt.
+"""evalPPL: how well a causal LM predicts a system's continuation of a prompt.
 
-Knows one scorer at a time, and reports it by name and by the hash of its weights. Whole texts are
-read as the scorer's tokenizer reads them, so no system gains or loses by its own tokens.
+Knows one scorer at a time, and reports it by name and by the hash of its weights. The scorer's own
+tokenizer reads the whole text, so no system gains or loses by its tokens.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ TOKENIZATION = (
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a continuation costs under the scorer."""
+    """The cost of one continuation under the scorer."""
 
     nll: float
-    """In nats, of the continuation's tokens given all before them."""
+    """Negative log-likelihood of the continuation's tokens, in nats, given everything before them.
+    """
     tokens: int
     characters: int
     joined: bool
-    """Whether the first of the tokens begins in the prompt."""
+    """True if the first of the tokens begins in the prompt."""
     longer: bool
-    """Whether the text exceeds the scorer's context, so that tokens saw only part of it."""
+    """True if the text exceeds the scorer's context, so that tokens saw only part of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class PerplexityReport:
     """evalPPL of one set of samples under one scorer."""
 
     perplexity: Estimate
     """exp(sum of NLL / sum of tokens)."""
     bits_per_character: Estimate
-    """The same sum by characters: comparable between scorers."""
+    """The same sum per character, which is comparable between scorers."""
     scores: tuple[Score, ...]
-    """In the order of the samples."""
+    """Scores in the order of the samples."""
     empty: int
-    """Continuations without a character, which count for nothing above."""
+    """Number of empty continuations, which are left out of the estimates."""
     joined: int
     longer: int
     scorer: dict[str, Any]
@@ -87,7 +88,7 @@ class Scorer:
             "context": self._context,
             "tokenization": TOKENIZATION,
         }
-        """What a report has to say of the scorer."""
+        """The description of the scorer in a record."""
 
     @classmethod
     def load(
@@ -98,11 +99,11 @@ class Scorer:
         device: str = "cpu",
         **options: Any,
     ) -> Scorer:
-        """Open a model folder, or a model of that name from the hub.
+        """Open a model folder, or a model from the hub.
 
-        `begin` are the ids put before every text: by default the one that the model's config calls
-        bos, if any. A model of ours that only appends is a scorer too; its texts begin as an empty
-        prefix does. Options go to `from_pretrained`.
+        `begin` holds the ids put before every text: by default the bos token of the model's config,
+        if any. A reviser model that only appends is a scorer too; its texts begin like an empty
+        prefix. Options go to `from_pretrained`.
         """
         folder = trunks.find(name)
         check_scorer(folder)
@@ -127,10 +128,10 @@ class Scorer:
         batch_tokens: int = 4096,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> list[Score]:
-        """The cost of each continuation; a batch has as many rows as make up `batch_tokens`.
+        """Score each continuation, in batches of up to `batch_tokens` tokens.
 
         A text longer than the context is read in windows that overlap by half, so every token has
-        at least half a context before it; one that fits is read once, exactly.
+        at least half a context before it. A text that fits is read once, exactly.
         """
         read = [self._read(sample) for sample in samples]
         rows = [(n, row) for n, (_, whole) in enumerate(read) for row in whole]
@@ -155,7 +156,7 @@ class Scorer:
         ]
 
     def _read(self, sample: Sample) -> tuple[bool, list[_Row]]:
-        """Whether a token spans the boundary, and the windows of the text, if any is to be read."""
+        """Return whether a token spans the boundary, and the windows of the text to read."""
         if not sample.continuation:
             return False, []
         boundary = len(sample.prompt)
@@ -189,7 +190,7 @@ class Scorer:
             first = start + len(window)
 
     def _nll(self, rows: Sequence[_Row]) -> list[float]:
-        """The cost of each row's tokens from its first that counts."""
+        """Return the cost of each row's tokens, from the first that counts."""
         longest = max(len(row.tokens) for row in rows)
         tokens_BT = torch.zeros((len(rows), longest), dtype=torch.long)
         mask_BT = torch.zeros_like(tokens_BT)
@@ -214,15 +215,15 @@ class Scorer:
 class _Row:
     tokens: list[int]
     first: int
-    """The first token that counts; at least 1."""
+    """Index of the first token that counts; at least 1."""
     start: int = 0
-    """Where in the text the row begins."""
+    """Offset of the row in the text."""
 
 
 def _batches(
     rows: Sequence[tuple[int, _Row]], batch_tokens: int
 ) -> Iterator[Sequence[tuple[int, _Row]]]:
-    """Runs of rows that hold at most so many tokens with their padding; a long row goes alone."""
+    """Yield runs of rows with at most so many tokens, padding included; a long row goes alone."""
     start = 0
     for end in range(1, len(rows) + 1):
         is_last = end == len(rows)
@@ -237,8 +238,8 @@ def evaluate(
     *,
     batch_tokens: int = 4096,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Report:
-    """Perplexity and bits per character, with intervals that know which samples share a prompt."""
+) -> PerplexityReport:
+    """Measure perplexity and bits per character, with intervals clustered by prompt."""
     scores = scorer.score(samples, batch_tokens=batch_tokens, progress=progress)
     if not any(score.tokens for score in scores):
         raise DataError("Every continuation is empty, so there is no perplexity of them.")
@@ -247,7 +248,7 @@ def evaluate(
     tokens = [score.tokens for score in scores]
     characters = [score.characters for score in scores]
     per_character = intervals.ratio_of_means(nll, characters, clusters)
-    return Report(
+    return PerplexityReport(
         perplexity=intervals.perplexity(nll, tokens, clusters),
         bits_per_character=per_character.map(lambda nats: nats / math.log(2)),
         scores=tuple(scores),
@@ -259,7 +260,7 @@ def evaluate(
 
 
 def check_scorer(folder: Path) -> None:
-    """Refuse a model that writes in another order than from left to right."""
+    """Raise an error for a model that does not write from left to right."""
     if not (folder / FILE_NAME).is_file():
         return
     training = info.describe(folder)["training"]

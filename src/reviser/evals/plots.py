@@ -1,7 +1,7 @@
-"""Figures as SVG, ready to stand in a page: dots with intervals, a heat map, grouped bars.
+"""SVG figures for a page: dots with intervals, a heat map, grouped bars.
 
 Knows numbers and labels, no record. Colours are CSS variables with a fallback, so a page chooses
-them for light and dark; what is the paper's differs from ours in shape too, not only in colour.
+them for light and dark. The paper's values differ from ours in shape too, not only in colour.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from itertools import pairwise
 from typing import TypeGuard
 
 Ends = tuple[float | None, float | None]
-"""An interval; None is an end without bound."""
+"""The two ends of an interval; None if unbounded."""
 
 WIDTH = 640
 SIZE = 12
-"""Of all text, in units of the figure."""
+"""Font size, in units of the figure."""
 LONGEST_LABEL = 40
 
 _SERIES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8c6d00", "#555555")
-"""Okabe and Ito's, which colour-blind readers tell apart; the last two darker, for white paper."""
+"""Okabe and Ito's colours, safe for colour-blind readers; the last two are darkened for white."""
 _INK, _FAINT, _LINE = "var(--ink,#1b1b1b)", "var(--faint,#5c5c5c)", "var(--line,#d5d5d5)"
 _BACK = "var(--back,#ffffff)"
 _HIDDEN = re.compile(
@@ -41,15 +41,15 @@ class Dot:
     value: float
     ends: Ends | None = None
     text: str
-    """The number as it is shown."""
+    """The number as printed in the figure."""
     of_paper: bool = False
     series: int = 0
-    """Which colour."""
+    """Index of the colour."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """One colour of a bar chart: a value for each group, None where there is none."""
+    """One colour of a bar chart: a value for each group, or None."""
 
     label: str
     values: tuple[float | None, ...]
@@ -59,7 +59,7 @@ class Bars:
 
 
 def visible(text: str) -> str:
-    r"""The text with characters that would hide, or turn the reading order, spelt out.
+    r"""Spell out characters that are invisible or change the reading order.
 
     >>> visible("a\u202eb")
     'a\\u202eb'
@@ -68,7 +68,7 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as HTML and SVG hold it, in elements and in attributes."""
+    """Escape a text for elements and attributes of HTML and SVG."""
     return html.escape(visible(text), quote=True)
 
 
@@ -80,7 +80,7 @@ def dots(
     log: bool = False,
     mark: tuple[float, str] | None = None,
 ) -> str:
-    """Values, one below the other, with their intervals; `mark` is a value to compare with."""
+    """Draw values in rows with their intervals; `mark` is a value to compare with."""
     left = 14 + max(_width(_short(row.label)) for row in rows)
     right = WIDTH - 14 - max(_width(row.text) for row in rows)
     known = [x for row in rows for x in (row.value, *(row.ends or ())) if _is_real(x, log)]
@@ -105,7 +105,7 @@ def dots(
 def heat_map(
     shares: Sequence[Sequence[float]], *, title: str, x: str, y: str, diagonal: str
 ) -> str:
-    """Shares as shades, the first row on top, with the dashed diagonal that its label explains."""
+    """Draw shares as shades, the first row on top, with a labelled dashed diagonal."""
     rows, columns = len(shares), max(map(len, shares))
     side, left, top = 300, 92, 8
     highest = max((share for row in shares for share in row), default=0.0)
@@ -114,8 +114,8 @@ def heat_map(
     for i, row in enumerate(shares):
         for j, share in enumerate(row):
             if share > 0:
-                place = (left + j * cell_w, top + i * cell_h, cell_w, cell_h)
-                body.append(_shade(*place, share / highest, f"{100 * share:.2f} %"))
+                box = (left + j * cell_w, top + i * cell_h, cell_w, cell_h)
+                body.append(_shade(*box, share / highest, f"{100 * share:.2f} %"))
     body.append(_rule(left, top, left + side, top + side, _INK, dashed=True))
     for end, words in ((0, "start"), (1, "end")):
         anchor = ("start", "end")[end]
@@ -139,7 +139,7 @@ def heat_map(
 def bars(
     groups: Sequence[str], series: Sequence[Bars], *, title: str, x: str, percent: bool = True
 ) -> str:
-    """Bars side by side for each group, from 0 up, with intervals."""
+    """Draw bars side by side for each group, with intervals."""
     values = [v for one in series for v in one.values if v is not None]
     ends = [e for one in series for pair in one.ends if pair for e in pair if e is not None]
     legend, top = _legend(series)
@@ -152,8 +152,8 @@ def bars(
     body = legend
     for tick in ticks:
         body.append(_rule(left, scale(tick), width, scale(tick), _LINE))
-        shown = f"{tick_text(100 * tick)} %" if percent else tick_text(tick)
-        body.append(_label(left - 6, scale(tick) + 4, shown, "end"))
+        label = f"{tick_text(100 * tick)} %" if percent else tick_text(tick)
+        body.append(_label(left - 6, scale(tick) + 4, label, "end"))
     spread = (width - left) / len(groups)
     for g, name in enumerate(groups):
         middle = left + spread * (g + 0.5)
@@ -175,7 +175,7 @@ def bars(
 
 
 def tick_text(value: float) -> str:
-    """A round number as an axis shows it.
+    """Format a round number for an axis.
 
     >>> [tick_text(x) for x in (0, 0.25, 1.0, 2000, 1e6)]
     ['0', '0.25', '1', '2,000', '1,000,000']
@@ -224,7 +224,7 @@ def _bar(
     scale: Callable[[float], float],
     span: tuple[float, float],
 ) -> list[str]:
-    """A bar of one group with its interval, or nothing."""
+    """Draw the bar of one group with its interval, if it has a value."""
     value, (top, bottom) = one.values[group], span
     if value is None:
         return []
@@ -242,7 +242,7 @@ def _bar(
 
 
 def _legend(series: Sequence[Bars]) -> tuple[list[str], float]:
-    """A key of the colours, in as many lines as it takes, and where it ends."""
+    """Draw the key of the colours, and return where it ends."""
     parts, x, y = list[str](), 0.0, 4.0
     for one in series:
         wide = 26 + _width(_short(one.label))
@@ -259,9 +259,9 @@ def _legend(series: Sequence[Bars]) -> tuple[list[str], float]:
 def _axis(
     known: Sequence[float], start: float, end: float, *, log: bool, apart: float | None = None
 ) -> tuple[Callable[[float], float], list[float]]:
-    """Where a value lies between start and end, and the values to mark, so far apart or more.
+    """Return a function from values to coordinates, and the values of the ticks.
 
-    If that is not given, so far that their texts do not touch.
+    Ticks are at least `apart` units apart, or as far as their labels need.
     """
     least, most = (min(known), max(known)) if known else (1.0, 10.0)
     to: Callable[[float], float] = math.log10 if log else float
@@ -276,15 +276,15 @@ def _axis(
         return start + (to(value) - low) / (high - low) * (end - start)
 
     for ticks in _log_ticks(low, high) if log else _ticks(low, high):
-        places = [scale(tick) for tick in ticks]
-        room = apart or 14 + max((_width(tick_text(tick)) for tick in ticks), default=0)
-        if all(abs(b - a) >= room for a, b in pairwise(places)):
+        positions = [scale(tick) for tick in ticks]
+        distance = apart or 14 + max((_width(tick_text(tick)) for tick in ticks), default=0)
+        if all(abs(b - a) >= distance for a, b in pairwise(positions)):
             return scale, ticks
     return scale, [least]
 
 
 def _log_ticks(low: float, high: float) -> Iterable[list[float]]:
-    """Sets of round numbers between two powers of ten, the densest first."""
+    """Yield sets of round numbers between two powers of ten, the densest first."""
     for every in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         found = [
             float(f"{m}e{power}")
@@ -305,7 +305,7 @@ def _positive(several: Iterable[list[float]]) -> Iterable[list[float]]:
 
 
 def _ticks(low: float, high: float) -> Iterable[list[float]]:
-    """Sets of multiples of a round step, the densest first."""
+    """Yield sets of multiples of a round step, the densest first."""
     power = math.floor(math.log10(high - low)) - 1
     for step in (float(f"{m}e{p}") for p in range(power, power + 4) for m in (1, 2, 5)):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -327,13 +327,13 @@ def _percent(value: float) -> str:
 
 
 def _short(label: str) -> str:
-    """A label that fits beside the plot; the whole one is in the title."""
+    """Shorten a label to fit next to the plot; the full label is in the title."""
     label = visible(label)
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "\u2026"
 
 
 def _width(text: str) -> float:
-    """About how wide a text is, rather too much than too little."""
+    """Estimate the width of a text, rather too large than too small."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return 0.58 * SIZE * len(text) + 0.5 * SIZE * wide
 
@@ -343,30 +343,30 @@ def _n(value: float) -> str:
 
 
 def _label(x: float, y: float, text: str, anchor: str, colour: str = _INK) -> str:
-    place = f'x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" fill="{colour}"'
-    return f"<text {place}>{escaped(text)}</text>"
+    attributes = f'x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" fill="{colour}"'
+    return f"<text {attributes}>{escaped(text)}</text>"
 
 
 def _rule(
     x1: float, y1: float, x2: float, y2: float, colour: str, *, dashed: bool = False, width: int = 1
 ) -> str:
-    place = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
+    attributes = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
     dashes = ' stroke-dasharray="4 3"' if dashed else ""
-    return f'<line {place} stroke="{colour}" stroke-width="{width}"{dashes}/>'
+    return f'<line {attributes} stroke="{colour}" stroke-width="{width}"{dashes}/>'
 
 
 def _rectangle(
     x: float, y: float, w: float, h: float, fill: str, stroke: str, *, dashed: bool = False
 ) -> str:
-    place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
+    attributes = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
     dashes = ' stroke-dasharray="3 2"' if dashed and fill == _BACK else ""
-    return f'<rect {place} fill="{fill}" stroke="{stroke}"{dashes}/>'
+    return f'<rect {attributes} fill="{fill}" stroke="{stroke}"{dashes}/>'
 
 
 def _shade(x: float, y: float, w: float, h: float, depth: float, text: str) -> str:
-    place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
-    told = f"<title>{escaped(text)}</title>" if text else ""
-    return f'<rect {place} fill="{_colour(0)}" fill-opacity="{depth:.3f}">{told}</rect>'
+    attributes = f'x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"'
+    title = f"<title>{escaped(text)}</title>" if text else ""
+    return f'<rect {attributes} fill="{_colour(0)}" fill-opacity="{depth:.3f}">{title}</rect>'
 
 
 def _svg(width: float, height: float, title: str, described: str, body: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""How a model writes: the paper's trajectory statistics, detours, and the order of writing.
+"""Statistics of how a model writes: the paper's table, detours, and the order of writing.
 
 Each rollout becomes a `Walk`, its counts; everything else is an estimate over walks. Knows ids and
-cursors, no text. What was given, a prefix or the text behind a gap, is never counted.
+cursors, no text. The preamble, the ids in the history before the model chose its first action (the
+prefix, and the text after a gap), is never counted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from reviser.evals.intervals import Clusters, Estimate, proportion, ratio_of_mea
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """The counts of one trajectory; `Walk.of(rollout.trajectory, vocab)` takes them.
+    """The counts of one trajectory; make one with `Walk.of(rollout.trajectory, vocab)`.
 
     >>> vocab = ActionVocab.build(10)
     >>> back, on = vocab.move_id(-1), vocab.move_id(+1)
@@ -33,56 +34,58 @@ class Walk:
     (6, 3, (-1, 1), 1, (2, 3, 0))
     """
 
-    given: int
-    """Ids in the history before the first that was chosen: prefix, text behind a gap."""
+    preamble: int
+    """Length of the preamble: the prefix, and actions that the model did not choose."""
     actions: int
-    """Ids chosen, STOP and the arguments of operators included."""
+    """Number of ids chosen, STOP and the arguments of operators included."""
     stops: bool
-    """Whether it ends with STOP, not at a limit."""
+    """True if it ends with STOP, not at a limit."""
     tokens: int
-    """By how many tokens the text grew."""
+    """Number of tokens by which the text grew."""
     inserts: int
     end_appends: int
-    """Inserts with the cursor at the end of the text."""
+    """Number of inserts with the cursor at the end of the text."""
     positions: tuple[float, ...]
-    """Where inserts went, 0 to 1 behind the prefix; the first into nothing has no such place."""
+    """Relative positions of inserts, 0 to 1 after the prefix; one into an empty text has none."""
     moves: tuple[int, ...]
-    """How far each move went, in order; a search, of several ids, is one, as is BACK to a mark."""
+    """Distance of each move, in order; a search of several ids is one move, as is BACK to a mark.
+    """
     to_mark: tuple[bool, ...]
-    """Which of these went to a mark."""
+    """One value per move: True if it went to a mark."""
     searches: tuple[bool, ...]
-    """Which of these were searches; one that was cut off is among them, and went nowhere."""
+    """One value per move: True if it was a search. One that was cut off counts, and went nowhere.
+    """
     detour: int
-    """Moves beyond the fewest that reach the same place, over all chains that an edit follows.
+    """Number of moves beyond the fewest to the same position, over chains before an edit.
 
-    Where BACK or a search led there, that one move is enough; a search may have a move beside it.
+    Where BACK or a search led there, that one move is enough; a search may have one more move.
     """
     trailing: int
-    """Moves after the last edit, which lead nowhere."""
+    """Number of moves after the last edit, which lead nowhere."""
     wasted: int
-    """Ids of these two."""
+    """Number of ids of detours and trailing moves."""
     revisions: int
-    """Inserts that a chain of moves, all in all to the left, led to."""
+    """Number of inserts after a chain of moves that goes left in total."""
     written: tuple[int, ...]
-    """The step, counted from the first chosen, that wrote each token of ours, in text order."""
+    """Step of each token the model wrote, in text order, counted from its first action."""
 
     @classmethod
     def of(cls, trajectory: Trajectory, vocab: ActionVocab) -> Walk:
-        """Count; the `unlearned` actions at the very start were given, as in a rollout."""
-        given = len(vocab.prefix_actions(trajectory.prefix))
-        given += sum(place == n for n, place in enumerate(trajectory.unlearned))
+        """Count one trajectory; `unlearned` actions at its very start belong to the preamble."""
+        preamble = len(vocab.prefix_actions(trajectory.prefix))
+        preamble += preamble_length(trajectory)
         history = np.array([trajectory.history(vocab)])
-        born = _born(vocab, history[0].tolist())  # refuses what cannot be replayed
-        kinds = np.where(is_argument(vocab, history), Kind.END, vocab.kinds[history])[0, given:]
-        length, cursor = (np.append(0, row[0])[given:] for row in trace(vocab, history))
+        born = _born(vocab, history[0].tolist())  # raises for an invalid history
+        kinds = np.where(is_argument(vocab, history), Kind.END, vocab.kinds[history])[0, preamble:]
+        length, cursor = (np.append(0, row[0])[preamble:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
         moves = np.flatnonzero(np.isin(kinds, MOVES))
-        is_search_id = is_search(vocab, history)[0, given:]
+        is_search_id = is_search(vocab, history)[0, preamble:]
         is_move_id = np.isin(kinds, MOVES) | is_search_id
         ends = _ends(moves, is_search_id & (kinds != Kind.FIND))
-        places = cursor[inserts] - len(trajectory.prefix)
-        room = length[inserts] - len(trajectory.prefix)
+        offsets = cursor[inserts] - len(trajectory.prefix)
+        span = length[inserts] - len(trajectory.prefix)
         stops = bool(len(kinds) and kinds[-1] == Kind.STOP)
         chains = list(_chains(is_move_id))
         useful = [(start, end) for start, end in chains if end < len(kinds) - stops]
@@ -92,13 +95,13 @@ class Walk:
         ]
         counts = [int(((moves >= start) & (moves < end)).sum()) for start, end in chains]
         return cls(
-            given=given,
+            preamble=preamble,
             actions=len(kinds),
             stops=stops,
             tokens=int(length[-1] - length[0]),
             inserts=len(inserts),
-            end_appends=int((places == room).sum()),
-            positions=tuple((places[room > 0] / room[room > 0]).clip(0, 1).tolist()),
+            end_appends=int((offsets == span).sum()),
+            positions=tuple((offsets[span > 0] / span[span > 0]).clip(0, 1).tolist()),
             moves=tuple((cursor[ends] - cursor[moves]).tolist()),
             to_mark=tuple((kinds[moves] == Kind.BACK).tolist()),
             searches=tuple((kinds[moves] == Kind.FIND).tolist()),
@@ -109,23 +112,23 @@ class Walk:
                 bool(kinds[end] == Kind.INSERT and cursor[end] < cursor[start])
                 for start, end in useful
             ),
-            written=tuple(step - given for step in born if step >= given),
+            written=tuple(step - preamble for step in born if step >= preamble),
         )
 
     @property
     def backward(self) -> int:
-        """How many moves go left."""
+        """The number of moves to the left."""
         return sum(delta < 0 for delta in self.moves)
 
     @property
     def sizes(self) -> Counter[int]:
-        """How many moves have each size; those to a mark and searches have none of their own."""
-        told = zip(self.moves, self.to_mark, self.searches, strict=True)
-        return Counter(abs(delta) for delta, *other in told if not any(other))
+        """The number of moves of each size; moves to a mark and searches have no size."""
+        moves = zip(self.moves, self.to_mark, self.searches, strict=True)
+        return Counter(abs(delta) for delta, *other in moves if not any(other))
 
     @property
     def distance(self) -> int:
-        """How far the cursor travelled by moves."""
+        """The distance that the cursor travelled by moves."""
         return sum(map(abs, self.moves))
 
 
@@ -137,38 +140,38 @@ class TrajectoryStatistics:
     """
 
     actions_per_token: Estimate | None
-    """What a token costs; an autoregressive model needs 1, and its STOP."""
+    """Actions per token; an autoregressive model needs 1, and its STOP."""
     insert_fraction: Estimate | None
     move_fraction: Estimate | None
     """The paper's p_move. STOP is an action too, so this and the inserts add up to less than 1.
 
-    A search is one move among as many actions as it has ids.
+    A search is one move, though all of its ids count as actions.
     """
     move_distance: Estimate | None
-    """Mean size of a move."""
+    """Mean distance of a move."""
     move_sizes: dict[int, Estimate]
-    """Share of the moves, those to marks and searches left out, of each size; only what occurs."""
+    """Share of each size that occurs among moves, without moves to marks and searches."""
     search_fraction: Estimate | None
-    """Share of the moves that are searches; None where none is."""
+    """Share of the moves that are searches; None if there is none."""
     backward_fraction: Estimate | None
     insert_position: Estimate | None
-    """Where inserts go, from 0, right behind the prefix, to 1, the end."""
+    """Relative position of inserts, from 0, right after the prefix, to 1, the end."""
     end_append_fraction: Estimate | None
     inner_insert_fraction: Estimate | None
-    """Inserts that are no end-appends."""
+    """Share of the inserts that are not at the end."""
     revised: Estimate
-    """Share of the walks with a backward move, or chain of moves, and an insert where it led."""
+    """Share of the walks in which a backward move, or chain of moves, led to an insert."""
     travel_per_token: Estimate | None
-    """How far the cursor moves for a token."""
+    """Distance that the cursor moves per token."""
     detour_fraction: Estimate | None
-    """Share of the moves that a shorter chain to the same place would save."""
+    """Share of the moves that a shorter chain to the same position would save."""
     trailing_fraction: Estimate | None
     """Share of the moves that lead nowhere, since no edit follows."""
     needed_actions_per_token: Estimate | None
-    """What a token would cost without those two."""
+    """Actions per token without detours and trailing moves."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return a dict for JSON."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         sizes = {str(size): estimate.to_dict() for size, estimate in self.move_sizes.items()}
         one = {k: v.to_dict() if isinstance(v, Estimate) else None for k, v in found.items()}
@@ -176,7 +179,7 @@ class TrajectoryStatistics:
 
 
 def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectoryStatistics:
-    """All rows; clusters are the prompts, if one was written several times."""
+    """Compute all rows; clusters are prompts, if one was written several times."""
     if not walks:
         raise DataError("There are no walks: statistics need at least one rollout.")
 
@@ -188,14 +191,14 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
     def fraction(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
         found = per(top, bottom)
-        if found and found.value in (0, 1):  # all alike, which does not make it certain
+        if found and found.value in (0, 1):  # equal values have no spread, but still an error
             return proportion(int(found.value) * found.n, found.n)
         return found and found.within(0, 1)
 
     tokens, actions = [w.tokens for w in walks], [w.actions for w in walks]
     inserts, moves = [w.inserts for w in walks], [len(w.moves) for w in walks]
     searches, by_tokens = [sum(w.searches) for w in walks], [w.sizes.total() for w in walks]
-    place = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
+    position = per((sum(w.positions) for w in walks), (len(w.positions) for w in walks))
     return TrajectoryStatistics(
         actions_per_token=per(actions, tokens),
         insert_fraction=fraction(inserts, actions),
@@ -208,7 +211,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         },
         search_fraction=fraction(searches, moves) if sum(searches) else None,
         backward_fraction=fraction((w.backward for w in walks), moves),
-        insert_position=place and place.within(0, 1),
+        insert_position=position and position.within(0, 1),
         end_append_fraction=fraction((w.end_appends for w in walks), inserts),
         inner_insert_fraction=fraction((w.inserts - w.end_appends for w in walks), inserts),
         revised=share([w.revisions > 0 for w in walks], clusters),
@@ -220,7 +223,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
 
 
 def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float64]:
-    """Which place of the text was written when: shares of all tokens, a row per stretch of steps.
+    """Return when each part of the text was written: shares of all tokens, a row per span of steps.
 
     Columns go from the start to the end of what was written, rows from the first to the last step.
     Left to right is the diagonal.
@@ -231,21 +234,29 @@ def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float6
            [0. , 0.5]])
     """
     if bins < 1:
-        raise DataError(f"bins is {bins}; a map has one or more.")
+        raise DataError(f"bins is {bins}; it must be 1 or more.")
     counts = np.zeros((bins, bins))
     for walk in walks:
-        place = (np.arange(len(walk.written)) + 0.5) / max(1, len(walk.written))
+        position = (np.arange(len(walk.written)) + 0.5) / max(1, len(walk.written))
         time = (np.array(walk.written) + 0.5) / max(1, walk.actions)
-        np.add.at(counts, ((time * bins).astype(int), (place * bins).astype(int)), 1)
+        np.add.at(counts, ((time * bins).astype(int), (position * bins).astype(int)), 1)
     shares: npt.NDArray[np.float64] = counts / max(1, counts.sum())
     return shares
+
+
+def preamble_length(trajectory: Trajectory) -> int:
+    """Return the number of actions at the start that a rollout's model did not choose.
+
+    A trajectory calls them `unlearned`: training takes no loss on them.
+    """
+    return sum(index == n for n, index in enumerate(trajectory.no_loss))
 
 
 # -- the parts ------------------------------------------------------------------------------------
 
 
 def _born(vocab: ActionVocab, history: Sequence[int]) -> list[int]:
-    """For each token of the text the step that put it there, by replaying."""
+    """Replay a history and return, for each token of the text, the step that inserted it."""
     canvas, born = Canvas(vocab), list[int]()
     for step, action_id in enumerate(history):
         edit = canvas.apply(action_id)
@@ -254,7 +265,7 @@ def _born(vocab: ActionVocab, history: Sequence[int]) -> list[int]:
 
 
 def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
-    """First and one past the last id of each run of moves."""
+    """Return the first id of each run of moves, and one past its last."""
     edges = np.flatnonzero(np.diff(is_move, prepend=False, append=False))
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
@@ -262,7 +273,7 @@ def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
 def _ends(
     starts: npt.NDArray[np.int64], is_argument: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """One past the last id of each move."""
+    """Return one past the last id of each move."""
     outside = np.append(np.flatnonzero(~is_argument), len(is_argument))
     return outside[np.searchsorted(outside, starts, side="right")]
 
@@ -270,13 +281,13 @@ def _ends(
 def _needed(
     vocab: ActionVocab, kinds: npt.NDArray[np.integer], cursor: npt.NDArray[np.int64], length: int
 ) -> tuple[int, int]:
-    """How many moves of a chain would do, and how many ids; `cursor` is before and after it."""
+    """Return how many moves and ids a chain needs; `cursor` holds its start and end."""
     start, goal = cursor.tolist()
     if Kind.BACK in kinds:
         return 1, 1
     if goal > start and Kind.FIND in kinds:
-        beside = int(Kind.MOVE in kinds)
+        other_moves = int(Kind.MOVE in kinds)
         longest = np.diff(np.flatnonzero(kinds != Kind.END), append=len(kinds)).max()
-        return 1 + beside, int(longest) + beside
+        return 1 + other_moves, int(longest) + other_moves
     fewest = len(vocab.split_move(goal - start, cursor=start, length=length))
     return fewest, fewest

@@ -1,1 +1,5 @@
-"""Trunks of causal language models: build, adapt, save, load, convert and describe them."""
+"""Models: trunks, adaptation, the hub, released checkpoints and model descriptions."""
+
+from reviser._moved import moved_names
+
+__getattr__ = moved_names("reviser.models", "reviser.models.trunks", "reviser.models.adaptation")

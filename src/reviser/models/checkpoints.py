@@ -1,8 +1,8 @@
-"""The paper's released `.pt` files, read once and written as ordinary model folders.
+"""Conversion of the paper's released `.pt` files to ordinary model folders.
 
-Knows the names and shapes in those files and what GPT-NeoX calls the same things; nothing of
-decoding. The files hold no sizes, so those are read from the tensors; what cannot be read from
-them, the number of heads and the longest history, is an option.
+This module knows the tensor names and shapes in those files and the corresponding names in
+GPT-NeoX. The files do not store sizes, so sizes are taken from the tensors. The number of heads and
+the context length cannot be found that way and are options.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from reviser.models import trunks
 from reviser.models.trunks import TrunkConfig
 
 HEAD_SIZE = 64
-"""Of both released models: 512 / 8 and 896 / 14."""
+"""Width of one attention head in both released models: 512 / 8 and 896 / 14."""
 CONTEXT = 512
-"""What the 300M was trained on. The 100M saw 256, but the paper decodes it to 35 + 256 ids."""
+"""Context length of the 300M. The 100M was trained on 256, but the paper decodes 35 + 256 ids."""
 
 Tensors = dict[str, torch.Tensor]
 
 _EMBEDDING = "token_embedding.embedding.weight"
 _LAYER = re.compile(r"layers\.layers\.(\d+)\.")
-_IGNORED = re.compile(  # what RoPE computes anew, and canvas parts that the trunk does not use
+_IGNORED = re.compile(  # RoPE tables, which are recomputed, and canvas parts the trunk never uses
     r"(.*\.)?rope\..*|canvas_pool_position_embedding\.weight|canvas_embedding\.query"
 )
-# Released name -> (name in GPT-NeoX, shape in the paper's letters: d wide, f wide in the MLP).
+# Released name -> (name in GPT-NeoX, shape in the paper's letters: d = width, f = MLP width).
 _FINAL = {
     "final_ln.weight": ("gpt_neox.final_layer_norm.weight", "d"),
     "final_ln.bias": ("gpt_neox.final_layer_norm.bias", "d"),
@@ -51,7 +51,7 @@ _IN_LAYER = {
     "mlp.fc2.bias": ("mlp.dense_4h_to_h.bias", "d"),
 }
 _FUSED = [f"self_attn.{part}_proj.weight" for part in "qkv"]
-_UNREADABLE = (  # each of these came out of `torch.load` for a file cut short or with a bad byte
+_UNREADABLE = (  # `torch.load` raised each of these for a truncated file or one with a bad byte
     pickle.UnpicklingError,
     struct.error,
     AssertionError,
@@ -63,7 +63,7 @@ _UNREADABLE = (  # each of these came out of `torch.load` for a file cut short o
     ValueError,
 )
 _GREETING = ("Hello world", [15496, 995])
-"""A text and its ids by GPT-2's tokenizer, to tell it from others of the same size."""
+"""A text and its GPT-2 ids, to distinguish GPT-2's tokenizer from others of the same size."""
 
 
 def convert(
@@ -76,9 +76,8 @@ def convert(
 ) -> TrunkConfig:
     """Write a released checkpoint as a model folder and return the sizes found in it.
 
-    `tokenizer` is a folder with GPT-2's `tokenizer.json`; `heads` is width / 64 and `context`
-    `CONTEXT` unless given.
-    Nothing is written unless everything can be read.
+    `tokenizer` is a folder with GPT-2's `tokenizer.json`. `heads` defaults to width / 64, `context`
+    to `CONTEXT`. Nothing is written unless everything can be read.
     """
     vocab = ActionVocab.paper()
     tensors = _read(Path(path))
@@ -91,7 +90,7 @@ def convert(
 
 
 def _read(path: Path) -> Tensors:
-    """The tensors of a file that belong to the trunk, by their released names."""
+    """Return the tensors that belong to the trunk, by their released names."""
     if not path.is_file():
         raise CheckpointError(f"There is no file {str(path)!r}.")
     try:
@@ -99,8 +98,8 @@ def _read(path: Path) -> Tensors:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise CheckpointError(
-            f"{str(path)!r} is not a checkpoint that can be opened safely: it is cut short, of"
-            " another format, or holds more than tensors. Get it again from its source."
+            f"{str(path)!r} cannot be opened safely: it is truncated, has another format, or holds"
+            " more than tensors. Download it again from its source."
         ) from error
     if isinstance(content, dict):
         content = content.get("model", content)
@@ -121,7 +120,7 @@ def _read(path: Path) -> Tensors:
 
 
 def _sizes(tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int) -> TrunkConfig:
-    """The trunk these tensors make, once all of them are there and fit each other."""
+    """Return the trunk's sizes, after checking that all tensors exist and fit each other."""
     found = {match[1] for name in tensors if (match := _LAYER.match(name))}
     layers = max(1, len(found))
     hidden = "layers.layers.0.mlp.fc1.bias"
@@ -142,8 +141,8 @@ def _sizes(tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int
             )
     if heads is None and width % HEAD_SIZE:
         raise CheckpointError(
-            f"The width is {width}, no multiple of {HEAD_SIZE}, the released head size: say how"
-            " many heads there are."
+            f"The width is {width}, which is not a multiple of {HEAD_SIZE}, the released head size."
+            " Give the number of heads."
         )
     heads = width // HEAD_SIZE if heads is None else heads
     return TrunkConfig(
@@ -152,7 +151,7 @@ def _sizes(tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int
 
 
 def _shapes(*, layers: int, width: int, mlp_width: int, rows: int) -> dict[str, tuple[int, ...]]:
-    """Every name in a released file and the shape that belongs to it."""
+    """Return every name in a released file with its shape."""
     letters = {name: shape for name, (_, shape) in _FINAL.items()}
     for layer in range(layers):
         inside = {name: shape for name, (_, shape) in _IN_LAYER.items()} | dict.fromkeys(
@@ -166,7 +165,7 @@ def _shapes(*, layers: int, width: int, mlp_width: int, rows: int) -> dict[str, 
 
 @torch.no_grad()
 def _fill(model: PreTrainedModel, tensors: Tensors, config: TrunkConfig) -> None:
-    """Copy every tensor to where GPT-NeoX keeps it; the rows beyond the vocabulary become 0."""
+    """Copy every tensor into the GPT-NeoX model; rows beyond the vocabulary become 0."""
     targets = dict(model.named_parameters())
     rows = targets.pop("gpt_neox.embed_in.weight")
     rows.zero_()[: len(tensors[_EMBEDDING])] = tensors[_EMBEDDING]
@@ -184,7 +183,7 @@ def _fill(model: PreTrainedModel, tensors: Tensors, config: TrunkConfig) -> None
 
 
 def _extended_tokenizer(folder: str | Path, vocab: ActionVocab) -> Tokenizer:
-    """GPT-2's tokenizer with the control tokens behind it, under their released ids."""
+    """Return GPT-2's tokenizer with the control tokens added under their released ids."""
     tokenizer = read_tokenizer(folder)
     text, ids = _GREETING
     size = tokenizer.get_vocab_size(with_added_tokens=True)
@@ -198,5 +197,5 @@ def _extended_tokenizer(folder: str | Path, vocab: ActionVocab) -> Tokenizer:
 
 
 def _some(names: list[str]) -> str:
-    """The first few of many names."""
+    """Return the first few of many names as text."""
     return ", ".join(names[:4]) + f" and {len(names) - 4} more" * (len(names) > 4) or "none"

@@ -1,4 +1,7 @@
-"""Models by name: a folder that is there, or a download from the hub."""
+"""Models by name: a local folder, or a download from the Hugging Face hub.
+
+Every folder that `find` returns was checked: opening it reads no pickle and runs no code.
+"""
 
 from __future__ import annotations
 
@@ -11,47 +14,50 @@ from typing import Any
 
 from reviser.errors import CheckpointError, MissingExtra
 
-WHOLE = ("*.json", "*.safetensors", "tokenizer.model")
+MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
 """The files of a model: no pickles, no code."""
-SMALL = ("*.json",)
-"""Those without the weights: all that is needed where another process runs the model."""
+CONFIG_FILES = ("*.json",)
+"""The files without the weights, which are enough where another process runs the model."""
+WHOLE, SMALL = MODEL_FILES, CONFIG_FILES
 
 
-_NOT_OF_THE_MODEL = ("run.json", "recipe.json", "data.json", "trainer_state.json")
-"""Files beside a model that tell how it came about."""
+_PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json")
+"""Files in a model folder that say how it was made and do not change its outputs."""
 
 
 def weights_in(folder: Path) -> list[Path]:
-    """The files with the weights of a model folder; refuses what is none."""
+    """Return the weight files of a model folder; refuse a folder that is not one."""
     weights = sorted(folder.glob("*.safetensors"))
     if not (folder / "config.json").is_file() or not weights:
         raise CheckpointError(
-            f"{str(folder)!r} is no model folder: it needs a config.json and safetensors."
+            f"{str(folder)!r} is not a model folder: it needs a config.json and safetensors."
         )
     return weights
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256 of all that a model folder's outputs depend on: config, tokenizer, weights."""
+    """Compute a SHA-256 of everything a model's outputs depend on: config, tokenizer, weights."""
     weights = weights_in(folder)
     small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
     total = hashlib.sha256()
-    for path in [*(path for path in small if path.name not in _NOT_OF_THE_MODEL), *weights]:
+    for path in [*(path for path in small if path.name not in _PROVENANCE_FILES), *weights]:
         with path.open("rb") as file:
             total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
 
 
 def identity(folder: Path) -> dict[str, str]:
-    """What tells a model from others of its name: the hash, and of a download the revision."""
+    """Return a model's hash and, if it was downloaded, its revision."""
     revision = {"revision": folder.name} if folder.parent.name == "snapshots" else {}
     return revision | {"weights": fingerprint(folder)}
 
 
-def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | None = None) -> Path:
-    """The folder of a model: the one named, or else a download of that name from the hub.
+def find(
+    name: str | Path, files: tuple[str, ...] = MODEL_FILES, *, revision: str | None = None
+) -> Path:
+    """Return the folder of a model: a local one, or a download from the hub.
 
-    A name may end in the revision that is meant, as gpt2@607a30d.
+    A hub name may end in a revision, as in gpt2@607a30d.
     """
     if not isinstance(name, str | Path) or not str(name):
         raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
@@ -66,23 +72,25 @@ def find(name: str | Path, files: tuple[str, ...] = WHOLE, *, revision: str | No
             f"There is no folder {str(name)!r}, and models from the hub need the hf extra. Install"
             " it with: pip install 'reviser-lm[hf]'."
         ) from error
-    wanted, _, named = str(name).partition("@")
+    hub_name, _, named = str(name).partition("@")
     try:
         folder = huggingface_hub.snapshot_download(
-            wanted, revision=revision or named or None, allow_patterns=list(files)
+            hub_name, revision=revision or named or None, allow_patterns=list(files)
         )
-    except (OSError, ValueError) as error:  # the hub's own errors are among these
+    except (OSError, ValueError) as error:  # the hub's own errors are subclasses of these
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(
-            f"There is no folder {str(name)!r}, and the hub gave no model of that name: {reason}"
+            f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
+            f" the Hugging Face hub: {reason}"
         ) from error
     return _without_code(Path(folder))
 
 
 def _without_code(folder: Path) -> Path:
-    """A model's folder, unless it leads whoever opens it to a pickle or to compiled code.
+    """Return the folder, or refuse one whose files lead to a pickle or to compiled code.
 
-    Transformers and vLLM are told to run no code and to read safetensors; these are ways around.
+    Transformers and vLLM are asked to run no code and to read safetensors only. An index or a
+    config can point them elsewhere.
     """
     for path in sorted(folder.glob("*.safetensors.index.json")):
         for _, name in _strings(_read(path).get("weight_map")):
@@ -93,15 +101,18 @@ def _without_code(folder: Path) -> Path:
     for keys, name in _strings(_read(folder / "config.json")):
         if "/" in name and re.search("_implementation|transformers_weights", keys):
             raise CheckpointError(
-                f"The config of {str(folder)!r} asks for {name!r} as {keys}: code of a model is not"
-                " run, and its weights are in its folder. Take the line out if you want the model"
-                " without it."
+                f"The config of {str(folder)!r} asks for {name!r} as {keys}. Code from a model is"
+                " never run, and its weights must be in its folder. Remove that line to use the"
+                " model without it."
             )
     return folder
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a file holds as JSON; nothing, if whoever opens it will say what is wrong."""
+    """Return a file's JSON object; an empty one if the file is missing or wrong.
+
+    The library that opens the model reports what is wrong.
+    """
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -110,13 +121,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> Iterator[tuple[str, str]]:
-    """Each text at any depth, behind the keys that lead to it."""
-    ahead = [("", value)]
-    while ahead:
-        keys, value = ahead.pop()
+    """Yield every string at any depth, each after the keys that lead to it."""
+    pending = [("", value)]
+    while pending:
+        keys, value = pending.pop()
         if isinstance(value, str):
             yield keys, value
         elif isinstance(value, dict):
-            ahead += [(f"{keys}/{key}", inside) for key, inside in value.items()]
+            pending += [(f"{keys}/{key}", inside) for key, inside in value.items()]
         elif isinstance(value, list):
-            ahead += [(keys, inside) for inside in value]
+            pending += [(keys, inside) for inside in value]

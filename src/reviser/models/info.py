@@ -1,4 +1,4 @@
-"""What a model folder holds, told from its files alone: no torch, and no weight is read."""
+"""Descriptions of model folders, read from their files without torch and without the weights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reviser.errors import CheckpointError, MissingExtra
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """The facts about a model folder; of one that was not trained here, `training` is None."""
+    """Return the facts about a model folder; `training` is None if it was not trained here."""
     try:
         return _describe(folder)
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"{str(folder)!r} has a file that is not what its name says: {error!r}."
+            f"A file in {str(folder)!r} does not have the content its name promises: {error!r}."
         ) from error
 
 
@@ -28,7 +28,7 @@ def _describe(folder: Path) -> dict[str, Any]:
     config = _read(folder / "config.json")
     tensors = list(_tensors(folder))
     if not tensors:
-        raise CheckpointError(f"There are no weights in {str(folder)!r}, as safetensors.")
+        raise CheckpointError(f"There are no safetensors weights in {str(folder)!r}.")
     training = folder / "run.json"
     return {
         "folder": str(folder),
@@ -56,15 +56,15 @@ def _training(path: Path) -> dict[str, Any]:
 
 
 def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same in a few lines, each with its name."""
+    """Return the facts as a few lines, each with its label."""
     size = facts["parameters"]
-    shown = f"{size / 1e6:,.1f}M" if size < 1e9 else f"{size / 1e9:,.2f}B"
+    rounded = f"{size / 1e6:,.1f}M" if size < 1e9 else f"{size / 1e9:,.2f}B"
     context = f"context {facts['context']:,} ids" if facts["context"] else "any length"
-    given = [name for name in ("begin", "delimiter") if facts[name] is not None]
+    special = [name for name in ("begin", "delimiter") if facts[name] is not None]
     ways = " marks to go back to," * facts["marks"] + " searches," * facts["search"]
     lines = [
-        ("trunk", f"{facts['architecture']}, {shown} parameters in {', '.join(facts['dtypes'])}"),
-        ("reads", f"histories with {' and '.join(given) or 'no given token'}, {context}"),
+        ("trunk", f"{facts['architecture']}, {rounded} parameters in {', '.join(facts['dtypes'])}"),
+        ("reads", f"histories with {' and '.join(special) or 'no begin token'}, {context}"),
         ("writes", f"{facts['tokens']:,} tokens, moves to {facts['max_move']},{ways} stop"),
         ("operators", ", ".join(facts["operators"]) or "none beyond these"),
         ("tokenizer", facts["tokenizer"][:16]),
@@ -94,12 +94,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tensors(folder: Path) -> Iterator[tuple[list[int], str]]:
-    """Shape and type of every tensor, from the headers of the weights."""
+    """Yield shape and dtype of every tensor, from the headers of the weight files."""
     try:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            "Weights are read with the hf extra. Install it with: pip install 'reviser-lm[hf]'."
+            "Reading weights needs the hf extra. Install it with: pip install 'reviser-lm[hf]'."
         ) from error
     for path in sorted(folder.glob("*.safetensors")):
         try:
@@ -107,4 +107,4 @@ def _tensors(folder: Path) -> Iterator[tuple[list[int], str]]:
                 parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
                 yield from ((part.get_shape(), part.get_dtype()) for part in parts)
         except SafetensorError as error:
-            raise CheckpointError(f"{str(path)!r} is no safetensors file: {error}.") from error
+            raise CheckpointError(f"{str(path)!r} is not a safetensors file: {error}.") from error

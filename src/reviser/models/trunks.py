@@ -1,13 +1,12 @@
-"""Trunks: ordinary causal LMs sized for an action vocabulary; built, adapted, saved and loaded.
+"""Trunks: ordinary causal LMs sized for an action vocabulary; built, saved and loaded.
 
-Knows Transformers and torch; nothing of masks, canvases or training. A model folder is a plain
-Hugging Face folder plus `action_vocab.json`, so every engine opens it.
+This module knows Transformers and torch, but not masks, canvases or training. A model folder is a
+plain Hugging Face folder plus `action_vocab.json`, so every engine can open it. `adaptation.py`
+turns a causal LM into one that edits.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,19 +25,19 @@ from transformers import (
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
-from reviser.errors import CheckpointError, ConfigError, MissingExtra
+from reviser.errors import CheckpointError, ConfigError
 from reviser.models.hub import find
 
-__all__ = ["TrunkConfig", "adapt", "build", "load", "load_base", "save", "with_lora"]
+__all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
 ROWS_MULTIPLE = 64
-"""Embeddings get a multiple of this many rows, which matrix units like. The rows beyond the
-vocabulary are never a label and never allowed by the mask."""
+"""Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
+the vocabulary are never a label and never allowed by the mask."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrunkConfig:
-    """The shape of a trunk; the defaults are the paper's 100M."""
+    """The shape of a trunk. The defaults are the paper's 100M model."""
 
     architecture: Literal["gpt_neox", "llama"] = "gpt_neox"
     layers: int = 24
@@ -46,9 +45,9 @@ class TrunkConfig:
     heads: int = 8
     mlp_width: int = 2048
     context: int = 256
-    """Most ids in a history."""
+    """Maximum number of ids in a history."""
     dropout: float = 0.1
-    """Of hidden states and of attention; Llama has dropout in attention only."""
+    """Dropout of hidden states and attention. Llama applies it to attention only."""
 
     def __post_init__(self) -> None:
         if self.architecture not in _CONFIGS:
@@ -59,100 +58,25 @@ class TrunkConfig:
             raise ConfigError(f"Every size of a trunk must be 1 or more: {self}.")
         if self.width % (2 * self.heads):
             raise ConfigError(
-                f"width {self.width} over {self.heads} heads: each needs the same, even share."
+                f"width {self.width} cannot be divided into {self.heads} heads of the same, even"
+                " size. Change width or heads."
             )
         if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it goes from 0 to below 1.")
+            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
 
 def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
-    """A trunk with fresh weights, the same for the same seed."""
+    """Build a trunk with random weights, which are the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size))
         model: PreTrainedModel = AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32)
-    _name_special_ids(model, vocab)
+    set_special_ids(model, vocab)
     return model
 
 
-def adapt(
-    model: PreTrainedModel,
-    tokenizer: Tokenizer | Any,
-    *,
-    operators: Iterable[str] = (),
-    max_move: int = 512,
-    begin: str | None = None,
-    delimiter: bool = True,
-    marks: bool = False,
-    search: bool = False,
-) -> ActionVocab:
-    """Turn a causal LM into one that can learn to revise; model and tokenizer are changed.
-
-    The control tokens join the tokenizer. Their rows, input and output, start as the mean of the
-    tokens' rows, so what the model says about ordinary tokens stays exactly as it was and no
-    action is likely yet or strange. `begin` names the token that the model's texts begin with,
-    if it was trained with one.
-    """
-    vocab = ActionVocab.from_tokenizer(
-        tokenizer,
-        operators=operators,
-        max_move=max_move,
-        begin=begin,
-        delimiter=delimiter,
-        marks=marks,
-        search=search,
-    )
-    rows = len(_tables(model)[0])
-    if rows < vocab.size:
-        # Its own way to initialise draws noise; the mean below replaces it.
-        model.resize_token_embeddings(rows_for(vocab.size), mean_resizing=False)
-    first_new = min(rows, vocab.tokens)
-    with torch.no_grad():
-        for table in _tables(model):
-            table[first_new:] = table[:first_new].mean(dim=0)
-    _name_special_ids(model, vocab)
-    return vocab
-
-
-def with_lora(
-    model: PreTrainedModel, vocab: ActionVocab, *, rank: int, alpha: float, dropout: float
-) -> Any:
-    """Low-rank adapters on every linear layer; of the embeddings, the control rows are trained.
-
-    With rank 0 those rows alone, so that what the model knew cannot change.
-    """
-    try:
-        import peft
-    except ImportError as error:
-        raise MissingExtra("LoRA needs peft. Install it with: pip install peft.") from error
-    names = {module: name for name, module in model.named_modules()}
-    output = model.get_output_embeddings()
-    tied = output.weight is model.get_input_embeddings().weight
-    tables = [model.get_input_embeddings()] + [output] * (not tied)
-    rows = [names[table].rpartition(".")[2] for table in tables]
-    controls = sorted(vocab.control_tokens.values())
-    config: peft.PeftConfig
-    if rank == 0:
-        config = peft.TrainableTokensConfig(target_modules=rows, token_indices=controls)
-    else:
-        config = peft.LoraConfig(
-            r=rank,
-            lora_alpha=alpha,  # type: ignore[arg-type]  # annotated int; any number works
-            lora_dropout=dropout,
-            target_modules="all-linear",
-            trainable_token_indices=dict.fromkeys(rows, controls),
-        )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")  # we merge
-        adapted = peft.get_peft_model(model, config)
-    # By the base's name PEFT would ask the hub at every checkpoint, and then save the embeddings,
-    # since they were resized; the rows that are trained it saves anyway.
-    config.base_model_name_or_path = ""
-    return adapted
-
-
 def rows_for(size: int) -> int:
-    """How many embedding rows a vocabulary of this size gets."""
+    """Return how many embedding rows a vocabulary of this size has."""
     return -(-size // ROWS_MULTIPLE) * ROWS_MULTIPLE
 
 
@@ -167,15 +91,15 @@ def save(
 
 
 def save_weights(model: PreTrainedModel, folder: str | Path, **options: Any) -> None:
-    """Write config and safetensors, readable by whom the folder's other files are."""
+    """Write config and safetensors with the same file permissions."""
     model.save_pretrained(folder, **options)
     mode = (Path(folder) / "config.json").stat().st_mode
     for path in Path(folder).glob("*.safetensors"):
-        path.chmod(mode)  # safetensors writes for the owner alone
+        path.chmod(mode)  # safetensors makes its files readable for the owner only
 
 
 def save_tokenizer(tokenizer: Tokenizer | Any, vocab: ActionVocab, folder: str | Path) -> None:
-    """Write what a model folder holds beside the weights: tokenizer and `action_vocab.json`."""
+    """Write the files of a model folder other than the weights."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     named = {"bos_token": vocab.begin, "eos_token": vocab.stop}
     special = {role: backend.id_to_token(i) for role, i in named.items() if i is not None}
@@ -183,29 +107,33 @@ def save_tokenizer(tokenizer: Tokenizer | Any, vocab: ActionVocab, folder: str |
     vocab.save(folder)
 
 
-def load(folder: str | Path, **options: Any) -> tuple[PreTrainedModel, ActionVocab]:
-    """Open a model folder, or one of that name from the hub; options go to `from_pretrained`."""
-    folder = find(folder)
+def load(name: str | Path, **options: Any) -> tuple[PreTrainedModel, ActionVocab]:
+    """Open a model by folder or hub name; options go to `from_pretrained`."""
+    return load_folder(find(name), **options)
+
+
+def load_folder(folder: Path, **options: Any) -> tuple[PreTrainedModel, ActionVocab]:
+    """Open a model folder that `hub.find` returned, so that its files were checked."""
     vocab = ActionVocab.load(folder)
     model = _open(folder, **options)
-    rows = len(_tables(model)[0])
+    rows = len(embedding_tables(model)[0])
     if rows < vocab.size:
         raise CheckpointError(
-            f"The model in {str(folder)!r} has {rows} embedding rows, its action vocabulary"
+            f"The model in {str(folder)!r} has {rows} embedding rows, but its action vocabulary has"
             f" {vocab.size} ids: the two do not belong together."
         )
     return model, vocab
 
 
-def load_base(folder: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokenizer]:
+def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokenizer]:
     """Open a causal LM to adapt or to score with, and its tokenizer.
 
-    In float32, so that it can be trained; options go to `from_pretrained`.
+    The weights are float32, so that they can be trained. Options go to `from_pretrained`.
     """
-    folder = find(folder)
+    folder = find(name)
     model = _open(folder, **{"dtype": torch.float32} | options)
     if not (folder / "tokenizer.json").is_file() and (folder / "tokenizer.model").is_file():
-        # What Transformers guesses from the latter alone may read text in another way.
+        # Transformers guesses a tokenizer from tokenizer.model, which may split text differently.
         raise CheckpointError(
             f"There is a tokenizer.model in {str(folder)!r} but no tokenizer.json. Open it with its"
             " own class in Transformers, and save it there with save_pretrained."
@@ -220,37 +148,32 @@ def _open(folder: Path, **options: Any) -> PreTrainedModel:
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
+            ignore_mismatched_sizes=True,  # refused below, with the tensor's name
             **options,
         )
     except (ImportError, OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(
-            f"Cannot open a model in {str(folder)!r}: {_first_line(error)}"
-        ) from error
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason}") from error
     model: PreTrainedModel
     model, report = opened
     wrong = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    if wrong:  # Transformers would leave them random
+    if wrong:  # Transformers would leave these tensors at random values
         raise CheckpointError(
             f"The weights in {str(folder)!r} lack {len(wrong)} of the model's tensors, or hold them"
-            f" in another shape, first {min(wrong)}."
+            f" in another shape. The first is {min(wrong)}."
         )
     return model
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _tables(model: PreTrainedModel) -> list[torch.Tensor]:
-    """Embedding, output rows and output bias, whichever there are; tied ones once."""
+def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:
+    """Return embedding, output rows and output bias, as far as they exist; tied tables once."""
     output = model.get_output_embeddings()
     tables = [model.get_input_embeddings().weight, output.weight, getattr(output, "bias", None)]
     return list({id(table): table for table in tables if table is not None}.values())
 
 
-def _name_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
-    """So that any engine begins and ends a history where we do."""
+def set_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
+    """Set the config's begin, end and padding ids, so that other engines use the same ones."""
     for config in (model.config, model.generation_config):
         if config is not None:
             config.bos_token_id = vocab.begin
@@ -259,7 +182,7 @@ def _name_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
 
 
 def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
-    """What every architecture calls the same."""
+    """Return the options that all architectures share."""
     return {
         "vocab_size": rows,
         "hidden_size": config.width,
@@ -273,12 +196,12 @@ def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
 
 
 def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
-    """The paper's trunk: pre-norm, sequential residuals, RoPE over whole heads, tied output."""
+    """Return the paper's trunk: pre-norm, sequential residuals, RoPE over whole heads."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
     return GPTNeoXConfig(
         **_shape(config, rows),
         hidden_dropout=config.dropout,
-        hidden_act="gelu",  # by erf
+        hidden_act="gelu",  # the exact form, by erf
         rope_parameters=rope,
         use_parallel_residual=False,
         attention_bias=False,
@@ -290,3 +213,12 @@ def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}
+
+
+def __getattr__(name: str) -> Any:
+    """Find `adapt` and `with_lora`, which moved to `adaptation`."""
+    if name in ("adapt", "with_lora"):
+        from reviser.models import adaptation
+
+        return getattr(adaptation, name)
+    raise AttributeError(name)

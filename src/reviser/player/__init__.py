@@ -1,1 +1,1 @@
-"""Watching a text being written."""
+"""Playback of rollouts: in a terminal, on a page, and as a GIF."""

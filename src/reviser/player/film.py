@@ -1,7 +1,7 @@
-"""A rollout as what a viewer applies: a text, and one text edit for each action.
+"""A rollout prepared for playback: a text, and one text edit for each action.
 
-Every action goes through the one executor and the codec, so who shows a film decides nothing: it
-applies edits. Offsets count UTF-16 units, as JavaScript does. Knows rollouts, no page.
+Every action goes through the executor and the codec here, so a viewer only applies edits. Offsets
+count UTF-16 units, as JavaScript does. Knows rollouts, no page.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError, InvalidAction, ReviserError, TrajectoryError
 from reviser.files import read_objects
 from reviser.models import hub
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 NAME = 60
-"""Characters of a text that name it."""
+"""Maximum length of a film's name, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """One action and what it did to the text."""
+class FilmStep:
+    """One action and its effect on the text."""
 
     edit: TextEdit
     action: str
     logprob: float | None = None
-    given: bool = False
-    """Whether it stood in the history before the model chose anything."""
+    in_preamble: bool = False
+    """True if it was in the history before the model chose its first action."""
     found: tuple[int, int] | None = None
-    """In a search, where what it looks for stands in the text, as far as that is typed."""
+    """The span of the text that a search has found so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Film:
-    """A text, the steps that change it, and what is known of them."""
+    """A text, the steps that change it, and facts about them."""
 
     name: str
     text: str
-    """Before the first step: the prompt, or the draft of a revision."""
+    """The text before the first step: the prompt, or the draft of a revision."""
     cursor: int
-    steps: tuple[Step, ...]
+    steps: tuple[FilmStep, ...]
     final: str
-    """After the last step."""
+    """The text after the last step."""
     facts: tuple[tuple[str, str], ...] = ()
-    """Names and values to read beside it."""
+    """Names and values to show next to the film."""
 
     @property
     def opening(self) -> int:
-        """Steps at the start that nobody chose: it opens behind them."""
-        chosen = (n for n, step in enumerate(self.steps) if not step.given)
+        """The number of steps before the model's first choice; playback begins after them."""
+        chosen = (n for n, step in enumerate(self.steps) if not step.in_preamble)
         return next(chosen, len(self.steps))
 
 
-class Cutter:
-    """Makes films with one model's actions and tokens."""
+class Replayer:
+    """A maker of films, with the actions and tokens of one model."""
 
     def __init__(self, vocab: ActionVocab, codec: Codec) -> None:
         self.vocab = vocab
         self.codec = codec
 
     @classmethod
-    def load(cls, name: str | Path) -> Cutter:
-        """From a model folder, or a model of that name from the hub; no weights are read."""
-        folder = hub.find(name, hub.SMALL)
+    def load(cls, name: str | Path) -> Replayer:
+        """Open a model folder, or a model from the hub, without its weights."""
+        folder = hub.find(name, hub.CONFIG_FILES)
         return cls(ActionVocab.load(folder), Codec.load(folder))
 
     def film(
@@ -83,37 +83,39 @@ class Cutter:
         logprobs: Sequence[float] = (),
         facts: Sequence[tuple[str, str]] = (),
         start: int = 0,
-        unseen: int = 0,
+        instruction_length: int = 0,
     ) -> Film:
-        """Replay a trajectory; its name is the start of its text if none is given.
+        """Replay a trajectory; its default name is the start of its text.
 
-        The film begins behind the first `start` actions. The first `unseen` tokens of the canvas
-        are no part of the text, as an instruction is none.
+        The film begins after the first `start` actions. The first `instruction_length` tokens of
+        the canvas, an instruction, are not part of the text.
         """
         ids = trajectory.restoration
         try:
             canvas = Canvas.replay(self.vocab, [*trajectory.prefix, *ids[:start]])
-            stream = self.codec.stream(canvas.tokens()[unseen:], unit="utf16")
-            text, cursor = stream.text, _place(stream, canvas.cursor - unseen)
-            done = [_done(canvas, stream, i, unseen) for i in ids[start:]]
+            stream = self.codec.stream(canvas.tokens()[instruction_length:], unit="utf16")
+            text, cursor = stream.text, _text_offset(stream, canvas.cursor - instruction_length)
+            applied = [_applied(canvas, stream, i, instruction_length) for i in ids[start:]]
         except (InvalidAction, IndexError) as error:
             why = "its tokenizer lacks a token." if isinstance(error, IndexError) else str(error)
             raise DataError(
                 f"These actions cannot be replayed with this model: {why} Give the model that wrote"
                 " them."
             ) from error
-        given = set(trajectory.unlearned)
+        preamble = set(trajectory.no_loss)
         chosen = iter(logprobs)
         words = list(_actions(self.vocab, trajectory))[start:]
         steps = tuple(
-            Step(
+            FilmStep(
                 edit=edit,
                 action=action,
-                logprob=None if n in given else next(chosen, None),
-                given=n in given,
+                logprob=None if n in preamble else next(chosen, None),
+                in_preamble=n in preamble,
                 found=found,
             )
-            for n, ((edit, found), action) in enumerate(zip(done, words, strict=True), start=start)
+            for n, ((edit, found), action) in enumerate(
+                zip(applied, words, strict=True), start=start
+            )
         )
         name = name or _short(text or stream.text)
         return Film(
@@ -126,15 +128,15 @@ class Cutter:
         )
 
     def film_of(self, rollout: Rollout, *, name: str = "") -> Film:
-        """Replay what a model wrote, and make sure that it comes to the same text.
+        """Replay a rollout, and check that it ends with the same text.
 
-        A film of a revision begins with the draft; an instruction is a fact beside it.
+        The film of a revision begins with the draft; an instruction becomes one of the facts.
         """
         trajectory = rollout.trajectory
-        given = sum(place == n for n, place in enumerate(trajectory.unlearned))
-        told = list(facts_of(rollout))
-        for unseen in dict.fromkeys((0, len(trajectory.prefix))):
-            film = self.film(trajectory, name=name, unseen=unseen)
+        preamble = sum(index == n for n, index in enumerate(trajectory.no_loss))
+        facts = list(facts_of(rollout))
+        for instruction_length in dict.fromkeys((0, len(trajectory.prefix))):
+            film = self.film(trajectory, name=name, instruction_length=instruction_length)
             if film.final == rollout.text:
                 break
         else:
@@ -142,44 +144,46 @@ class Cutter:
                 f"The actions of {film.name!r} write another text with this model's tokenizer. Give"
                 " the model that wrote them."
             )
-        if unseen:
-            told.insert(0, ("Instruction", self.codec.decode(trajectory.prefix)))
-        shown = Canvas.replay(self.vocab, [*trajectory.prefix, *trajectory.restoration[:given]])
-        is_draft = self.codec.decode(shown.tokens()[unseen:]) == rollout.prompt
+        if instruction_length:
+            facts.insert(0, ("Instruction", self.codec.decode(trajectory.prefix)))
+        opening = Canvas.replay(
+            self.vocab, [*trajectory.prefix, *trajectory.restoration[:preamble]]
+        )
+        is_draft = self.codec.decode(opening.tokens()[instruction_length:]) == rollout.prompt
         return self.film(
             trajectory,
             name=name,
             logprobs=rollout.logprobs,
-            facts=told,
-            start=given if is_draft else 0,
-            unseen=unseen,
+            facts=facts,
+            start=preamble if is_draft else 0,
+            instruction_length=instruction_length,
         )
 
 
-def _done(
-    canvas: Canvas, stream: TextStream, action_id: int, unseen: int
+def _applied(
+    canvas: Canvas, stream: TextStream, action_id: int, instruction_length: int
 ) -> tuple[TextEdit, tuple[int, int] | None]:
-    """Apply an id; its effect on the text, and where a search that it belongs to would lead."""
+    """Apply an id; return its text edit, and the span that a search it belongs to has found."""
     found = canvas.found
     edit = canvas.apply(action_id)
-    place, before, after = (
-        max(0, n - unseen) for n in (edit.position, edit.cursor_before, edit.cursor)
+    position, before, after = (
+        max(0, n - instruction_length) for n in (edit.position, edit.cursor_before, edit.cursor)
     )
-    told = stream.feed(replace(edit, position=place, cursor_before=before, cursor=after))
+    text_edit = stream.feed(replace(edit, position=position, cursor_before=before, cursor=after))
     found = canvas.found or (found if edit.cursor != edit.cursor_before else None)
     if found is None:
-        return told, None
-    start, end = (_place(stream, max(0, n - unseen)) for n in found)
-    return told, (start, end)
+        return text_edit, None
+    start, end = (_text_offset(stream, max(0, n - instruction_length)) for n in found)
+    return text_edit, (start, end)
 
 
-def _place(stream: TextStream, place: int) -> int:
-    """Where a boundary between tokens is in the text."""
-    return stream.feed(Edit(place, (), (), place, place)).cursor
+def _text_offset(stream: TextStream, boundary: int) -> int:
+    """Return the offset in the text of a boundary between tokens."""
+    return stream.feed(Edit(boundary, (), (), boundary, boundary)).cursor
 
 
 def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
-    """Each id in a word; what it wrote is in its edit."""
+    """Yield a word for each id; the text it wrote is in its edit."""
     ids = np.array([trajectory.restoration], np.int64)
     roles = is_argument(vocab, ids)[0], is_search(vocab, ids)[0]
     for i, argument, search in zip(ids[0].tolist(), *roles, strict=True):
@@ -195,7 +199,7 @@ def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
 
 
 def facts_of(rollout: Rollout) -> tuple[tuple[str, str], ...]:
-    """What a rollout says of itself, in words."""
+    """Describe a rollout as names and values."""
     cost, settings = rollout.statistics, asdict(rollout.config)
     facts = {
         "Actions": f"{cost.actions:,}",
@@ -215,8 +219,8 @@ def facts_of(rollout: Rollout) -> tuple[tuple[str, str], ...]:
     return (*facts.items(), *_provenance(rollout.provenance))
 
 
-def _provenance(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in told.items():
+def _provenance(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in fields.items():
         words = value
         if isinstance(value, Mapping):
             words = ", ".join(f"{key} {each}" for key, each in value.items())
@@ -229,25 +233,25 @@ def _provenance(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def read(
     paths: Sequence[Path], *, model: str | Path | None = None, limit: int | None = None
 ) -> tuple[list[Film], int]:
-    """The films of some files of rollouts, and how many lines held an error instead.
+    """Return the films of files of rollouts, and the number of lines that hold an error.
 
-    Each is replayed with `model`, or else with the one that its provenance names; `limit` counts
-    the rollouts of each file.
+    Each is replayed with `model`, or with the model that its provenance names; `limit` is the
+    number of rollouts to take from each file.
     """
-    cutters: dict[str, Cutter] = {}
+    replayers: dict[str, Replayer] = {}
     films: list[Film] = []
     failed = 0
     for path in paths:
         taken = 0
-        for place, fields in read_objects(path):
+        for line, fields in read_objects(path):
             if "error" in fields:
                 failed += 1
                 continue
-            told = fields if "trajectory" in fields else fields.get("rollout")
-            for each in fields.get("rollouts") or [told]:  # a revision has one for each part
+            rollout = fields if "trajectory" in fields else fields.get("rollout")
+            for each in fields.get("rollouts") or [rollout]:  # a revision has one per window
                 if limit is None or taken < limit:
                     taken += 1
-                    films.append(_film(each, place, model, cutters))
+                    films.append(_film(each, line, model, replayers))
             if taken == limit:
                 break
     if not films:
@@ -255,7 +259,7 @@ def read(
     return films, failed
 
 
-def _film(found: Any, place: str, model: str | Path | None, cutters: dict[str, Cutter]) -> Film:
+def _film(found: Any, line: str, model: str | Path | None, replayers: dict[str, Replayer]) -> Film:
     try:
         if found is None:
             raise DataError("it has no 'trajectory'; rollouts are what reviser generate writes,"
@@ -264,23 +268,23 @@ def _film(found: Any, place: str, model: str | Path | None, cutters: dict[str, C
         named = str(model or rollout.provenance.get("model") or "")
         if not named:
             raise DataError("it does not say which model wrote it. Name that with --model.")
-        if named not in cutters:
-            cutters[named] = _opened(named, is_told=model is not None)
-        cutter = cutters[named]
+        if named not in replayers:
+            replayers[named] = _opened(named, is_explicit=model is not None)
+        replayer = replayers[named]
         written_by = Path(str(rollout.provenance.get("model") or named)).name
         start = _short(rollout.prompt) or _short(rollout.text)
-        return cutter.film_of(rollout, name=f"{start} ({written_by})")
+        return replayer.film_of(rollout, name=f"{start} ({written_by})")
     except (DataError, TrajectoryError) as error:
-        raise DataError(f"{place}: {error}") from error
+        raise DataError(f"{line}: {error}") from error
 
 
-def _opened(name: str, *, is_told: bool) -> Cutter:
+def _opened(name: str, *, is_explicit: bool) -> Replayer:
     try:
-        return Cutter.load(name)
+        return Replayer.load(name)
     except ReviserError as error:
-        if is_told:
+        if is_explicit:
             raise
-        raise DataError(f"its model {name!r} cannot be opened; say where it is with --model."
+        raise DataError(f"its model {name!r} cannot be opened; name its folder with --model."
                         f" ({error})") from error  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""One self-contained page to watch films in: no network, no framework, no build.
+"""A self-contained page that plays films: no network, no framework, no build.
 
-Puts the assets together and the films beside them, as data. What a model wrote is never markup:
-here it is escaped JSON in a block that nothing runs, there it becomes text nodes. The page's policy
-allows its own script and style, by their hashes, and nothing else.
+Joins the assets and embeds the films as data. Model output never becomes markup: here it is escaped
+JSON in a block that is not executed, in the browser it becomes text nodes. The page's policy allows
+only its own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from reviser.player.film import Film
 
 TITLE = "Rollouts"
 MODULES = ("edits.js", "pane.js", "playback.js")
-"""What shows and plays a film, each after those it imports; for other pages, too."""
+"""The modules that play a film, each after those it imports; other pages use them too."""
 
 _MARKUP = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
-"""What JSON must not hold inside HTML, and half characters, which UTF-8 cannot hold."""
+"""Characters that JSON inside HTML must not hold, and lone surrogates, which UTF-8 cannot hold."""
 _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
-"""Left out, since all modules become one script."""
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+"""Import statements, left out because all modules become one script."""
+_NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str:
-    """The page; the same films give the same bytes."""
+    """Return the page; equal films give equal bytes."""
     if not films:
-        raise DataError("There is nothing to watch: give one rollout or more.")
+        raise DataError("There is nothing to play: give one rollout or more.")
     style = asset("player.css")
     script = "".join(_IMPORT.sub("", asset(name)) for name in (*MODULES, "player.js"))
     parts = {
@@ -46,44 +46,44 @@ def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str
         "note": escape(note),
         "style": style,
         "view": asset("view.html"),
-        "data": embedded({"films": [_told(film) for film in films]}),
+        "data": embedded({"films": [_columns(film) for film in films]}),
         "script": script,
     }
     return filled(asset("player.html"), parts)
 
 
 def asset(name: str) -> str:
-    """A file of ours."""
+    """Return the content of an asset."""
     return files("reviser.player").joinpath("assets", name).read_text("utf-8")
 
 
 def filled(html: str, parts: Mapping[str, str]) -> str:
-    """A page with each {{place}} filled; what is put there is not looked at again."""
-    return _PLACE.sub(lambda place: parts[place[1]], html)
+    """Fill each {{name}} of a page; inserted text is not searched again."""
+    return _NAME.sub(lambda found: parts[found[1]], html)
 
 
 def embedded(content: Any) -> str:
-    """JSON that is safe inside a script element, and reads back as what it was."""
+    """Return JSON that is safe inside a script element and parses to the same value."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _MARKUP.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _told(film: Film) -> dict[str, Any]:
-    """A film in columns, which are shorter than a record for each step."""
+def _columns(film: Film) -> dict[str, Any]:
+    """Return a film in columns, which are shorter than a record per step."""
     words = list(dict.fromkeys(step.action for step in film.steps))
-    place = {word: n for n, word in enumerate(words)}
+    index = {word: n for n, word in enumerate(words)}
     return {
         "name": film.name,
         "text": film.text,
         "cursor": film.cursor,
         "words": words,
-        "action": [place[step.action] for step in film.steps],
+        "action": [index[step.action] for step in film.steps],
         "offset": [step.edit.offset for step in film.steps],
         "removed": [step.edit.removed for step in film.steps],
         "inserted": [step.edit.inserted for step in film.steps],
         "cursors": [step.edit.cursor for step in film.steps],
         "logprob": _rounded(step.logprob for step in film.steps),
-        "given": [n for n, step in enumerate(film.steps) if step.given],
+        "given": [n for n, step in enumerate(film.steps) if step.in_preamble],
         "found": {str(n): step.found for n, step in enumerate(film.steps) if step.found},
         "facts": film.facts,
     }

@@ -1,6 +1,6 @@
-"""A film as a moving picture, for a README: the text, its cursor and what was written last.
+"""A film as a GIF, for a README: the text, its cursor and the latest change.
 
-Needs Pillow. Draws what the page shows, in the page's colours; knows films only.
+Needs Pillow. Draws what the page shows, in the page's colours; knows only films.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from reviser.player.film import Film
 from reviser.player.terminal import printable
 
 FASTEST = 25
-"""Frames a second that every viewer shows; above it a frame takes in several actions."""
+"""Frames per second that every viewer can show; at a higher pace a frame covers several actions."""
 LAST = 2500
-"""Milliseconds that the last frame stays."""
+"""Duration of the last frame in milliseconds."""
 TEXT, SMALL = 18, 13
-"""Sizes of the letters."""
+"""Font sizes."""
 LINE = 27
 """Height of a line."""
 EDGE = 16
@@ -40,73 +40,75 @@ _BACK, _INK, _FAINT, _FRESH, _FOUND, _CURSOR, _LINE = (
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Lines = list[tuple[int, int]]
-"""Where each begins and ends in the text."""
+"""Start and end of each line in the text."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What one picture shows; places count characters."""
+    """The content of one picture; positions count characters."""
 
     text: str
     cursor: int
     fresh: range
-    """What was written since the picture before, as far as it is in one piece."""
-    given: bytes
-    """For each character, whether nobody chose it."""
+    """Text written since the last picture, if it is contiguous."""
+    preamble: bytes
+    """One byte per character: 1 if the model did not choose it."""
     step: int
     found: range = range(0)
-    """What a search has found."""
+    """The span that a search has found."""
     says: str = ""
-    """What it looks for, in words."""
+    """A caption that says what a search looks for."""
 
 
 def frames(film: Film, pace: float) -> list[Frame]:
-    """One for each action, or for several where the pace asks for more than `FASTEST`."""
+    """Return a frame per action, or per several if the pace is above `FASTEST`."""
     stride, opening = _stride(pace), film.opening
-    text, given, fresh = film.text, bytes([1]) * len(film.text), range(0)
-    shown = [Frame(text, _character(text, film.cursor), fresh, given, 0)]
+    text, preamble, fresh = film.text, bytes([1]) * len(film.text), range(0)
+    drawn = [Frame(text, _character(text, film.cursor), fresh, preamble, 0)]
     for number, step in enumerate(film.steps, start=1 - opening):
         edit = step.edit
         start = _character(text, edit.offset)
-        after = given[start + len(edit.removed) :]
-        given = given[:start] + bytes([step.given]) * len(edit.inserted) + after
+        after = preamble[start + len(edit.removed) :]
+        preamble = preamble[:start] + bytes([step.in_preamble]) * len(edit.inserted) + after
         text = edit.apply(text)
         end = start + len(edit.inserted)
         if edit.inserted or edit.removed:
             fresh = range(fresh.start, end) if fresh and fresh.stop == start else range(start, end)
-        if number <= 0:  # what was there when the model began
-            shown = [Frame(text, _character(text, edit.cursor), range(0), given, 0)]
+        if number <= 0:  # the preamble
+            drawn = [Frame(text, _character(text, edit.cursor), range(0), preamble, 0)]
             fresh = range(0)
         elif number % stride == 0 or number == len(film.steps) - opening:
             cursor = _character(text, edit.cursor)
-            found = range(*(_character(text, place) for place in step.found or (0, 0)))
+            found = range(*(_character(text, offset) for offset in step.found or (0, 0)))
             says = f"{step.action} \u201c{_plain(text[found.start : found.stop])}\u201d"
             says = says.replace("\n", "\u21b5") if found else ""
-            shown.append(Frame(text, cursor, fresh, given, number, found, says))
+            drawn.append(Frame(text, cursor, fresh, preamble, number, found, says))
             fresh = range(0)
-    return shown
+    return drawn
 
 
 def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -> int:
-    """Write a film at `pace` actions a second; how many frames it has."""
+    """Write a film at `pace` actions per second; return its number of frames."""
     if path.suffix.lower() != ".gif":
-        raise ConfigError(f"{path.name!r} would be a GIF: let its name end with .gif.")
-    shown, stride = frames(film, pace), _stride(pace)
-    if len(shown) > MOST_FRAMES:
+        raise ConfigError(f"{path.name!r} is not a name for a GIF: it must end with .gif.")
+    drawn, stride = frames(film, pace), _stride(pace)
+    if len(drawn) > MOST_FRAMES:
         faster = FASTEST * math.ceil(len(film.steps) / (MOST_FRAMES - 2))
         raise ConfigError(
-            f"At a pace of {pace:g} this would have {len(shown):,} frames, and {MOST_FRAMES:,} are"
-            f" the most. Ask for a pace of {faster:,}."
+            f"At a pace of {pace:g} this would have {len(drawn):,} frames, and the limit is"
+            f" {MOST_FRAMES:,}. Ask for a pace of {faster:,}."
         )
     fonts = _font(TEXT), _font(SMALL)
-    lines = [_wrapped(frame.text, fonts[0], width - 2 * EDGE) for frame in shown]
+    lines = [_wrapped(frame.text, fonts[0], width - 2 * EDGE) for frame in drawn]
     rows = min(MOST_LINES, max(map(len, lines)))
     size = width, 2 * EDGE + rows * LINE + 2 * SMALL
-    of, has_searches = shown[-1].step, any(frame.says for frame in shown)
-    bar = width // 2 if has_searches else width - EDGE  # where it ends; what is sought is beside it
+    of, has_searches = drawn[-1].step, any(frame.says for frame in drawn)
+    bar = (
+        width // 2 if has_searches else width - EDGE
+    )  # where the bar ends; the caption of a search is to its right
     pictures = [
         _drawn(frame, _near(cut, frame.cursor, rows), fonts, size, of, bar)
-        for frame, cut in zip(shown, lines, strict=True)
+        for frame, cut in zip(drawn, lines, strict=True)
     ]
     delay = max(20, round(100 * stride / pace) * 10)  # GIF counts hundredths of a second
     delays = [delay] * (len(pictures) - 1) + [LAST]
@@ -120,12 +122,12 @@ def write_gif(path: Path, film: Film, *, pace: float = 12.0, width: int = 640) -
 
 
 def _stride(pace: float) -> int:
-    """How many actions a frame takes in."""
+    """Return how many actions a frame covers."""
     return max(1, round(pace / FASTEST))
 
 
 def _near(lines: Lines, cursor: int, rows: int) -> Lines:
-    """The lines around the cursor, as many as there is room for."""
+    """Return the lines around the cursor, as many as fit."""
     here = next((n for n, (_, end) in enumerate(lines) if cursor < end), len(lines) - 1)
     first = max(0, min(here - rows // 2, len(lines) - rows))
     return lines[first : first + rows]
@@ -144,21 +146,23 @@ def _drawn(
 
         ways = _ways(line)
 
-        def x(place: int, start: int = start, line: str = line, ways: set[str] = ways) -> float:
-            before = font.getlength(line[: place - start].rstrip("\n"))
+        def x(position: int, start: int = start, line: str = line, ways: set[str] = ways) -> float:
+            before = font.getlength(line[: position - start].rstrip("\n"))
             is_mirrored = ways == {"rtl"}
             return EDGE + (font.getlength(line.rstrip("\n")) - before if is_mirrored else before)
 
         for marked, colour in ((frame.fresh, _FRESH), (frame.found, _FOUND)):
             first, last = max(start, marked.start), min(end, marked.stop)
-            if first < last and len(ways) < 2:  # of both directions: none rather than a wrong one
+            if (
+                first < last and len(ways) < 2
+            ):  # no mark is better than a wrong one in text of both directions
                 left, right = sorted((x(first), x(last)))
                 pen.rectangle((left, top - 1, right, top + TEXT * 1.3), fill=colour)
         if "rtl" in ways:
             pen.text((EDGE, top), line.rstrip("\n"), fill=_INK, font=font)
         else:
-            for first, last in _runs(frame.given, start, start + len(line.rstrip("\n"))):
-                colour = _FAINT if frame.given[first] else _INK
+            for first, last in _runs(frame.preamble, start, start + len(line.rstrip("\n"))):
+                colour = _FAINT if frame.preamble[first] else _INK
                 pen.text((x(first), top), text[first:last], fill=colour, font=font)
         is_last = end == len(text)
         if start <= frame.cursor < end or (is_last and frame.cursor == end):
@@ -177,30 +181,30 @@ def _drawn(
     return picture.quantize(palette=_palette(), dither=Image.Dither.NONE)
 
 
-def _cut(line: str, font: Font, room: float) -> str:
-    """As much of a line as there is room for, from its start."""
-    while len(line) > 1 and font.getlength(line) > room:
+def _cut(line: str, font: Font, space: float) -> str:
+    """Cut a line to the available width."""
+    while len(line) > 1 and font.getlength(line) > space:
         line = line[:-2] + "\u2026"
-    return line if font.getlength(line) <= room else ""
+    return line if font.getlength(line) <= space else ""
 
 
 def _ways(line: str) -> set[str]:
-    """The directions of its letters."""
+    """Return the writing directions of a line's letters."""
     kinds = {unicodedata.bidirectional(char) for char in line}
     return {way for way, found in (("rtl", kinds & {"R", "AL"}), ("ltr", kinds & {"L"})) if found}
 
 
-def _runs(given: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The stretches of one kind between two places."""
-    for place in range(start + 1, end + 1):
-        if place == end or given[place] != given[start]:
-            yield start, place
-            start = place
+def _runs(values: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs of equal values between two positions."""
+    for position in range(start + 1, end + 1):
+        if position == end or values[position] != values[start]:
+            yield start, position
+            start = position
 
 
 @cache
 def _palette() -> Image.Image:
-    """The same colours for all pictures, so that one holds only what differs from the last."""
+    """Return one palette for all pictures, so that each stores only what differs from the last."""
     pairs = [
         (_INK, _BACK),
         (_INK, _FRESH),
@@ -223,13 +227,13 @@ def _mixed(ends: tuple[str, str], part: float) -> tuple[int, ...]:
     return tuple(round(a + part * (b - a)) for a, b in zip(first, last, strict=True))
 
 
-def _wrapped(text: str, font: Font, room: float) -> Lines:
-    """Where each line begins and ends; the spaces and the line break that end one belong to it."""
+def _wrapped(text: str, font: Font, space: float) -> Lines:
+    """Return start and end of each line; trailing spaces and the line break belong to it."""
     text = _plain(text)
     lines, start = [], 0
     for end in _words(text):
-        while font.getlength(text[start:end].rstrip()) > room:
-            cut = _fits(text, start, end, font, room)
+        while font.getlength(text[start:end].rstrip()) > space:
+            cut = _fits(text, start, end, font, space)
             lines.append((start, cut))
             start = cut
         if text[end - 1] == "\n":
@@ -238,34 +242,34 @@ def _wrapped(text: str, font: Font, room: float) -> Lines:
     return [*lines, (start, len(text))]
 
 
-def _fits(text: str, start: int, end: int, font: Font, room: float) -> int:
-    """Where to cut a line that is too long: before its last word, or within the only one."""
+def _fits(text: str, start: int, end: int, font: Font, space: float) -> int:
+    """Return where to cut a line that is too long: before its last word, or within its only one."""
     word = max((n for n in _words(text[start:end]) if n < end - start), default=0)
-    if word and font.getlength(text[start : start + word].rstrip()) <= room:
+    if word and font.getlength(text[start : start + word].rstrip()) <= space:
         return start + word
     sizes = range(1, end - start + 1)
     fitting = bisect_right(
-        sizes, room, key=lambda n: font.getlength(text[start : start + n].rstrip())
+        sizes, space, key=lambda n: font.getlength(text[start : start + n].rstrip())
     )
     return start + max(1, fitting)
 
 
 def _plain(text: str) -> str:
-    """As many characters, none of which breaks a line but the line break."""
+    """Replace characters other than the newline that would break a line, one for one."""
     return printable(text).translate({0x2028: " ", 0x2029: " "})
 
 
 def _words(text: str) -> Iterator[int]:
-    """Where a line may end: behind spaces and line breaks, and at the end."""
-    for place, (before, after) in enumerate(pairwise(text), start=1):
+    """Yield the positions where a line may end: after spaces and line breaks, and at the end."""
+    for position, (before, after) in enumerate(pairwise(text), start=1):
         if before == "\n" or (before == " " and after != " "):
-            yield place
+            yield position
     if text:
         yield len(text)
 
 
 def _character(text: str, units: int) -> int:
-    """A place in characters, from one in UTF-16 units."""
+    """Convert a position from UTF-16 units to characters."""
     return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le"))
 
 

@@ -1,4 +1,4 @@
-"""A text being edited, live in a terminal: cursor, what was written, what is fresh, and moves.
+"""Live view of a text being edited in a terminal: cursor, written text, latest text, and moves.
 
 Knows text edits and rich; nothing of models or actions.
 """
@@ -16,23 +16,23 @@ from rich.text import Text
 from reviser.core.codec import TextEdit
 
 FRESH = 12
-"""Characters written last that stand out."""
+"""Number of latest characters that are highlighted."""
 STYLES = ["", "green", "bold green", "bold reverse"]
-"""Of text that was there before, written text, fresh text and the cursor."""
+"""Styles of text that was there before, written text, fresh text and the cursor."""
 CURSOR = 3
 
-_SHOWN = {n: 0x2400 + n for n in range(32) if chr(n) not in "\n\t"}
-_SHOWN |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-_SHOWN |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)  # turn text round
+_SAFE = {n: 0x2400 + n for n in range(32) if chr(n) not in "\n\t"}
+_SAFE |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+_SAFE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)  # bidi controls
 
 
 def printable(text: str) -> str:
-    """The same number of characters without any that commands a terminal."""
-    return text.translate(_SHOWN)
+    """Replace, one for one, the characters that control a terminal."""
+    return text.translate(_SAFE)
 
 
 class Screen:
-    """What is shown: the text, the cursor, and what was done last."""
+    """The visible state: the text, the cursor, and the last action."""
 
     def __init__(self, text: str, cursor: int) -> None:
         self.text = text
@@ -44,15 +44,15 @@ class Screen:
         self._fresh = range(0)
 
     def take(self, edit: TextEdit) -> None:
-        """Follow one edit."""
+        """Apply one edit."""
         self.text = edit.apply(self.text)
         self.actions += 1
         start, end = edit.offset, edit.offset + len(edit.inserted)
         distance = edit.cursor - self.cursor
         if edit.inserted or edit.removed:
             self._written[start : start + len(edit.removed)] = [True] * len(edit.inserted)
-            goes_on = self._fresh.stop == start
-            self._fresh = range(max(self._fresh.start, end - FRESH) if goes_on else start, end)
+            continues = self._fresh.stop == start
+            self._fresh = range(max(self._fresh.start, end - FRESH) if continues else start, end)
             self._last = f"writes {edit.inserted[:FRESH]!r}" if edit.inserted else "deletes"
         elif distance:
             self.moves += 1
@@ -60,27 +60,27 @@ class Screen:
         self.cursor = edit.cursor
 
     def render(self, console: Console) -> Group:
-        """The lines around the cursor, as many as fit, and a line that says what happens."""
-        lines = self._shown(console).wrap(console, console.width)
-        room = max(1, console.height - 2)
-        first = max(0, min(_line_of_cursor(lines) - room // 2, len(lines) - room))
+        """Return the lines around the cursor, as many as fit, and a status line."""
+        lines = self._styled(console).wrap(console, console.width)
+        rows = max(1, console.height - 2)
+        first = max(0, min(_line_of_cursor(lines) - rows // 2, len(lines) - rows))
         count = f"{self.actions} actions, {self.moves} moves, {len(self.text)} characters"
         state = Text(f"{printable(self._last)}; {count}", "dim", no_wrap=True, overflow="ellipsis")
-        return Group(*lines[first : first + room], state)
+        return Group(*lines[first : first + rows], state)
 
-    def _shown(self, console: Console) -> Text:
+    def _styled(self, console: Console) -> Text:
         bar = "\u258f" if console.encoding.startswith("utf") else "|"
         levels = [int(written) for written in self._written]
         for n in self._fresh:
             levels[n] = 2
         levels.insert(self.cursor, CURSOR)
-        shown = printable(self.text)
-        shown = shown[: self.cursor] + bar + shown[self.cursor :]
-        text, place = Text(), 0
+        visible = printable(self.text)
+        visible = visible[: self.cursor] + bar + visible[self.cursor :]
+        text, offset = Text(), 0
         for level, run in groupby(levels):
             size = len(list(run))
-            text.append(shown[place : place + size], STYLES[level])
-            place += size
+            text.append(visible[offset : offset + size], STYLES[level])
+            offset += size
         return text
 
 
@@ -92,7 +92,7 @@ def _line_of_cursor(lines: Iterable[Text]) -> int:
 def show(
     text: str, cursor: int, edits: Iterable[TextEdit], console: Console, *, pace: float = 0.0
 ) -> None:
-    """Show a text as it is edited, at most `pace` actions a second; 0 for as fast as they come."""
+    """Show a text while it is edited, at most `pace` actions per second; 0 for no limit."""
     screen = Screen(text, cursor)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         _draw(live, screen)

@@ -1,1 +1,1 @@
-"""Writing over HTTP: JSON, and edits as they happen."""
+"""The HTTP server and its clients: tasks in as JSON, texts or streams of edits out."""

@@ -1,10 +1,9 @@
-"""The routes: a request in, a text or its edits out."""
+"""The routes of the server: requests in, texts or streams of edits out."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -17,11 +16,11 @@ from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.serve.completions import add_completions
+from reviser.serve.failures import error_body, error_headers, status_of
 from reviser.serve.limits import Limits
-from reviser.serve.middleware import Gate, Keys, headers_of
+from reviser.serve.middleware import ApiKeys, RequestMiddleware
 from reviser.serve.pages import add_pages
-from reviser.serve.queue import status_of, told
-from reviser.serve.responses import Json
+from reviser.serve.responses import JsonResponse
 from reviser.serve.schema import (
     Failure,
     GenerateBody,
@@ -32,39 +31,31 @@ from reviser.serve.schema import (
     Status,
     sentence,
 )
-from reviser.serve.service import (
-    EVENTS,
-    FAILURES,
-    GONE,
-    Responses,
-    Service,
-    counted,
-    in_characters,
-)
+from reviser.serve.service import EVENTS, FAILURES, Responses, Service
 from reviser.writing.model import Reviser
 
-WRITTEN: Responses = FAILURES | {
+ROLLOUT: Responses = FAILURES | {
     200: {
         "model": RolloutBody,
-        "description": "The rollout; with stream, the events start, edit ... and done or failure.",
+        "description": "The rollout. A stream has the events start, edit ..., done or failure.",
         "content": EVENTS,
     }
 }
-REVISED: Responses = FAILURES | {
+REVISION: Responses = FAILURES | {
     200: {
         "model": RevisionBody,
-        "description": "The revision; with stream, events as of the other routes.",
+        "description": "The revision. A stream has the same events as on the other routes.",
         "content": EVENTS,
     }
 }
-STREAMED: Responses = FAILURES | {
-    200: {"description": "The events that are left.", "content": EVENTS},
-    204: {"description": "There are none left."},
-    404: {"model": Failure, "description": "No such stream, or no more."},
+STREAM: Responses = FAILURES | {
+    200: {"description": "The remaining events.", "content": EVENTS},
+    204: {"description": "There are no more events."},
+    404: {"model": Failure, "description": "There is no such stream, or it has expired."},
     410: {"model": Failure, "description": "These events are no longer kept."},
 }
 
-StreamId = Annotated[str, Path(description="As the header X-Stream-Id of a stream told.")]
+StreamId = Annotated[str, Path(description="The X-Stream-Id header of the stream's response.")]
 
 
 def make_app(
@@ -76,33 +67,40 @@ def make_app(
     origins: Sequence[str] = (),
     playground: bool = True,
 ) -> FastAPI:
-    """A server for a model, whichever engine runs it; `app.state.desk` drains it.
+    """Return a server for a model; `app.state.queue` drains it.
 
-    `name` is what clients call the model, `keys` are those that open it, `origins` the web pages
-    of other hosts whose scripts may use it, and `playground` whether there is a page at /.
+    Args:
+        reviser: The model, on any engine.
+        limits: The limits of the server.
+        name: The model's name for clients.
+        keys: The accepted API keys; without any, every client is accepted.
+        origins: Origins of other hosts' web pages whose scripts may use the server.
+        playground: Whether to serve the playground at /.
     """
     service = Service(reviser, limits or Limits(), name)
-    door = Keys(keys)
+    api_keys = ApiKeys(keys)
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        await service.desk.open()
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.queue.open()
         try:
             yield
         finally:
-            await service.desk.close()
+            await service.queue.close()
 
     app = FastAPI(
         title="Reviser",
         version=version("reviser-lm"),
-        description="Texts written by editing, whole or edit by edit.",
-        docs_url=None,  # they would load scripts from another host
+        description="Language models that write by editing: whole texts, or edit by edit.",
+        docs_url=None,  # these pages would load scripts from another host
         redoc_url=None,
-        lifespan=life,
+        lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.state.desk = service.desk
-    app.add_middleware(Gate, limits=service.limits, metrics=service.metrics, keys=door)
+    app.state.queue = service.queue
+    app.add_middleware(
+        RequestMiddleware, limits=service.limits, metrics=service.metrics, keys=api_keys
+    )
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -111,143 +109,127 @@ def make_app(
             allow_methods=["GET", "POST"],
             expose_headers=["x-stream-id", "retry-after"],
         )
-    guarded = [Depends(HTTPBearer(auto_error=False))] if door else []
+    # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
+    dependencies = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)
-    _add_writing(app, service, guarded)
-    add_completions(app, service, guarded)
+    _add_tasks(app, service, dependencies)
+    _add_streams(app, service, dependencies)
+    add_completions(app, service, dependencies)
     _add_status(app, service)
     add_pages(app, playground=playground)
-    _tidy_schema(app, service.limits)
+    _adjust_schema(app, service.limits)
     return app
 
 
-def _add_writing(app: FastAPI, service: Service, guarded: list[Any]) -> None:
-    @app.post("/v1/generate", responses=WRITTEN, dependencies=guarded, tags=["writing"])
+def _add_tasks(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
+    @app.post("/v1/generate", responses=ROLLOUT, dependencies=dependencies, tags=["writing"])
     async def generate(body: GenerateBody, request: Request) -> Response:
-        """Write on behind a prompt."""
-        settings = service.settings(body)
-        service.check_prompt(body.prompt)
-        return await service.answer(
-            request, body, lambda: service.reviser.plan(body.prompt, **settings)
-        )
+        """Continue a prompt."""
+        return await service.respond(request, body)
 
-    @app.post("/v1/infill", responses=WRITTEN, dependencies=guarded, tags=["writing"])
+    @app.post("/v1/infill", responses=ROLLOUT, dependencies=dependencies, tags=["writing"])
     async def infill(body: InfillBody, request: Request) -> Response:
         """Fill the gaps of a text."""
-        settings = service.settings(body)
-        service.check_prompt(body.text)
-        spans = None if body.spans is None else in_characters(body.text, body.spans, body.unit)
-        return await service.answer(
-            request, body, lambda: service.reviser.plan_infill(body.text, spans, **settings)
-        )
+        return await service.respond(request, body)
 
-    @app.post("/v1/revise", responses=REVISED, dependencies=guarded, tags=["writing"])
+    @app.post("/v1/revise", responses=REVISION, dependencies=dependencies, tags=["writing"])
     async def revise(body: ReviseBody, request: Request) -> Response:
         """Edit a draft where it needs it."""
-        options = service.settings(body) | body.options()
-        service.check_prompt(body.instruction + body.draft)
-        texts = [part for part in body.locked if isinstance(part, str)]
-        spans = [part for part in body.locked if not isinstance(part, str)]
-        locked: list[str | tuple[int, int]] = [*texts, *in_characters(body.draft, spans, body.unit)]
+        return await service.respond(request, body)
 
-        plans = partial(service.reviser.plan_revise, body.draft, locked=locked, **options)
-        if body.stream:
-            return await service.answer(request, body, lambda: service.only_part(plans()))
-        revision = await service.revise(request, body.draft, plans)
-        return Json(counted(revision, body.unit)) if revision else Response(status_code=GONE)
 
-    @app.get("/v1/streams/{stream}", responses=STREAMED, dependencies=guarded, tags=["writing"])
+def _add_streams(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
+    @app.get("/v1/streams/{stream}", responses=STREAM, dependencies=dependencies, tags=["writing"])
     async def resume(
         stream: StreamId,
         request: Request,
         last_event_id: Annotated[
-            str | None, Header(description="The last event that was read; none for all.")
+            str | None, Header(description="The last event that was read; leave out for all.")
         ] = None,
     ) -> Response:
-        """Go on reading a stream after its connection was lost."""
-        job = service.desk.find(stream, request.state.owner)
-        place = 0
-        if last_event_id is not None:
-            if not (
-                last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16
-            ):
-                raise ConfigError("Last-Event-ID must be the id of an event: a whole number.")
-            place = int(last_event_id) + 1
-        if place == job.buffer.end and job.is_done:
-            return Response(status_code=204)  # which ends an EventSource
-        if place > job.buffer.end:
+        """Resume a stream after its connection was lost."""
+        job = service.queue.streams.find(stream, request.state.owner)
+        number = 0 if last_event_id is None else _event_number(last_event_id) + 1
+        if number == job.buffer.end and job.is_done:
+            return Response(status_code=204)  # makes an EventSource stop reconnecting
+        if number > job.buffer.end:
             raise ConfigError(f"This stream has {job.buffer.end} events so far.")
-        if job.buffer.since(place) is None:
-            raise RequestRefused("These events are no longer kept: begin a new stream.", 410)
-        return service.stream(job, place)
+        if job.buffer.since(number) is None:
+            raise RequestRefused("These events are no longer kept. Start a new stream.", 410)
+        return service.stream(job, number)
 
     @app.post(
         "/v1/streams/{stream}/cancel",
-        responses=FAILURES | {404: STREAMED[404]},
-        dependencies=guarded,
+        responses=FAILURES | {404: STREAM[404]},
+        dependencies=dependencies,
         tags=["writing"],
     )
     async def cancel(stream: StreamId, request: Request) -> Status:
-        """Leave a text where it is; its readers get it as done."""
-        job = service.desk.find(stream, request.state.owner)
-        service.desk.cancel(job, by="client")
+        """Stop writing; the stream ends with the text as far as it is written."""
+        job = service.queue.streams.find(stream, request.state.owner)
+        service.queue.cancel(job, by="client")
         return Status(status="done" if job.is_done else "cancelling")
+
+
+def _event_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise ConfigError("Last-Event-ID must be the id of an event, which is a whole number.")
+    return int(text)
 
 
 def _add_status(app: FastAPI, service: Service) -> None:
     not_ready: Responses = {503: {"model": Status, "description": "Send no requests now."}}
 
-    @app.head("/health", include_in_schema=False)  # as some balancers ask
+    @app.head("/health", include_in_schema=False)  # some load balancers use HEAD
     @app.get("/health", tags=["status"])
     async def health() -> Status:
-        """Whether the process lives."""
+        """Report that the process is alive."""
         return Status(status="ok")
 
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready", responses=not_ready, tags=["status"])
     async def ready() -> Response:
-        """Whether requests are taken: the engine answers, and the server is not about to end."""
-        is_ready = service.desk.is_ready
-        status = "ready" if is_ready else "draining" if service.desk.draining else "not ready"
-        return Json({"status": status}, status_code=200 if is_ready else 503)
+        """Report whether requests are accepted: the engine responds and no drain has begun."""
+        queue = service.queue
+        status = "ready" if queue.is_ready else "draining" if queue.is_draining else "not ready"
+        return JsonResponse({"status": status}, status_code=200 if queue.is_ready else 503)
 
     @app.get("/metrics", tags=["status"], response_class=Response)
     async def metrics() -> Response:
-        """Counts for Prometheus."""
+        """Return the metrics for Prometheus."""
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4")
 
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ReviserError)
-    async def ours(_: Request, error: ReviserError) -> Response:
-        headers = headers_of(error) if isinstance(error, RequestRefused) else {}
-        return Json(told(error), status_code=status_of(error), headers=headers)
+    async def known(_: Request, error: ReviserError) -> Response:
+        return JsonResponse(error_body(error), status_of(error), error_headers(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return Json(told(ConfigError(sentence(list(error.errors())))), status_code=400)
+        return JsonResponse(error_body(ConfigError(sentence(list(error.errors())))), 400)
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
         message = {
-            404: "There is nothing here: /openapi.json tells what there is.",
-            405: "This is not how it is asked: /openapi.json tells how.",
+            404: "There is nothing at this address. /openapi.json lists the routes.",
+            405: "This route does not take this method. /openapi.json lists the routes.",
         }.get(error.status_code, "This request cannot be read.")
         refusal = RequestRefused(message, error.status_code)
-        return Json(told(refusal), error.status_code, headers=dict(error.headers or {}))
+        return JsonResponse(error_body(refusal), error.status_code, dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, __: Exception) -> Response:
-        refusal = RequestRefused("Something went wrong in the server; its log says where.", 500)
-        return Json(told(refusal), status_code=500)
+        refusal = RequestRefused("The server has a bug; its log says where.", 500)
+        return JsonResponse(error_body(refusal), 500)
 
 
-def _tidy_schema(app: FastAPI, limits: Limits) -> None:
-    """This server's limits, and what is wrong with a body is told with 400, not FastAPI's 422."""
-    made = app.openapi
+def _adjust_schema(app: FastAPI, limits: Limits) -> None:
+    """Put this server's limits into the schema, and drop FastAPI's 422, which is a 400 here."""
+    make_schema = app.openapi
 
     def openapi() -> dict[str, Any]:
-        schema = made()
+        schema = make_schema()
         for operations in schema["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
@@ -255,8 +237,8 @@ def _tidy_schema(app: FastAPI, limits: Limits) -> None:
             schema["components"]["schemas"].pop(unused, None)
         for body in schema["components"]["schemas"].values():
             for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
-                told = body["properties"][name]
-                told.get("anyOf", [told])[0]["maximum"] = limits.max_actions
+                declared = body["properties"][name]
+                declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""The routes that OpenAI's clients know: completions and models.
+"""OpenAI-compatible routes: completions and models.
 
-Such clients only append, so they get the text when it is done, in one piece even if they ask for a
-stream.
+OpenAI's clients can only append text, so they get it in one piece when it is finished, even if
+they ask for a stream.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,8 +17,9 @@ from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.serve.events import PING
-from reviser.serve.queue import Job, told
-from reviser.serve.responses import EventStream, Json
+from reviser.serve.failures import error_body
+from reviser.serve.jobs import EngineJob
+from reviser.serve.responses import EventStream, JsonResponse
 from reviser.serve.schema import (
     Choice,
     Completion,
@@ -28,54 +29,46 @@ from reviser.serve.schema import (
     Models,
     Usage,
 )
-from reviser.serve.service import EVENTS, FAILURES, GONE, Responses, Service, note
-from reviser.writing.model import Rollout
-from reviser.writing.tasks import Plan
+from reviser.serve.service import CLIENT_CLOSED, EVENTS, FAILURES, Responses, Service, record
+from reviser.writing.rollout import Rollout
 
 
-def add_completions(app: FastAPI, service: Service, guarded: list[Any]) -> None:
+def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
     """Add both routes."""
-    completed: Responses = FAILURES | {
-        200: {"model": Completion, "description": "The text, when it is done.", "content": EVENTS},
-        404: {"model": Failure, "description": "No such model."},
+    responses: Responses = FAILURES | {
+        200: {"model": Completion, "description": "The finished text.", "content": EVENTS},
+        404: {"model": Failure, "description": "There is no such model."},
     }
 
-    @app.post("/v1/completions", responses=completed, dependencies=guarded, tags=["OpenAI"])
+    @app.post("/v1/completions", responses=responses, dependencies=dependencies, tags=["OpenAI"])
     async def completions(body: CompletionBody, request: Request) -> Response:
-        """Complete a prompt, or what is between it and a suffix."""
+        """Continue a prompt, or fill the gap between a prompt and a suffix."""
         if body.model not in (None, service.name):
-            raise RequestRefused("There is no such model here: see /v1/models.", 404)
-        make = _plan(service, body)
-        job = await service.accept(request, make)
+            raise RequestRefused("There is no such model here. /v1/models names it.", 404)
+        if body.max_tokens is not None:
+            if "max_actions" in body.model_fields_set:
+                raise ConfigError("max_tokens and max_actions mean the same. Send one of them.")
+            body.max_actions = body.max_tokens
+        texts = [body.text, body.suffix or ""]
+        _, [job] = await service.submit(request, body, texts, body.task)
         if body.stream:
-            return EventStream(_stream(service, request, job, body), {})
-        rollout = await service.written(request, job)
-        if rollout is None:
-            return Response(status_code=GONE)
-        return Json(_completion(service, job, body, rollout).model_dump_json())
+            return EventStream(_events(service, request, job, body), {})
+        rollouts = await service.rollouts(request, [job])
+        if not rollouts:
+            return Response(status_code=CLIENT_CLOSED)
+        return JsonResponse(_completion(service, job, body, rollouts[0]).model_dump_json())
 
-    @app.get("/v1/models", responses={401: FAILURES[401]}, dependencies=guarded, tags=["OpenAI"])
+    @app.get(
+        "/v1/models", responses={401: FAILURES[401]}, dependencies=dependencies, tags=["OpenAI"]
+    )
     async def models() -> Models:
-        """The model that is served."""
+        """List the model that is served."""
         return Models(data=[Model(id=service.name, created=service.created)])
 
 
-def _plan(service: Service, body: CompletionBody) -> Callable[[], Plan]:
-    given = body.model_fields_set
-    if body.max_tokens is not None:
-        if "max_actions" in given:
-            raise ConfigError("Give max_tokens or max_actions: they mean the same.")
-        body.max_actions = body.max_tokens
-    settings = service.settings(body)
-    suffix = body.suffix or ""
-    service.check_prompt(body.text + suffix)
-    if not suffix:
-        return lambda: service.reviser.plan(body.text, **settings)
-    place = len(body.text)
-    return lambda: service.reviser.plan_infill(body.text + suffix, [(place, place)], **settings)
-
-
-def _completion(service: Service, job: Job, body: CompletionBody, rollout: Rollout) -> Completion:
+def _completion(
+    service: Service, job: EngineJob, body: CompletionBody, rollout: Rollout
+) -> Completion:
     text = rollout.text
     if not body.echo:
         text = text[len(body.text) : len(text) - len(body.suffix or "")]
@@ -95,10 +88,10 @@ def _completion(service: Service, job: Job, body: CompletionBody, rollout: Rollo
     )
 
 
-async def _stream(
-    service: Service, request: Request, job: Job, body: CompletionBody
+async def _events(
+    service: Service, request: Request, job: EngineJob, body: CompletionBody
 ) -> AsyncIterator[bytes]:
-    """Pings while it is written, then the text, then what it cost if that was asked for."""
+    """Yield pings until the text is finished, then the text, then its usage if asked for."""
     work = asyncio.ensure_future(job.result())
     try:
         while not work.done():
@@ -108,17 +101,17 @@ async def _stream(
         try:
             rollout = await work
         except ReviserError as error:
-            yield _data(json.dumps(told(error)))
+            yield _data(json.dumps(error_body(error)))
             return
-        note(request, rollout)
-        whole = _completion(service, job, body, rollout)
-        yield _data(whole.model_copy(update={"usage": None}).model_dump_json())
+        record(request, rollout)
+        completion = _completion(service, job, body, rollout)
+        yield _data(completion.model_copy(update={"usage": None}).model_dump_json())
         if (body.stream_options or {}).get("include_usage"):
-            yield _data(whole.model_copy(update={"choices": []}).model_dump_json())
+            yield _data(completion.model_copy(update={"choices": []}).model_dump_json())
         yield b"data: [DONE]\n\n"
     finally:
         work.cancel()
-        service.desk.cancel(job, by="client")
+        service.queue.cancel(job, by="client")
 
 
 def _data(text: str) -> bytes:

@@ -1,65 +1,58 @@
-"""How much a server takes on: sizes, numbers and times, all in one place."""
+"""The limits of a server: sizes, counts and times, each declared once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from reviser.errors import ConfigError
+
+_Number = TypeVar("_Number", int, float)
+
+
+def limit(default: _Number, low: float, help: str) -> _Number:  # noqa: A002
+    """Declare a limit: its default, its lowest value and one sentence of help."""
+    return field(default=default, metadata={"low": low, "help": help})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is refused, cut or forgotten, and when."""
+    """Sizes, counts and times that a server allows; `--help` of `reviser serve` explains them."""
 
-    running: int = 64
-    """Requests that the engine works on at a time."""
-    waiting: int = 256
-    """Requests that wait for it; one more is answered 429."""
-    body_bytes: int = 1 << 20
-    """Of a request."""
-    body_seconds: float = 30.0
-    """In which a body must have come."""
-    prompt_characters: int = 100_000
-    """Of a prompt or a text with gaps."""
-    prompt_tokens: int = 16_384
-    """Of its history."""
-    max_actions: int = 4096
-    """Highest `max_actions` of a request."""
-    max_length: int = 16_384
-    """Most tokens of a text, whatever a request says."""
-    seconds: float = 600.0
-    """From acceptance on; then the text is handed over as it is."""
-    stream_bytes: int = 4 << 20
-    """Events kept for each stream; the oldest go first."""
-    streams: int = 1024
-    """Ended streams that are kept for readers who lost their connection."""
-    resume_seconds: float = 15.0
-    """How long a stream goes on, or is kept, without a reader; 0 ends it at once."""
-    ping_seconds: float = 15.0
-    """Between signs of life on a silent stream."""
-    write_seconds: float = 60.0
-    """How long a reader may take nothing before its connection is cut."""
-    drain_seconds: float = 60.0
-    """From SIGTERM to the end, at most."""
-    stall_seconds: float = 120.0
-    """For one step of the engine; then it counts as dead."""
-    probe_seconds: float = 10.0
-    """Between signs of life that an engine without work is asked for."""
-    recovery_seconds: float = 30.0
-    """For an engine that failed to answer again; then the process ends."""
+    running: int = limit(64, 1, "Requests that the engine works on at a time.")
+    waiting: int = limit(256, 0, "Requests that may wait for the engine; one more gets status 429.")
+    body_bytes: int = limit(1 << 20, 1, "Largest body of a request, in bytes.")
+    body_seconds: float = limit(30.0, 0.001, "Seconds allowed to receive the request body.")
+    prompt_characters: int = limit(100_000, 1, "Longest text of a request, in characters.")
+    prompt_tokens: int = limit(16_384, 1, "Longest text of a request, in tokens.")
+    max_actions: int = limit(4096, 1, "Highest `max_actions` that a request may ask for.")
+    max_length: int = limit(16_384, 1, "Maximum number of tokens of a text, for all requests.")
+    seconds: float = limit(
+        600.0, 0.001, "Seconds per request; then the text is returned as far as it is written."
+    )
+    stream_bytes: int = limit(4 << 20, 1, "Bytes of events kept per stream for slow clients.")
+    streams: int = limit(1024, 0, "Finished streams kept for clients that reconnect.")
+    resume_seconds: float = limit(
+        15.0, 0, "Seconds that a stream goes on, or is kept, without a client that reads it."
+    )
+    ping_seconds: float = limit(15.0, 0.001, "Seconds between pings on a silent stream.")
+    write_seconds: float = limit(
+        60.0, 0.001, "Seconds after which a connection that stops reading is closed."
+    )
+    drain_seconds: float = limit(60.0, 0.001, "Maximum number of seconds from SIGTERM to exit.")
+    stall_seconds: float = limit(
+        120.0, 0.001, "Seconds per engine step; an engine that takes longer counts as dead."
+    )
+    probe_seconds: float = limit(10.0, 0.001, "Seconds between checks of an idle engine.")
+    recovery_seconds: float = limit(
+        30.0, 0.001, "Seconds for a failed engine to recover; then the server exits."
+    )
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, low = getattr(self, field.name), _LOWEST.get(field.name, 1)
-            whole = isinstance(field.default, int)
-            kinds = (int,) if whole else (int, float)
+        for each in fields(self):
+            value, low = getattr(self, each.name), each.metadata["low"]
+            is_whole = isinstance(each.default, int)
+            kinds = (int,) if is_whole else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds) or not value >= low:
-                number = "a whole number" if whole else "a number"
-                raise ConfigError(f"{field.name} is {value!r}; it must be {number}, {low} or more.")
-
-
-_LOWEST: dict[str, float] = {"waiting": 0, "streams": 0, "resume_seconds": 0}
-_LOWEST |= dict.fromkeys(
-    ["body_seconds", "seconds", "ping_seconds", "write_seconds", "drain_seconds"], 0.001
-)
-_LOWEST |= dict.fromkeys(["stall_seconds", "probe_seconds", "recovery_seconds"], 0.001)
+                number = "a whole number" if is_whole else "a number"
+                raise ConfigError(f"{each.name} is {value!r}; it must be {number}, {low} or more.")

@@ -1,4 +1,4 @@
-"""One JSON object a line to standard error; facts only, never a text that somebody sent."""
+"""The server's log: one JSON object per line on standard error, without any user's text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 
-class JsonLines(logging.Formatter):
-    """Of an exception it tells the type and the places, not the message, which may quote a text."""
+class JsonLogFormatter(logging.Formatter):
+    """One JSON object per record.
+
+    Of an exception it keeps the type and the code lines but not the message, which may quote a
+    user's text.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        told: dict[str, Any] = {
+        """Return the line of a record."""
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
@@ -23,15 +27,15 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, trace = record.exc_info
-            told["exception"] = kind.__name__
-            told["at"] = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(trace)[-8:]]
-        return json.dumps(told)
+            line["exception"] = kind.__name__
+            line["at"] = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(trace)[-8:]]
+        return json.dumps(line)
 
 
 def write_json_lines(level: str = "info") -> None:
     """Send our log and uvicorn's to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLogFormatter())
     for name in ("reviser.serve", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus; no text, no names, no keys."""
+"""Prometheus metrics of a server; they contain no texts, names or keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120,
 
 
 class Metrics:
-    """The counters of one server, in a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -16,41 +16,37 @@ class Metrics:
             "reviser_requests", "Requests answered.", ["route", "status"], registry=registry
         )
         self.waiting = Gauge(
-            "reviser_waiting", "Requests that wait for the engine.", registry=registry
+            "reviser_waiting", "Requests waiting for the engine.", registry=registry
         )
         self.running = Gauge(
             "reviser_running", "Requests that the engine works on.", registry=registry
         )
-        self.ready = Gauge("reviser_ready", "1 if requests are taken.", registry=registry)
-        self.actions = Counter("reviser_actions", "Actions of the model.", registry=registry)
-        self.tokens = Counter(
-            "reviser_tokens_written", "Tokens by which texts grew.", registry=registry
-        )
+        self.ready = Gauge("reviser_ready", "1 if the server accepts requests.", registry=registry)
+        self.actions = Counter("reviser_actions", "Actions chosen by the model.", registry=registry)
+        self.tokens = Counter("reviser_tokens_written", "Tokens added to texts.", registry=registry)
         self.first_edit = Histogram(
             "reviser_first_edit_seconds",
-            "From acceptance to the first action.",
+            "Seconds from acceptance to the first action.",
             buckets=SECONDS,
             registry=registry,
         )
         self.completion = Histogram(
             "reviser_completion_seconds",
-            "From acceptance to the end of a text.",
+            "Seconds from acceptance to the finished text.",
             buckets=SECONDS,
             registry=registry,
         )
         self.ended = Counter(
-            "reviser_ended", "Texts that ended, by reason.", ["reason"], registry=registry
+            "reviser_ended", "Texts finished, by stop reason.", ["reason"], registry=registry
         )
         self.cancelled = Counter(
-            "reviser_cancelled", "Texts cancelled, by whom.", ["by"], registry=registry
+            "reviser_cancelled", "Texts cancelled, by cause.", ["by"], registry=registry
         )
         self.refused = Counter(
-            "reviser_refused", "Requests not taken, by reason.", ["reason"], registry=registry
+            "reviser_refused", "Requests refused, by reason.", ["reason"], registry=registry
         )
-        self.failures = Counter(
-            "reviser_engine_failures", "Times the engine failed.", registry=registry
-        )
+        self.failures = Counter("reviser_engine_failures", "Engine failures.", registry=registry)
 
     def page(self) -> bytes:
-        """As Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

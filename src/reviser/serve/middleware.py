@@ -1,6 +1,6 @@
-"""What every request passes: keys, the size of its body, its line in the log and its count.
+"""Checks that every request passes before its route: API key, body size, log line and metrics.
 
-Plain ASGI, outside the routes, so that what it refuses costs nothing.
+Plain ASGI, outside the routes, so that a refused request costs next to nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reviser.errors import ConfigError, RequestRefused
+from reviser.serve.failures import error_body, error_headers
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.queue import told
 
 log = logging.getLogger("reviser.serve")
 
 
-class Keys:
-    """The keys that open the door; without any it stands open."""
+class ApiKeys:
+    """The accepted API keys; without any, every client is accepted."""
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
         self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
@@ -36,7 +36,7 @@ class Keys:
         return bool(self._digests)
 
     def owner(self, header: bytes) -> str | None:
-        """Who holds the key of an Authorization header; None if nobody.
+        """Return an id for the key in an Authorization header; None if the key is not accepted.
 
         Compares with all keys, each in constant time.
         """
@@ -50,7 +50,7 @@ class Keys:
 
 
 def read_keys(file: Path | None, listed: str | None) -> list[str]:
-    """The keys of a file, one a line, and those of a list with commas between."""
+    """Return the keys of a file with one per line, and those of a comma-separated list."""
     try:
         lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -59,17 +59,19 @@ def read_keys(file: Path | None, listed: str | None) -> list[str]:
     keys += [key.strip() for key in (listed or "").split(",")]
     keys = [key for key in keys if key]
     if not keys and (file is not None or listed is not None):
-        place = "REVISER_API_KEYS" if file is None else repr(str(file))
-        raise ConfigError(f"There is no key in {place}: give one, or leave it out to serve all.")
+        source = "REVISER_API_KEYS" if file is None else repr(str(file))
+        raise ConfigError(
+            f"There is no key in {source}. Add one, or leave it out to serve without keys."
+        )
     if any(not key.isascii() or " " in key for key in keys):
-        raise ConfigError("A key holds a space or a character that HTTP cannot send.")
+        raise ConfigError("A key contains a space or a character that HTTP cannot send.")
     return keys
 
 
-class Gate:
-    """Lets requests through to the app, or answers them itself."""
+class RequestMiddleware:
+    """ASGI middleware that passes a request on to the app, or refuses it."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: Keys) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys) -> None:
         self.app = app
         self.limits = limits
         self.metrics = metrics
@@ -78,18 +80,18 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            await self._handle(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self.app(scope, receive, send)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, status = time.monotonic(), 500
         number = secrets.token_hex(8)
         state = scope.setdefault("state", {})
         facts: dict[str, Any] = {}
         state["facts"] = facts
 
-        async def watched(message: Message) -> None:
+        async def observed_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -103,9 +105,9 @@ class Gate:
                 state["owner"] = self._owner(scope)
                 body = await self._body(scope, receive)
             except RequestRefused as error:
-                await _answer(error, watched)
+                await _refuse(error, observed_send)
             else:
-                await self.app(scope, _replayed(body, receive), watched)
+                await self.app(scope, _replay(body, receive), observed_send)
         finally:
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.requests.labels(route, status).inc()
@@ -116,17 +118,17 @@ class Gate:
     def _owner(self, scope: Scope) -> str:
         if not scope["path"].startswith("/v1/"):
             return ""
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        owner = self.keys.owner(given)
+        owner = self.keys.owner(dict(scope["headers"]).get(b"authorization", b""))
         if owner is None:
             self.metrics.refused.labels("key").inc()
             raise RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
         return owner
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        most = self.limits.body_bytes
-        told_size = dict(scope["headers"]).get(b"content-length", b"0")
-        if not told_size.isdigit() or int(told_size[:20]) > most:
+        """Receive the whole body; refuse it as soon as it is too large or too slow."""
+        max_bytes = self.limits.body_bytes
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared[:20]) > max_bytes:
             raise self._too_large()
         parts, size = [], 0
         try:
@@ -134,24 +136,24 @@ class Gate:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RequestRefused("The client went away.", 400)
+                        raise RequestRefused("The client disconnected.", 400)
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > most:
+                    if size > max_bytes:
                         raise self._too_large()
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise RequestRefused("The body did not come in time.", 408) from None
+            raise RequestRefused("The body did not arrive in time.", 408) from None
 
     def _too_large(self) -> RequestRefused:
         self.metrics.refused.labels("body").inc()
-        most = self.limits.body_bytes
-        return RequestRefused(f"The body is too large; send {most} bytes or less.", 413)
+        max_bytes = self.limits.body_bytes
+        return RequestRefused(f"The body is too large; send {max_bytes} bytes or less.", 413)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """First the body that was read, then what comes, which is that the client goes."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body first, then what follows: the disconnect."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
@@ -160,19 +162,9 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-def headers_of(error: RequestRefused) -> dict[str, str]:
-    """What goes with a refusal."""
-    headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    if error.status in (408, 413, 503):  # the rest of the body is not read; another is better asked
-        headers["connection"] = "close"
-    if error.retry_after is not None:
-        headers["retry-after"] = str(error.retry_after)
-    return headers
-
-
-async def _answer(error: RequestRefused, send: Any) -> None:
-    body = json.dumps(told(error)).encode()
+async def _refuse(error: RequestRefused, send: Send) -> None:
+    body = json.dumps(error_body(error)).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
-    pairs = [(k.encode(), v.encode()) for k, v in (headers | headers_of(error)).items()]
+    pairs = [(k.encode(), v.encode()) for k, v in (headers | error_headers(error)).items()]
     await send({"type": "http.response.start", "status": error.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

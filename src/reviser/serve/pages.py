@@ -1,7 +1,7 @@
-"""The files that browsers get: a client, and the playground at /.
+"""Static files for browsers: the JavaScript client, and the playground at /.
 
-A fixed table, read once: no path leads to another file. Knows nothing of models, keys or texts. The
-playground shows what is written with the player's own modules.
+The routes are a fixed table that is read once, so no path leads to any other file. The playground
+shows a text being written with the player's own modules.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ POLICY = (
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'"
 )
-"""Nothing from elsewhere, no script inside markup, and no text that becomes markup."""
+"""Content-Security-Policy: own files only, no inline scripts, no text that becomes markup."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",  # kept, but asked for by its ETag each time
+    "cache-control": "no-cache",  # cached, but revalidated by ETag each time
 }
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-OWN = ("playground.css", "playground.js", "editor.js", "locks.js", "icon.svg")
+PLAYGROUND_FILES = ("playground.css", "playground.js", "editor.js", "locks.js", "icon.svg")
 
 
 def add_pages(app: FastAPI, *, playground: bool) -> None:
@@ -37,7 +37,7 @@ def add_pages(app: FastAPI, *, playground: bool) -> None:
     if playground:
         html = page.filled(_asset("playground.html"), {"view": page.asset("view.html")})
         _add(app, "/", html, "html")
-        for name in OWN:
+        for name in PLAYGROUND_FILES:
             _add(app, f"/playground/{name}", _asset(name))
         for name in (*page.MODULES, "player.css"):
             _add(app, f"/playground/{name}", page.asset(name))
@@ -48,15 +48,15 @@ def _add(app: FastAPI, path: str, text: str, ending: str = "") -> None:
     media_type = TYPES[ending or path.rpartition(".")[2]]
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = HEADERS | {"etag": tag}
-    if path.endswith(".svg"):  # browsers ask for it whenever the address changes
+    if path.endswith(".svg"):  # browsers request it whenever the address changes
         headers["cache-control"] = "max-age=86400"
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=media_type, headers=headers)
 
-    app.add_api_route(path, answer, include_in_schema=False, response_model=None)
+    app.add_api_route(path, respond, include_in_schema=False, response_model=None)
 
 
 def _asset(name: str) -> str:

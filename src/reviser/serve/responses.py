@@ -1,4 +1,4 @@
-"""How answers leave: JSON, and streams that notice when their reader goes."""
+"""HTTP responses: JSON, and event streams that notice when their client disconnects."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from starlette.types import Receive, Scope, Send
 
 STREAM_HEADERS = {
     "cache-control": "no-store",
-    "x-accel-buffering": "no",  # for nginx, which would hold events back
+    "x-accel-buffering": "no",  # or nginx would hold events back
 }
 
 
-class Json(Response):
-    """JSON, whatever characters a text holds."""
+class JsonResponse(Response):
+    """A JSON response that can carry any text, lone surrogates included."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Text that is JSON already goes out as it is."""
+        """Encode a value; a string is taken to be JSON already."""
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         return text.encode("utf-8", "replace")
 
 
 class EventStream(Response):
-    """Server-sent events, until they end or the reader goes."""
+    """Server-sent events, until they end or the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -40,10 +40,10 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what comes."""
+        """Send the events as they arrive."""
         del scope
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(gone(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -64,15 +64,15 @@ class EventStream(Response):
             await self._events.aclose()  # type: ignore[attr-defined]
 
 
-async def gone(receive: Receive) -> None:
-    """Wait until the client has left."""
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def unless_gone(request: Request, work: asyncio.Future[Any]) -> bool:
-    """Wait for some work; whether it was done before the client left."""
-    leaving = asyncio.ensure_future(gone(request.receive))
+async def finished_before_disconnect(request: Request, work: asyncio.Future[Any]) -> bool:
+    """Wait for `work` or the client's disconnect; return whether the work was done first."""
+    leaving = asyncio.ensure_future(disconnected(request.receive))
     try:
         await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
         return work.done()

@@ -1,4 +1,4 @@
-"""The process: sockets, signals, and how it ends."""
+"""The server process: its socket, signals and exit status."""
 
 from __future__ import annotations
 
@@ -13,96 +13,103 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from reviser.errors import ConfigError
-from reviser.serve.queue import Desk
+from reviser.serve.queue import RequestQueue
 
 log = logging.getLogger("reviser.serve")
 
 
-class _Server(uvicorn.Server):
-    """On the first signal it drains, on the second it ends."""
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that drains its queue on the first signal and exits on the second."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
-        super().__init__(config)
-        self._desk = desk
+    def __init__(self, app: FastAPI) -> None:
+        self.queue: RequestQueue = app.state.queue
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                http=_closing_protocol(self.queue.limits.write_seconds),
+                ws="none",  # no route uses WebSockets
+                timeout_graceful_shutdown=5,
+                timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
+            )
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._was_told = False
-        desk.ended = self._end
+        self._was_signalled = False
+        self.queue.on_end = self.stop
 
     async def startup(self, sockets: Any = None) -> None:
-        """Remember the loop that signals must reach."""
+        """Remember the event loop that signals must reach."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Of SIGTERM and SIGINT."""
-        is_second, self._was_told = self._was_told, True
+        """Handle SIGTERM and SIGINT."""
+        is_second, self._was_signalled = self._was_signalled, True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._desk.abandon if is_second else self._desk.drain)
+            action = self.queue.cancel_all if is_second else self.queue.drain
+            self._loop.call_soon_threadsafe(action)
         if self._loop is None or is_second:
             super().handle_exit(sig, frame)
 
-    def _end(self) -> None:
+    def stop(self) -> None:
+        """Exit as soon as open connections are closed."""
         self.should_exit = True
 
+    def serve_until_stopped(self, listener: socket.socket) -> int:
+        """Serve until a signal or a dead engine ends it; return the exit status of the process."""
+        host, port = listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        log.info("listening", extra={"facts": {"url": url}})
+        self.run(sockets=[listener])
+        queue = self.queue
+        return 1 if queue.is_dead or queue.has_lost_requests or not queue.is_draining else 0
 
-def _cutting(seconds: float) -> Any:
-    """The protocol of connections that are cut when their reader takes nothing for too long.
 
-    uvicorn would wait for ever, and closing waits for the reader too.
+def _closing_protocol(seconds: float) -> Any:
+    """Return a protocol class that closes a connection whose client stops reading for too long.
+
+    uvicorn would wait for ever, and a graceful close waits for the client, too.
     """
 
-    class Cutting(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        stuck: asyncio.TimerHandle | None = None
+    class ClosingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        stalled: asyncio.TimerHandle | None = None
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self.stuck = self.loop.call_later(seconds, self.transport.abort)
+            self.stalled = self.loop.call_later(seconds, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._go_on()
+            self._stop_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
-            self._go_on()
+            self._stop_timer()
 
-        def _go_on(self) -> None:
-            if self.stuck is not None:
-                self.stuck.cancel()
+        def _stop_timer(self) -> None:
+            if self.stalled is not None:
+                self.stalled.cancel()
 
-    return Cutting
+    return ClosingProtocol
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port, before a model is opened for nothing."""
-    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Bind a port; called before the model is opened, so that a port in use is reported at once."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        taken.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        taken.close()
+        listener.close()
         raise ConfigError(
-            f"Cannot listen on port {port} of {host}: {error.strerror}. Give another with --port"
+            f"Cannot listen on port {port} of {host}: {error.strerror}. Choose another with --port"
             " or --host."
         ) from error
-    return taken
+    return listener
 
 
-def run(app: FastAPI, taken: socket.socket) -> int:
-    """Serve until a signal or a dead engine ends it; the exit status of the process."""
-    desk: Desk = app.state.desk
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        http=_cutting(desk.limits.write_seconds),
-        ws="none",  # there are none, and what is not there cannot fail
-        timeout_graceful_shutdown=5,
-        timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
-    )
-    host, port = taken.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    log.info("listening", extra={"facts": {"url": url}})
-    _Server(config, desk).run(sockets=[taken])
-    return 1 if desk.died or desk.lost or not desk.draining else 0
+def run(app: FastAPI, listener: socket.socket) -> int:
+    """Serve an app until it ends; return the exit status of the process."""
+    return DrainingServer(app).serve_until_stopped(listener)

@@ -1,121 +1,149 @@
-"""What goes over the wire, as types: the OpenAPI schema is made of these.
+"""Request and response bodies as pydantic models; the OpenAPI schema is made from them.
 
-Ranges and defaults of settings are those of `DecodeConfig`; a field that is not known is refused
-with the nearest that is.
+The fields of settings derive from `SETTINGS`, those of texts from the task classes. Bodies check
+types; tasks check texts, spans and locks, so that every front end refuses the same.
 """
 
 from __future__ import annotations
 
-import difflib
-from math import inf
-from numbers import Integral
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import Unit
-from reviser.engines.base import RANGES, DecodeConfig, StopReason
-from reviser.writing.tasks import CONTEXT, WINDOW
+from reviser.engines.base import StopReason
+from reviser.engines.settings import SETTINGS, DecodeConfig
+from reviser.errors import ConfigError, did_you_mean
+from reviser.serve.units import from_utf16
+from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 SENTENCE = "sentence"
-"""Type of the validation errors whose message is ready to be read."""
+"""Type of the validation errors whose message needs no rewording."""
+MAX_LOCKS = 1000
+
+SpanBody = Annotated[list[int], Field(min_length=2, max_length=2)]
+# `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
+_WIRE_TYPES: dict[str, Any] = {
+    "spans": Annotated[list[SpanBody], Field(fail_fast=True)] | None,
+    "locked": Annotated[list[str | SpanBody], Field(max_length=MAX_LOCKS, fail_fast=True)],
+}
+_DESCRIPTIONS = {
+    "prompt": "The text to continue. Names of control tokens in it are ordinary text.",
+    "text": "The text to fill, with {} for each gap unless spans are given.",
+    "spans": "Spans of the text to rewrite, as pairs of start and end, in order.",
+    "draft": "The text to edit; a long one is revised in several windows.",
+    "instruction": "An instruction in words, for models that were trained with instructions.",
+    "locked": "Text that is never changed: texts wherever they occur, or spans of the draft.",
+    "min_edit_probability": "Change only words with at least this probability of needing an edit;"
+    " 0 allows changes everywhere. The default is the model's own.",
+    "precision": "Share of changes that should be right, by the model's calibration.",
+    "window": "Tokens of the draft that are revised at a time.",
+    "context": "Tokens shown on either side of a window.",
+}
 
 
-Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
+def _setting_fields(config: DecodeConfig) -> dict[str, Any]:
+    """Return a pydantic field for each setting, with the defaults of a config."""
+    found: dict[str, Any] = {}
+    for each in SETTINGS.values():
+        bounds: dict[str, Any] = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
+        default = getattr(config, each.name)
+        kind = each.type | None if each.is_optional else each.type
+        found[each.name] = (kind, Field(default, description=each.help, **bounds))
+    return found
 
 
-def setting(name: str, meaning: str, **default: Any) -> Any:
-    """A field for a setting of decoding, with a `default` of its own if it has one."""
-    kind, low, high = RANGES[name]
-    bounds: dict[str, Any] = {"gt" if name == "top_p" else "ge": _number(kind, low)}
-    if high != inf:
-        bounds["le"] = _number(kind, high)
-    default = {"default": getattr(DecodeConfig, name)} | default
-    return Field(description=meaning, **default, **bounds)
+def _task_fields(task: type[Task]) -> dict[str, Any]:
+    """Return a pydantic field for each field of a task."""
+    hints = get_type_hints(task)
+    found: dict[str, Any] = {}
+    for each in fields(task):
+        kind = _WIRE_TYPES.get(each.name, hints[each.name])
+        default = ... if each.default is MISSING else each.default
+        default = list(default) if isinstance(default, tuple) else default
+        found[each.name] = (kind, Field(default, description=_DESCRIPTIONS[each.name]))
+    return found
 
 
-def _number(kind: type, value: float) -> float:
-    return int(value) if kind is Integral else float(value)
-
-
-def _told(message: str) -> PydanticCustomError:
+def _sentence_error(message: str) -> PydanticCustomError:
     return PydanticCustomError(SENTENCE, "{message}", {"message": message})
 
 
-class Body(BaseModel):
-    """Strict: a number is no text, and no field is ignored."""
+class RequestBody(BaseModel):
+    """A strict JSON object: types are not converted, and no field is ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def refuse_unknown_names(cls, given: Any) -> Any:
-        """With the nearest name that exists."""
-        if isinstance(given, dict):
+    def refuse_unknown_names(cls, values: Any) -> Any:
+        """Refuse an unknown field, and suggest the nearest known name."""
+        if isinstance(values, dict):
             known = list(cls.model_fields)
-            for name in given:
+            for name in values:
                 if name not in known:
                     short = str(name)[:40]
-                    near = difflib.get_close_matches(short, known, n=1)
-                    advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-                    raise _told(f"There is no field {short!a}. {advice}")
-        return given
+                    advice = did_you_mean(short, known)
+                    raise _sentence_error(f"{short!a} is not a field of this request. {advice}")
+        return values
 
 
-class Settings(Body):
-    """How actions are chosen."""
+_SettingFields = create_model(
+    "_SettingFields", __base__=RequestBody, **_setting_fields(DecodeConfig())
+)
 
-    temperature: float = setting("temperature", "0 takes the likeliest action.")
-    top_k: int = setting("top_k", "Choose among so many likeliest actions; 0 for all.")
-    top_p: float = setting(
-        "top_p", "Choose among the likeliest that together have this share; above 0."
-    )
-    min_p: float = setting("min_p", "Leave out what is less likely than this of the likeliest.")
-    seed: int = setting("seed", "Of the random numbers.")
-    max_actions: int = setting("max_actions", "Then it ends, with the text as it is.")
-    max_length: int | None = setting("max_length", "Most tokens of the text, prompt included.")
-    max_edits: int | None = setting("max_edits", "Most actions that change the text.")
-    max_moves: int | None = setting("max_moves", "Most moves in a row; 0 for none at all.")
-    stop_bias: float = setting("stop_bias", "Below 0 the model writes on, above it ends sooner.")
-    move_bias: float = setting("move_bias", "Above 0 more moves and marks, below it fewer.")
+
+class Settings(_SettingFields):  # type: ignore[misc, valid-type]
+    """The decoding settings, which all routes share."""
 
     def settings(self) -> dict[str, Any]:
-        """By name, only those that were given."""
-        return {
-            name: getattr(self, name)
-            for name in Settings.model_fields
-            if name in self.model_fields_set
-        }
+        """Return the settings that the client sent, by name."""
+        return {name: getattr(self, name) for name in SETTINGS if name in self.model_fields_set}
 
 
-class Streamed(Settings):
-    """What the native routes share."""
+class StreamableBody(Settings):
+    """A request that can be answered with a stream of edits."""
 
     stream: bool = Field(False, description="Answer with server-sent events, one for each edit.")
     unit: Unit = Field(
-        "char", description="What offsets, cursors and spans count: characters, or UTF-16 units."
+        "char", description="The unit of offsets, cursors and spans: characters or UTF-16 units."
     )
+    task_type: ClassVar[type[Task]]
+
+    def texts(self) -> list[str]:
+        """Return the texts of the request, whose size is limited."""
+        names = ("prompt", "text", "draft", "instruction")
+        return [getattr(self, name) for name in names if name in type(self).model_fields]
+
+    def task(self) -> Task:
+        """Return the task; its own checks raise ConfigError."""
+        values = {each.name: getattr(self, each.name) for each in fields(self.task_type)}
+        for name, text in (("spans", "text"), ("locked", "draft")):
+            if values.get(name) and self.unit == "utf16":
+                values[name] = from_utf16(values[text], values[name])
+        return self.task_type(**values)
 
 
-class GenerateBody(Streamed):
-    """Write on behind a prompt, which stays as it is."""
+def _with_fields(declared: dict[str, Any]) -> Any:
+    return create_model("_", __base__=StreamableBody, **declared)
 
-    prompt: str = Field("", description="Plain text: names of control tokens are letters.")
 
+class GenerateBody(_with_fields(_task_fields(Continue))):  # type: ignore[misc]
+    """Continue a prompt, which is never changed."""
+
+    task_type = Continue
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"prompt": "Ben had a", "seed": 1, "max_actions": 64}]}
     )
 
 
-class InfillBody(Streamed):
-    """Fill the gaps of a text; the rest stays as it is."""
+class InfillBody(_with_fields(_task_fields(Infill))):  # type: ignore[misc]
+    """Fill the gaps of a text; the rest of it is never changed."""
 
-    text: str = Field(description="With {} for each gap, unless spans are given.")
-    spans: list[Pair] | None = Field(
-        None, description="Stretches to write anew, each from a place to a place, in order."
-    )
-
+    task_type = Infill
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -126,30 +154,23 @@ class InfillBody(Streamed):
     )
 
 
-class ReviseBody(Streamed):
-    """Edit a draft where it needs it; limits of actions and edits are for each of its parts."""
+_REVISE_FIELDS = _task_fields(Revise) | {
+    name: declared
+    for name, declared in _setting_fields(Revise.default_config).items()
+    if getattr(Revise.default_config, name) != getattr(DecodeConfig(), name)
+}
 
-    draft: str = Field(description="Plain text, in as many parts as it needs.")
-    instruction: str = Field("", description="What is to be done, if the model reads it.")
-    locked: list[str | Pair] = Field(
-        [],
-        max_length=1000,
-        description="What stays as it is: texts, wherever they occur, or stretches from a place"
-        " to a place.",
-    )
-    precision: float | None = Field(
-        None, ge=0, le=1, description="Share of changes that are to be right, as the model knows."
-    )
+
+class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
+    """Edit a draft where it needs it; max_actions and max_edits apply to each window."""
+
     notes: float | None = Field(
         None,
-        ge=0,
-        le=1,
-        description="Edit only where, read first, a change is this likely or more.",
+        description="The old name of min_edit_probability.",
+        json_schema_extra={"deprecated": True},
     )
-    window: int = Field(WINDOW, ge=1, description="Tokens of a part.")
-    context: int = Field(CONTEXT, ge=0, description="Tokens shown on either side of a part.")
-    temperature: float = setting("temperature", "0 takes the likeliest action.", default=0.0)
 
+    task_type = Revise
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -159,36 +180,38 @@ class ReviseBody(Streamed):
         }
     )
 
-    def options(self) -> dict[str, Any]:
-        """What `plan_revise` takes besides the draft, settings and what is locked."""
-        names = ("instruction", "precision", "notes", "window", "context")
-        return {name: getattr(self, name) for name in names}
+    def task(self) -> Task:
+        """Return the task; its own checks raise ConfigError."""
+        if getattr(self, "min_edit_probability") is None:  # noqa: B009  # made from the task's fields
+            setattr(self, "min_edit_probability", self.notes)  # noqa: B010
+        task: Task = super().task()
+        return task
 
 
-_NOT_HERE: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
-_NOT_HERE |= {"presence_penalty": 0, "frequency_penalty": 0}
+# Fields of OpenAI's that would change the text, with the one value that is accepted.
+_UNSUPPORTED: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
+_UNSUPPORTED |= {"presence_penalty": 0, "frequency_penalty": 0}
 
 
 def _nullable(schema: dict[str, Any]) -> None:
-    """Let the schema say that null stands for no value, as OpenAI's clients send it."""
+    """Allow null for every field in the schema, as OpenAI's clients send it for "no value"."""
     for name, each in schema["properties"].items():
         if {"type": "null"} not in each.get("anyOf", ()):
-            kept = {
-                key: each.pop(key) for key in ("title", "description", "default") if key in each
-            }
+            names = {"title", "description", "default"} & set(each)
+            kept = {name: each.pop(name) for name in sorted(names)}
             schema["properties"][name] = kept | {"anyOf": [each, {"type": "null"}]}
     schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
 
 
 class CompletionBody(Settings):
-    """A request of OpenAI's completions, as far as it means something here."""
+    """A request of OpenAI's completions API, limited to what a reviser model can do."""
 
-    model: str | None = Field(None, description="As /v1/models names it.")
+    model: str | None = Field(None, description="The model's name in /v1/models.")
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = ""
-    suffix: str | None = Field(None, description="Text behind the gap that is written.")
+    suffix: str | None = Field(None, description="The text after the gap to fill.")
     max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
     echo: bool = False
-    stream: bool = Field(False, description="The whole text comes as one piece, at the end.")
+    stream: bool = Field(False, description="The whole text is sent as one event at the end.")
     stream_options: dict[str, bool] | None = None
     user: str | None = None
     n: Literal[1] = 1
@@ -203,27 +226,37 @@ class CompletionBody(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def leave_out_nulls(cls, given: Any) -> Any:
-        """They stand for no value; what would change the text, and is not done here, is told."""
-        if not isinstance(given, dict):
-            return given
-        for name, nothing in _NOT_HERE.items():
-            value = given.get(name)
-            if value not in (None, nothing) or isinstance(value, bool):  # true equals 1
-                raise _told(f"{name!r} is not supported here: leave it out.")
-        if isinstance(given.get("prompt"), list) and len(given["prompt"]) != 1:
-            raise _told("Send one prompt a request.")
+    def drop_nulls(cls, values: Any) -> Any:
+        """Drop fields that are null, and refuse those that are not supported."""
+        if not isinstance(values, dict):
+            return values
+        for name, accepted in _UNSUPPORTED.items():
+            value = values.get(name)
+            if value not in (None, accepted) or isinstance(value, bool):  # True == 1
+                raise _sentence_error(f"{name!r} is not supported here. Leave it out.")
+        if isinstance(values.get("prompt"), list) and len(values["prompt"]) != 1:
+            raise _sentence_error("Send one prompt per request.")
+        options = values.get("stream_options")
+        if isinstance(options, dict) and len(options) > 8:
+            raise _sentence_error("'stream_options' has too many fields; send include_usage only.")
         known = cls.model_fields
-        return {k: value for k, value in given.items() if value is not None or k not in known}
+        return {k: value for k, value in values.items() if value is not None or k not in known}
 
     @property
     def text(self) -> str:
-        """The prompt; a list has the one."""
+        """The prompt, which may be sent as a list of one."""
         return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    def task(self) -> Task:
+        """Return the task: a suffix makes it an infill."""
+        if not self.suffix:
+            return Continue(self.text)
+        gap = len(self.text)
+        return Infill(self.text + self.suffix, [(gap, gap)])
 
 
 class Problem(BaseModel):
-    """What went wrong."""
+    """The message of an error, with its type and its HTTP status code."""
 
     message: str
     type: str
@@ -231,7 +264,7 @@ class Problem(BaseModel):
 
 
 class Failure(BaseModel):
-    """Every answer that is no success."""
+    """The body of every error response."""
 
     error: Problem = Field(
         examples=[{"message": "The text has no gap.", "type": "ConfigError", "code": 400}]
@@ -239,7 +272,7 @@ class Failure(BaseModel):
 
 
 class TrajectoryBody(BaseModel):
-    """Action ids, from a blank canvas."""
+    """Action ids, starting from an empty canvas."""
 
     prefix: list[int]
     restoration: list[int]
@@ -247,7 +280,7 @@ class TrajectoryBody(BaseModel):
 
 
 class StatisticsBody(BaseModel):
-    """What a text cost."""
+    """The cost of a text in actions and tokens."""
 
     actions: int
     edits: int
@@ -257,7 +290,7 @@ class StatisticsBody(BaseModel):
 
 
 class LockedBody(BaseModel):
-    """A stretch that stayed, with SHA-256 of its bytes."""
+    """A locked text, with the SHA-256 of its bytes before and after."""
 
     text: str
     before: str
@@ -265,7 +298,7 @@ class LockedBody(BaseModel):
 
 
 class RolloutBody(BaseModel):
-    """What was written, and how."""
+    """A text that a model wrote, and its actions."""
 
     prompt: str
     text: str
@@ -279,7 +312,7 @@ class RolloutBody(BaseModel):
 
 
 class ChangeBody(BaseModel):
-    """A stretch of the draft that gave way to another text."""
+    """A span of the draft that was replaced by another text."""
 
     start: int
     end: int
@@ -290,7 +323,7 @@ class ChangeBody(BaseModel):
 
 
 class RevisionBody(BaseModel):
-    """What was made of a draft; each part's rollout has the proof of what was locked in it."""
+    """A revised draft; the rollout of each window has the proof of its locked texts."""
 
     text: str
     draft: str
@@ -300,7 +333,7 @@ class RevisionBody(BaseModel):
 
 
 class Choice(BaseModel):
-    """One text, as OpenAI's clients expect it."""
+    """A text as OpenAI's clients expect it."""
 
     index: int = 0
     text: str
@@ -309,7 +342,7 @@ class Choice(BaseModel):
 
 
 class Usage(BaseModel):
-    """What was read, and how many actions were taken."""
+    """Tokens that were read, and actions that were taken."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -317,7 +350,7 @@ class Usage(BaseModel):
 
 
 class Completion(BaseModel):
-    """An answer as OpenAI's clients expect it."""
+    """A response as OpenAI's clients expect it."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -337,27 +370,32 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """All models: the one."""
+    """The list of models, which has one entry."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
 class Status(BaseModel):
-    """Of the server."""
+    """The state of the server or of a stream."""
 
     status: str
 
 
 def sentence(errors: list[Any]) -> str:
-    """What a person can do about the first thing that is wrong with a body."""
-    first = cast("dict[str, Any]", errors[0])
+    """Return one sentence that says what is wrong with a body, from its first error."""
+    first = cast("Mapping[str, Any]", errors[0])
+    message = str(first["msg"])
     if first["type"] == SENTENCE:
-        return str(first["msg"])
-    place = ".".join(str(part) for part in first["loc"][1:])
-    what = str(first["msg"]).removeprefix("Value error, ")
+        return message
     if first["type"] == "json_invalid":
-        return "The body is not JSON. Send one JSON object."
-    if not place:
-        return "Send one JSON object, and the header Content-Type: application/json."
-    return f"{place[:80]!a}: {what}."
+        return "The body is not valid JSON. Send one JSON object."
+    names = [str(part) for part in first["loc"][1:]]
+    if not names:
+        return "Send one JSON object, with the header Content-Type: application/json."
+    if names[0] in SETTINGS:
+        try:
+            SETTINGS[names[0]].check(first["input"])
+        except ConfigError as error:
+            return str(error)  # the sentence that Python callers get
+    return f"{'.'.join(names)[:80]!a}: {message.removeprefix('Value error, ')}."

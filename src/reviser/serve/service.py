@@ -1,42 +1,48 @@
-"""What the routes share: requests checked against the limits, handed to the desk, waited for.
+"""The work that the routes share: turn a request into a plan, queue it and await its result.
 
-Is handed a `Reviser`, so it knows neither which engine runs nor where a model came from.
+It is given a `Reviser`, so it knows neither which engine runs nor where the model came from. Tasks
+check texts and settings; this module adds the limits of the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
 
 from reviser.core.codec import Unit
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError
+from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.queue import Desk, Job
-from reviser.serve.responses import EventStream, Json, unless_gone
-from reviser.serve.schema import Failure, Settings, Streamed
-from reviser.writing.model import Reviser, Revision, Rollout
-from reviser.writing.tasks import Plan
+from reviser.serve.queue import RequestQueue
+from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
+from reviser.serve.schema import Failure, Settings, StreamableBody
+from reviser.serve.units import revision_body
+from reviser.writing.model import Reviser
+from reviser.writing.plan import Plan
+from reviser.writing.rollout import Revision, Rollout
+from reviser.writing.session import Writing
+from reviser.writing.tasks import Task
 
 Responses = dict[int | str, dict[str, Any]]
-GONE = 499
-"""What nginx calls it when the client left; nobody reads it."""
+CLIENT_CLOSED = 499
+"""nginx's status code for a client that disconnected; no client ever receives it."""
 
 FAILURES: Responses = {
-    400: {"model": Failure, "description": "Something in the request is wrong; it says what."},
+    400: {"model": Failure, "description": "The request is not valid; the message says why."},
     401: {"model": Failure, "description": "No valid key."},
-    408: {"model": Failure, "description": "The body did not come in time."},
+    408: {"model": Failure, "description": "The body did not arrive in time."},
     413: {"model": Failure, "description": "The body is too large."},
-    429: {"model": Failure, "description": "Too many wait; Retry-After says how long."},
+    429: {"model": Failure, "description": "Too many requests; Retry-After says how long to wait."},
     502: {"model": Failure, "description": "The engine failed while it ran this request."},
-    503: {"model": Failure, "description": "Not taken: the server ends, or its engine is down."},
+    503: {"model": Failure, "description": "The server is shutting down or its engine is down."},
 }
 _TEXT = {"type": "string"}
 _EVENT = {
@@ -48,170 +54,120 @@ EVENTS = {"text/event-stream": {"schema": _EVENT}}
 
 
 class Service:
-    """What the routes of one server share."""
+    """The model, limits, metrics and queue of one server."""
 
     def __init__(self, reviser: Reviser, limits: Limits, name: str) -> None:
-        self.reviser = reviser
+        # Rollouts and errors name the model as clients know it, not by its folder.
+        self.reviser = copy(reviser)
+        self.reviser.provenance = reviser.provenance | {"model": name}
         self.limits = limits
         self.name = name
         self.created = int(time.time())
         self.metrics = Metrics()
-        self.desk = Desk(reviser, limits, self.metrics, name)
+        self.queue = RequestQueue(self.reviser, limits, self.metrics)
 
-    def settings(self, asked: Settings) -> dict[str, Any]:
-        """The settings of a request, within the limits."""
-        limits, settings = self.limits, asked.settings()
+    async def respond(self, request: Request, body: StreamableBody) -> Response:
+        """Run the task of a request; respond with JSON or a stream, as the body asks."""
+        plan, jobs = await self.submit(
+            request, body, body.texts(), body.task, is_stream=body.stream, unit=body.unit
+        )
+        if body.stream:
+            return self.stream(jobs[0])
+        rollouts = await self.rollouts(request, jobs)
+        if not rollouts:
+            return Response(status_code=CLIENT_CLOSED)
+        result = await asyncio.to_thread(plan.result, rollouts)
+        if isinstance(result, Revision):
+            return JsonResponse(revision_body(result, body.unit))
+        return JsonResponse(result.to_json())
+
+    async def submit(
+        self,
+        request: Request,
+        settings: Settings,
+        texts: Sequence[str],
+        make_task: Callable[[], Task],
+        *,
+        is_stream: bool = False,
+        unit: Unit = "char",
+    ) -> tuple[Plan, list[EngineJob]]:
+        """Plan a task and queue its parts."""
+        self._check_size(texts)
+
+        def prepare() -> tuple[Plan, list[Writing]]:
+            plan = self._plan(make_task(), settings, is_stream=is_stream)
+            return plan, [self.reviser.start(part, unit=unit) for part in plan.parts]
+
+        with self.queue.entering():
+            plan, writings = await asyncio.to_thread(prepare)  # long texts take a while
+        owner = request.state.owner
+        return plan, self.queue.add(writings, owner=owner, is_stream=is_stream, unit=unit)
+
+    def _check_size(self, texts: Sequence[str]) -> None:
+        characters, limit = sum(map(len, texts)), self.limits.prompt_characters
+        if characters > limit:
+            raise ConfigError(
+                f"Your text is {characters:,} characters long; this server's limit is {limit:,}."
+            )
+
+    def _plan(self, task: Task, settings: Settings, *, is_stream: bool) -> Plan:
+        plan = self.reviser.plan(
+            task,
+            self._config(task, settings),
+            max_parts=self.limits.running + self.limits.waiting,
+            max_tokens=self.limits.prompt_tokens,
+        )
+        if is_stream and len(plan.parts) > 1:
+            raise ConfigError(
+                f"This draft is revised in {len(plan.parts)} windows, whose edits cannot be"
+                " streamed as one. Leave out stream, use a larger window, or send a shorter draft."
+            )
+        return plan
+
+    def _config(self, task: Task, body: Settings) -> DecodeConfig:
+        """Return the config of a request, within the limits of the server."""
+        limits, settings = self.limits, body.settings()
         if settings.get("max_actions", 1) > limits.max_actions:
             raise ConfigError(
-                f"max_actions is {settings['max_actions']}; this server takes"
-                f" {limits.max_actions} or less."
+                f"max_actions is {settings['max_actions']}; this server's limit is"
+                f" {limits.max_actions}."
             )
         settings.setdefault("max_actions", min(DecodeConfig.max_actions, limits.max_actions))
         length = settings.get("max_length")
         settings["max_length"] = min(
             limits.max_length if length is None else length, limits.max_length
         )
-        return settings
+        return DecodeConfig.of(settings, task.default_config)
 
-    def check_prompt(self, text: str) -> None:
-        """Refuse a text that is too long to be read."""
-        if len(text) > self.limits.prompt_characters:
-            raise ConfigError(
-                f"The text has {len(text)} characters; this server takes"
-                f" {self.limits.prompt_characters} or less."
-            )
+    async def rollouts(self, request: Request, jobs: list[EngineJob]) -> list[Rollout]:
+        """Wait for the rollouts of all jobs; none if the client disconnects first.
 
-    def planned(self, make: Callable[[], Plan]) -> Plan:
-        """A plan that is not too long."""
-        plan = make()
-        if len(plan.request.history) > self.limits.prompt_tokens:
-            raise ConfigError(
-                f"The text has {len(plan.request.history)} tokens; this server takes"
-                f" {self.limits.prompt_tokens} or less."
-            )
-        return plan
-
-    def parts(self, plans: Iterable[Plan]) -> list[Plan]:
-        """Plans for the parts of a draft that are together not too long, nor too many."""
-        limits, kept, tokens = self.limits, [], 0
-        for plan in plans:  # and no further than it takes to know
-            kept.append(plan)
-            tokens += len(plan.request.history)
-            if tokens > limits.prompt_tokens:
-                raise ConfigError(
-                    f"The draft has {tokens} tokens or more, with what is shown around its parts;"
-                    f" this server takes {limits.prompt_tokens} or less."
-                )
-            if len(kept) > limits.running + limits.waiting:
-                raise ConfigError(
-                    f"The draft has {len(kept)} parts or more; this server takes"
-                    f" {limits.running + limits.waiting} or less: use a larger window."
-                )
-        return kept
-
-    async def accept(
-        self, request: Request, make: Callable[[], Plan], *, is_stream: bool = False,
-        unit: Unit = "char",
-    ) -> Job:  # fmt: skip
-        """Begin to write for a request."""
-        owner = request.state.owner
-        return await self.desk.accept(
-            lambda: self.planned(make), owner=owner, is_stream=is_stream, unit=unit
-        )
-
-    async def written(self, request: Request, job: Job) -> Rollout | None:
-        """What was written; None if the client has left, and the text with it."""
-        rollouts = await self.all_written(request, [job])
-        return rollouts[0] if rollouts else None
-
-    async def all_written(self, request: Request, jobs: list[Job]) -> list[Rollout]:
-        """The same for the parts of a text; the first error is that of all."""
+        The first error ends all of them.
+        """
         work = asyncio.gather(*(job.result() for job in jobs))
         try:
-            if await unless_gone(request, work):
+            if await finished_before_disconnect(request, work):
                 rollouts = list(await work)
-                note(request, *rollouts)
+                record(request, *rollouts)
                 return rollouts
         finally:
             if not work.done():
                 work.cancel()
             for job in jobs:
-                self.desk.cancel(job, by="client")
+                self.queue.cancel(job, by="client")
         return []
 
-    async def answer(self, request: Request, body: Streamed, make: Callable[[], Plan]) -> Response:
-        """JSON or a stream, as the body says."""
-        job = await self.accept(request, make, is_stream=body.stream, unit=body.unit)
-        if body.stream:
-            return self.stream(job)
-        rollout = await self.written(request, job)
-        return Json(rollout.to_json()) if rollout else Response(status_code=GONE)
-
-    async def revise(
-        self, request: Request, draft: str, make: Callable[[], Iterable[Plan]]
-    ) -> Revision | None:
-        """Revise a draft in all its parts; None if the client has left."""
-        plans: list[Plan] = []
-
-        def planned() -> list[Plan]:
-            plans.extend(self.parts(make()))
-            return plans
-
-        jobs = await self.desk.accept_all(planned, owner=request.state.owner)
-        rollouts = await self.all_written(request, jobs)
-        if not rollouts:
-            return None
-        return await asyncio.to_thread(self.reviser.revision, draft, plans, rollouts)
-
-    def only_part(self, plans: Iterable[Plan]) -> Plan:
-        """The plan for a draft whose edits are to be streamed."""
-        first, *more = self.parts(plans)
-        if more:
-            raise ConfigError(
-                f"The draft has {1 + len(more)} parts, which have no edits in common to stream:"
-                " leave out stream, use a larger window, or send less at a time."
-            )
-        return first
-
-    def stream(self, job: Job, place: int = 0) -> EventStream:
-        """The events of a stream, from one on."""
-        headers = {"x-stream-id": job.id}
-        return EventStream(self.desk.read(job, place), headers)
+    def stream(self, job: EngineJob, number: int = 0) -> EventStream:
+        """Return a response with the events of a stream, from a number on."""
+        return EventStream(self.queue.streams.read(job, number), {"x-stream-id": job.id})
 
 
-def note(request: Request, *rollouts: Rollout) -> None:
-    """Facts for the log; of several parts the first that did not stop by itself is told."""
+def record(request: Request, *rollouts: Rollout) -> None:
+    """Add to the request's log line what its rollouts cost and how they ended.
+
+    Of several parts it records the first one that did not stop by itself.
+    """
     actions = sum(rollout.statistics.actions for rollout in rollouts)
     reasons = [rollout.stop_reason for rollout in rollouts]
     reason = next((reason for reason in reasons if reason != "stop"), "stop")
     request.state.facts.update(actions=actions, stop_reason=reason)
-
-
-def in_characters(text: str, spans: list[list[int]], unit: Unit) -> list[tuple[int, int]]:
-    """Spans as Python counts them."""
-    if unit == "char":
-        return [(start, end) for start, end in spans]
-    places = _in_utf16(text)
-    place_of = {place: n for n, place in enumerate(places)}
-    try:
-        return [(place_of[start], place_of[end]) for start, end in spans]
-    except KeyError as error:
-        raise ConfigError(
-            f"A span has the bound {error.args[0]}, which is outside the text's {places[-1]}"
-            " UTF-16 units or within a character."
-        ) from error
-
-
-def counted(revision: Revision, unit: Unit) -> dict[str, Any]:
-    """A revision as JSON holds it, with places as the client counts them."""
-    told = revision.to_dict()
-    if unit != "char":
-        places = _in_utf16(revision.changes.draft)
-        for change in told["changes"]:
-            change |= {"start": places[change["start"]], "end": places[change["end"]]}
-    return told
-
-
-def _in_utf16(text: str) -> list[int]:
-    """Where each character begins, and the last one ends, in UTF-16 units."""
-    return list(accumulate((1 + (ord(char) > 0xFFFF) for char in text), initial=0))

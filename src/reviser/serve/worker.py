@@ -1,7 +1,7 @@
-"""The thread that drives the engine: requests go in by a queue, news come out in batches.
+"""The thread that drives the engine: jobs come in through a queue, updates go out in batches.
 
-Only this thread touches the engine and the texts being written, so nobody else ever waits for a
-step. It knows nothing of HTTP or asyncio.
+Only this thread uses the engine and the texts being written, so nothing else ever waits for a
+step. It knows neither HTTP nor asyncio.
 """
 
 from __future__ import annotations
@@ -12,92 +12,91 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Literal, Protocol
+from typing import Literal
 
 from reviser.core.actions import Kind
-from reviser.engines.base import DecodeConfig, Request, StopReason
+from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.errors import EngineError, ReviserError
 from reviser.serve.events import edit_data, event
-from reviser.writing.model import Reviser, Rollout, Writing
+from reviser.serve.jobs import EngineJob
+from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout
+from reviser.writing.tasks import Infill
 
-State = Literal["starting", "ready", "failing", "dead", "closed"]
+EngineState = Literal["starting", "ready", "failing", "dead", "closed"]
 
-FAILED = "The engine failed while it ran this request; ask again."
-
-
-class Work(Protocol):
-    """A text to write, as far as the pump needs to know it."""
-
-    writing: Writing
-    is_stream: bool
-    deadline: float
-    steps: int
+FAILED = "The engine failed while it ran this request. Try again."
 
 
 @dataclass(frozen=True)
-class News:
-    """What became of a piece of work in one step of the engine; that it began, if nothing else."""
+class Update:
+    """The progress of a job in one engine step; an empty one says that the job has begun."""
 
-    work: Work
+    job: EngineJob
     events: list[bytes] = field(default_factory=list)
     rollout: Rollout | None = None
-    """Of a text that is done."""
+    """The result of a job that is done."""
     error: ReviserError | None = None
-    """Of one that failed."""
+    """The error of a job that failed."""
     reason: str = ""
-    """Why the engine failed it: for the log, not for who asked."""
+    """The engine's own error message: for the log, not for clients."""
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing follows."""
+        """True if the job has ended."""
         return self.rollout is not None or self.error is not None
 
 
-class Pump:
-    """Runs what it is given; `tell` is called in its thread, with all news of a step at once."""
+class EngineWorker:
+    """Runs jobs in a thread of its own, and calls back from that thread.
+
+    `on_updates` receives all updates of a step at once, `on_actions` the number of actions taken,
+    and `on_state` every new state of the engine.
+    """
 
     def __init__(
         self,
         reviser: Reviser,
-        tell: Callable[[list[News]], None],
-        acted: Callable[[int], None],
-        changed: Callable[[State], None],
+        on_updates: Callable[[list[Update]], None],
+        on_actions: Callable[[int], None],
+        on_state: Callable[[EngineState], None],
         probe_seconds: float,
         recovery_seconds: float,
     ) -> None:
         self._reviser = reviser
         self._driver = reviser.driver
-        self._tell = tell
-        self._acted = acted
-        self._changed = changed
+        self._on_updates = on_updates
+        self._on_actions = on_actions
+        self._on_state = on_state
         self._probe_seconds = probe_seconds
         self._recovery_seconds = recovery_seconds
-        self._orders: SimpleQueue[tuple[Work, StopReason | None] | None] = SimpleQueue()
-        self._running: dict[int, Work] = {}
+        # A job to start, a job to stop and why, or None to close.
+        self._commands: SimpleQueue[tuple[EngineJob, StopReason | None] | None] = SimpleQueue()
+        self._running: dict[int, EngineJob] = {}
         self._closing = threading.Event()
-        self.state: State = "starting"
+        self.state: EngineState = "starting"
         self.reason = ""
-        """Why the engine failed, if it did."""
+        """The message of the engine's last failure."""
         self.stepping_since: float | None = None
-        """When the engine was asked for the step that has not come yet."""
+        """The time at which the current engine step began."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
-        """Begin; the state is ready once the engine has answered."""
+        """Start the thread; the state is "ready" once the engine has responded."""
         self._thread.start()
 
-    def add(self, work: Work) -> None:
-        """Begin to write."""
-        self._orders.put((work, None))
+    def add(self, job: EngineJob) -> None:
+        """Start a job."""
+        self._commands.put((job, None))
 
-    def cancel(self, work: Work, reason: StopReason) -> None:
-        """Leave it where it is; its news say how it ended."""
-        self._orders.put((work, reason))
+    def cancel(self, job: EngineJob, reason: StopReason) -> None:
+        """Stop a job; its last update says how it ended."""
+        self._commands.put((job, reason))
 
     def close(self, seconds: float) -> None:
-        """End the thread, unless it hangs in a step for longer than this."""
+        """End the thread, unless an engine step takes longer than `seconds`."""
         self._closing.set()
-        self._orders.put(None)
+        self._commands.put(None)
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -105,128 +104,136 @@ class Pump:
             self._warm_up()
             self._recover()
             while self.state == "ready":
-                self._listen()
+                self._receive()
                 if self._running and self.state == "ready":
                     self._step()
-        finally:  # a mistake of our own must not leave a server that only seems to live
+        finally:  # after a bug of ours, the server must not look alive
             if self.state not in ("closed", "dead"):
-                self._become("dead")
+                self._set_state("dead")
 
     def _warm_up(self) -> None:
-        """Do once what is slow the first time: tables of the tokenizer, a compiled function."""
+        """Do once what is slow the first time: the tokenizer's tables, compiled functions."""
         with suppress(ReviserError):
-            Writing(self._reviser.plan_infill("a{}b"), self._reviser.codec, self._driver, {})
+            self._reviser.start(self._reviser.plan(Infill("a{}b")).parts[0])
 
-    def _become(self, state: State) -> None:
+    def _set_state(self, state: EngineState) -> None:
         self.state = state
-        self._changed(state)
+        self._on_state(state)
 
-    def _listen(self) -> None:
-        """Take all orders there are; without any work wait for one, and see that all is well."""
+    def _receive(self) -> None:
+        """Take all pending commands; without any job, wait for one and probe the engine."""
         try:
             while self.state == "ready":
                 is_idle = not self._running
-                order = self._orders.get(is_idle, self._probe_seconds if is_idle else None)
-                if order is None:
+                command = self._commands.get(is_idle, self._probe_seconds if is_idle else None)
+                if command is None:
                     self.state = "closed"
                     return
-                self._obey(*order)
+                self._execute(*command)
         except Empty:
-            if is_idle and (trouble := self._trouble()) is not None:
-                self._fail_all(trouble)
+            if is_idle and (failure := self._probe()) is not None:
+                self._fail_all(failure)
                 self._recover()
 
-    def _obey(self, work: Work, reason: StopReason | None) -> None:
+    def _execute(self, job: EngineJob, reason: StopReason | None) -> None:
         if reason is not None:
-            self._stop(work, reason)
+            self._stop(job, reason)
             return
         try:
-            self._running[self._driver.add(work.writing.plan.request)] = work
+            self._running[self._driver.add(job.writing.part.request)] = job
         except ReviserError as error:
-            is_ours = not isinstance(error, EngineError)
-            self._tell([News(work, error=error) if is_ours else _failed(work, error)])
+            is_engine = isinstance(error, EngineError)
+            self._on_updates([_failed(job, error) if is_engine else Update(job, error=error)])
         except Exception as error:  # noqa: BLE001 - an engine that breaks here is broken
-            self._tell([_failed(work, error)])
+            self._on_updates([_failed(job, error)])
             self._fail_all(error)
             self._recover()
 
-    def _stop(self, work: Work, reason: StopReason) -> None:
-        number = next((n for n, other in self._running.items() if other is work), None)
+    def _stop(self, job: EngineJob, reason: StopReason) -> None:
+        number = next((n for n, other in self._running.items() if other is job), None)
         if number is not None:
-            self._tell([self._ended(number, reason)])
+            self._on_updates([self._end(number, reason)])
 
     def _step(self) -> None:
+        """Run one engine step, and report what it did to every job."""
         self.stepping_since = time.monotonic()
         try:
             steps = self._driver.turn(self._running)
-        except Exception as error:  # noqa: BLE001 - whatever an engine raises ends all that it ran
+        except Exception as error:  # noqa: BLE001 - an engine may raise anything
             self._fail_all(error)
             self._recover()
             return
         finally:
             self.stepping_since = None
-        self._acted(len(steps))
-        news: dict[int, News] = {}
-        doubt: ReviserError | None = None
+        self._on_actions(len(steps))
+        updates: dict[int, Update] = {}
+        failure: ReviserError | None = None
         for step in steps:
-            work = self._running.get(step.request)
-            if work is None:  # it failed a moment ago
+            job = self._running.get(step.request)
+            if job is None:  # an earlier step of this batch failed it
                 continue
-            told = news.get(step.request) or News(work)
+            update = updates.get(step.request) or Update(job)
             try:
-                edit = work.writing.take(step)
+                update = self._take(job, step, update)
             except ReviserError as error:
-                doubt = error
+                failure = error
                 self._drop(step.request)
-                told = replace(_failed(work, error), events=told.events)
-            else:
-                work.steps += 1
-                if work.is_stream:
-                    data = edit_data(work.steps, work.writing.kind, edit, step.logprob)
-                    told.events.append(event(work.steps, "edit", data))
-                if step.ended is not None:
-                    self._drop(step.request)
-                    told = replace(told, rollout=work.writing.rollout())
-            if told.events or told.is_last or work.steps == 1:
-                news[step.request] = told
-        if news:
-            self._tell(list(news.values()))
-        now = time.monotonic()
-        late = [n for n, work in self._running.items() if work.deadline < now]
-        if late:
-            self._tell([self._ended(number, "time") for number in late])
-        if doubt is not None and self._trouble() is not None:
-            self._fail_all(doubt)
+                update = replace(_failed(job, error), events=update.events)
+            if update.events or update.is_last or job.steps == 1:
+                updates[step.request] = update
+        if updates:
+            self._on_updates(list(updates.values()))
+        self._end_late_jobs()
+        # One failed job may be that job's fault, or the first sign of a broken engine.
+        if failure is not None and self._probe() is not None:
+            self._fail_all(failure)
             self._recover()
 
-    def _ended(self, number: int, reason: StopReason) -> News:
-        work = self._drop(number)
-        work.writing.cancel(reason)
-        return News(work, rollout=work.writing.rollout())
+    def _take(self, job: EngineJob, step: Step, update: Update) -> Update:
+        edit = job.writing.take(step)
+        job.steps += 1
+        if job.is_stream:
+            data = edit_data(job.steps, job.writing.kind, edit, step.logprob)
+            update.events.append(event(job.steps, "edit", data))
+        if step.ended is None:
+            return update
+        self._drop(step.request)
+        return replace(update, rollout=job.writing.rollout())
 
-    def _drop(self, number: int) -> Work:
+    def _end_late_jobs(self) -> None:
+        now = time.monotonic()
+        late = [number for number, job in self._running.items() if job.deadline < now]
+        if late:
+            self._on_updates([self._end(number, "time") for number in late])
+
+    def _end(self, number: int, reason: StopReason) -> Update:
+        job = self._drop(number)
+        job.writing.cancel(reason)
+        return Update(job, rollout=job.writing.rollout())
+
+    def _drop(self, number: int) -> EngineJob:
         self._driver.drop(number)
         return self._running.pop(number)
 
     def _fail_all(self, error: Exception) -> None:
         self.reason = _reason(error)
-        self._become("failing")
+        self._set_state("failing")
         lost = [self._drop(number) for number in list(self._running)]
-        self._tell([_failed(work, error) for work in lost])
+        self._on_updates([_failed(job, error) for job in lost])
 
     def _recover(self) -> None:
-        """Ask the engine until it answers, or for too long."""
+        """Probe the engine until it responds or the recovery time is over."""
         until, pause = time.monotonic() + self._recovery_seconds, 0.05
-        while (trouble := self._trouble()) is not None:
-            self.reason = _reason(trouble)
+        while (failure := self._probe()) is not None:
+            self.reason = _reason(failure)
             if time.monotonic() + pause > until or self._closing.wait(pause):
-                self._become("dead")
+                self._set_state("dead")
                 return
             pause = min(2 * pause, 2.0)
-        self._become("ready")
+        self._set_state("ready")
 
-    def _trouble(self) -> Exception | None:
-        """What comes of asking for one action on an empty text, if it is not the action."""
+    def _probe(self) -> Exception | None:
+        """Ask the engine for one action on an empty text; return its error, None if it works."""
         vocab = self._driver.engine.vocab
         token = int((vocab.kinds == Kind.INSERT).argmax())
         prefix = [] if vocab.prefix_actions([]) else [token]
@@ -238,7 +245,7 @@ class Pump:
             number = self._driver.add(request)
             errors = (step.error for step in self._driver.take([number]))
             return next((error for error in errors if error is not None), None)
-        except Exception as error:  # noqa: BLE001 - any of them means that it does not answer
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it does not work
             return error
         finally:
             self.stepping_since = None
@@ -246,10 +253,10 @@ class Pump:
                 self._driver.drop(number)
 
 
-def _failed(work: Work, error: Exception) -> News:
-    return News(work, error=EngineError(FAILED), reason=_reason(error))
+def _failed(job: EngineJob, error: Exception) -> Update:
+    return Update(job, error=EngineError(FAILED), reason=_reason(error))
 
 
 def _reason(error: Exception) -> str:
-    """For the log; an engine sees ids, never a text, so it cannot tell one."""
+    """Describe an error for the log; an engine sees action ids, so it cannot quote a text."""
     return f"{type(error).__name__}: {error}"[:500]

@@ -1,1 +1,1 @@
-"""From a recipe to a trained model folder; Trainer, Accelerate and FSDP do the work."""
+"""Training: from a recipe to a model folder, with the Trainer, Accelerate and FSDP."""

@@ -1,4 +1,4 @@
-"""A recipe as the Trainer's own settings, checked against what launched the process."""
+"""The Trainer's settings, made from a recipe and checked against the launcher of the process."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from reviser.train.recipe import Recipe, TrainingConfig
 
 
 def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
-    """The Trainer's settings; accumulation follows from how many processes there are."""
+    """Return the Trainer's settings; accumulation follows from the number of processes."""
     training = recipe.training
     missing = sorted({*training.reporters} - {*(known := get_available_reporting_integrations())})
     if missing:
         raise ConfigError(
             f"training.reporters has {missing[0]!r}, which Transformers does not know or which is"
-            f" not installed. At hand: {', '.join(known) or 'none, so give an empty list'}."
+            f" not installed. Available: {', '.join(known) or 'none, so give an empty list'}."
         )
     _check_launcher(training)
     try:
         arguments = TrainingArguments(**_options(recipe, output))
-    except ValueError as error:  # such as bf16 on a device that has none
+    except ValueError as error:  # for example bf16 on a device without it
         raise ConfigError(f"Transformers refuses these settings: {error}") from error
-    arguments._n_gpu = 1  # one process is for one device; for several there is torchrun
+    arguments._n_gpu = 1  # one process uses one device; torchrun starts one process per device
     shared = training.micro_batch * arguments.world_size
     if training.batch % shared:
         raise ConfigError(
-            f"batch {training.batch} is no multiple of {arguments.world_size} processes with"
+            f"batch {training.batch} is not a multiple of {arguments.world_size} processes with"
             f" micro_batch {training.micro_batch} each. Change one of the three."
         )
     arguments.gradient_accumulation_steps = training.batch // shared
@@ -40,7 +40,7 @@ def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
 
 
 def _check_launcher(training: TrainingConfig) -> None:
-    """Refuse what `accelerate launch` sets otherwise than the recipe: it would win, silently."""
+    """Refuse settings of `accelerate launch` that would silently override the recipe."""
     precision = {"bf16": "bf16", "fp32": "no"}[training.precision]
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched not in ("no", precision):
@@ -59,7 +59,7 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
     return {
         "output_dir": str(output / "checkpoints"),
         "max_steps": training.steps,
-        "per_device_train_batch_size": 1,  # one micro-batch, whose rows the dataset gathered
+        "per_device_train_batch_size": 1,  # one item of the dataset is a whole micro-batch
         "train_sampling_strategy": "sequential",
         "learning_rate": training.learning_rate,
         "lr_scheduler_type": "cosine_with_min_lr",
@@ -73,9 +73,9 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
         "bf16": training.precision == "bf16",
         "use_cpu": on_cpu,
         "ddp_backend": "gloo" if on_cpu and several else None,
-        "ddp_timeout": 24 * 60 * 60,  # others wait while the main process tokenizes
+        "ddp_timeout": 24 * 60 * 60,  # the others wait while the main process tokenizes
         "ddp_find_unused_parameters": False,
-        # The Trainer refuses to shard over a single process, which needs none.
+        # The Trainer refuses to shard over a single process, which needs no sharding.
         "fsdp": True if training.parallel == "fsdp" and several else None,
         "dataloader_num_workers": training.workers,
         "dataloader_pin_memory": not on_cpu,

@@ -1,6 +1,6 @@
-"""What a recipe stands for: tokenizer, shards and model opened, or made; and the sets of examples.
+"""Inputs of a training run: tokenizer, data and model opened or made, and the sets of examples.
 
-Knows recipes and how the rooms below read them; nothing of the Trainer.
+This module knows recipes and how the packages below read them, but not the Trainer.
 """
 
 from __future__ import annotations
@@ -11,24 +11,28 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from transformers import PreTrainedModel
 
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
-from reviser.data.dataset import MicroBatches, Passes, Stream, Windows
-from reviser.data.pair_dataset import PairSide, PairStream, TokenPairs
+from reviser.data.dataset import ExampleStream, MicroBatches, Windows, WindowStream
+from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError
 from reviser.files import write_whole
-from reviser.models import hub, trunks
+from reviser.models import adaptation, hub, trunks
 from reviser.train.recipe import Recipe, VocabConfig
 from reviser.trajectories.policy import Edits, PairPolicy, Policy
 from reviser.trajectories.sampler import Sampler
 
+PLACEHOLDER = "your-"
+"""Start of the names that the shipped recipes leave for the user to set."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a run is made of, once the recipe's paths are opened."""
+class Inputs:
+    """The opened inputs of a run."""
 
     model: Any
     tokenizer: Tokenizer
@@ -36,11 +40,16 @@ class Parts:
     codec: Codec
     data: TokenShards | TokenPairs
     context: int
-    """Most ids in a history."""
+    """Maximum number of ids in a history."""
+    note: str = ""
+    """A sentence for the user about how the model was opened, if there is one."""
 
 
 def make_missing(recipe: Recipe, output: Path) -> None:
-    """Train the tokenizer and tokenize the text, if that is still to be done; for one process."""
+    """Train the tokenizer and tokenize the text, unless that was done before.
+
+    Only one process may call this.
+    """
     data, folder = recipe.data, _tokenizer_folder(recipe, output)
     if data.bpe is not None and not (folder / "tokenizer.json").is_file():
         tokenizer = train_bpe(data.text, data.bpe, split=data.split, text_key=data.text_key)
@@ -57,39 +66,66 @@ def make_missing(recipe: Recipe, output: Path) -> None:
 
 
 def open_text(recipe: Recipe, output: Path) -> tuple[Codec, TokenShards]:
-    """Tokenizer and shards, made if they are missing, before there is a model; for one process."""
+    """Open tokenizer and shards without a model, making them first if they are missing.
+
+    Only one process may call this.
+    """
     make_missing(recipe, output)
     codec = Codec(read_tokenizer(_tokenizer_folder(recipe, output)))
     return codec, TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
-def open_parts(recipe: Recipe, output: Path) -> Parts:
-    """Tokenizer, shards and model, once `make_missing` made what was missing; writes nothing."""
-    folder = _tokenizer_folder(recipe, output)
-    if recipe.base is None:
-        assert recipe.trunk is not None
-        tokenizer = read_tokenizer(folder)
-        vocab = _vocab(recipe.vocab, tokenizer)
-        model = trunks.build(recipe.trunk, vocab, seed=recipe.seed)
-    elif (folder / FILE_NAME).is_file():
-        if recipe.vocab != VocabConfig():
-            raise ConfigError(f"{recipe.base!r} brings its action vocabulary: leave out vocab.")
-        model, vocab = trunks.load(folder, dtype=torch.float32)
-        tokenizer = read_tokenizer(folder)
-    else:
-        model, tokenizer = trunks.load_base(folder)
-        options = recipe.vocab.options
-        options["begin"] = options["begin"] or _first_token(tokenizer)
-        vocab = trunks.adapt(model, tokenizer, **options)
+def open_inputs(recipe: Recipe, output: Path) -> Inputs:
+    """Open tokenizer, data and model after `make_missing`; write nothing."""
+    model, tokenizer, vocab, note = _open_model(recipe, _tokenizer_folder(recipe, output))
     codec = Codec(tokenizer)
-    return Parts(
+    return Inputs(
         model=model,
         tokenizer=tokenizer,
         vocab=vocab,
         codec=codec,
         data=_data(recipe, output, codec),
         context=_context(recipe, model),
+        note=note,
     )
+
+
+def _open_model(
+    recipe: Recipe, folder: Path
+) -> tuple[PreTrainedModel, Tokenizer, ActionVocab, str]:
+    """Build a trunk, or open the base and give it the actions that the recipe asks for."""
+    if recipe.trunk is not None:
+        tokenizer = read_tokenizer(folder)
+        vocab = _vocab(recipe.vocab, tokenizer)
+        return trunks.build(recipe.trunk, vocab, seed=recipe.seed), tokenizer, vocab, ""
+    if not (folder / FILE_NAME).is_file():
+        model, tokenizer = trunks.load_base(folder)
+        vocab = adaptation.adapt(model, tokenizer, **_options(recipe.vocab, tokenizer))
+        return model, tokenizer, vocab, ""
+    model, vocab = trunks.load_folder(folder, dtype=torch.float32)
+    tokenizer = read_tokenizer(folder)
+    if recipe.vocab == VocabConfig():
+        return model, tokenizer, vocab, ""
+    # A Reviser model as the base of another action set. An equal set is kept with what was learned.
+    options = _options(recipe.vocab, plain := adaptation.plain_tokenizer(tokenizer, vocab), vocab)
+    if ActionVocab.from_tokenizer(plain, **options) == vocab:
+        return model, tokenizer, vocab, ""
+    tokenizer = adaptation.remove_actions(model, tokenizer, vocab)
+    vocab = adaptation.adapt(model, tokenizer, **options)
+    note = f"The actions of {recipe.base} were removed, because the recipe asks for other actions."
+    return model, tokenizer, vocab, note
+
+
+def _options(
+    config: VocabConfig, tokenizer: Tokenizer, old: ActionVocab | None = None
+) -> dict[str, Any]:
+    """Return the options of `adapt`, with the base's own begin token unless the recipe has one."""
+    ids = tokenizer.encode("", add_special_tokens=True).ids  # what precedes every text, if anything
+    if not ids and old is not None and old.begin is not None and old.begin < old.tokens:
+        ids = [old.begin]
+    return config.options | {
+        "begin": config.begin or (tokenizer.id_to_token(ids[0]) if ids else None)
+    }
 
 
 def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPairs:
@@ -98,46 +134,46 @@ def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPair
     return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
-def training_set(recipe: Recipe, parts: Parts) -> MicroBatches:
-    """Every micro-batch of the run, in order."""
+def training_set(recipe: Recipe, inputs: Inputs) -> MicroBatches:
+    """Return every micro-batch of the run, in order."""
     training = recipe.training
-    stream = _stream(recipe, parts, recipe.policy, held_out=False)
+    stream = _stream(recipe, inputs, recipe.policy, held_out=False)
     count = training.steps * training.batch // training.micro_batch
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
 
-def held_out_set(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy) -> MicroBatches:
-    """Held-out windows or pairs, none twice, under some policy; one that changes, as it ends up.
+def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) -> MicroBatches:
+    """Return held-out windows or pairs under a policy, each once.
 
-    Notes are lessons, no part of what is written, and are not scored.
+    A policy that changes during training is used as it ends. Labels for edit probabilities are not
+    part of the written text and are not scored.
     """
     if isinstance(policy, Edits):
-        policy = replace(policy, noted=False)
-    stream = _stream(recipe, parts, policy, held_out=True)
-    examples = min(recipe.evaluation.examples, len(stream.windows))
+        policy = replace(policy, edit_probabilities=False)
+    stream = _stream(recipe, inputs, policy, held_out=True)
+    examples = min(recipe.evaluation.examples, len(stream.split))
     size = min(recipe.training.micro_batch, examples)
     return MicroBatches(stream, size=size, count=examples // size, progress=1.0)
 
 
-def _stream(recipe: Recipe, parts: Parts, policy: Policy | PairPolicy, *, held_out: bool) -> Passes:
+def _stream(
+    recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy, *, held_out: bool
+) -> ExampleStream:
+    common: dict[str, Any] = {"context": inputs.context, "seed": recipe.seed}
     if isinstance(policy, PairPolicy):
-        assert isinstance(parts.data, TokenPairs)  # the recipe has seen to it
-        share = recipe.data.windows.held_out
-        is_rewritten = not isinstance(policy, Edits) or policy.rewritten > 0
-        side = PairSide(
-            parts.data, share, parts.context, is_held_out=held_out, is_rewritten=is_rewritten
+        assert isinstance(inputs.data, TokenPairs)  # the recipe was checked
+        pairs = PairSplit(
+            inputs.data,
+            recipe.data.windows.held_out,
+            inputs.context,
+            held_out=held_out,
+            rewrites=not isinstance(policy, Edits),
         )
-        options: dict[str, Any] = {"context": parts.context, "seed": recipe.seed}
-        return PairStream(side, parts.vocab, policy, parts.codec, **options)
-    assert isinstance(parts.data, TokenShards)
-    windows = Windows(parts.data, recipe.data.windows, held_out=held_out)
-    return Stream(
-        windows,
-        Sampler(parts.vocab, policy),
-        context=parts.context,
-        unit_starts=parts.codec.unit_starts,
-        seed=recipe.seed,
-    )
+        return PairStream(pairs, inputs.vocab, policy, inputs.codec, **common)
+    assert isinstance(inputs.data, TokenShards)
+    windows = Windows(inputs.data, recipe.data.windows, held_out=held_out)
+    sampler = Sampler(inputs.vocab, policy)
+    return WindowStream(windows, sampler, unit_starts=inputs.codec.unit_starts, **common)
 
 
 def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:
@@ -149,25 +185,23 @@ def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:
 
 
 def _tokenizer_folder(recipe: Recipe, output: Path) -> Path:
-    """Where the tokenizer is that the text is read with: the base's, one given, or one trained."""
-    if recipe.base is not None:
-        return hub.find(recipe.base)
-    return recipe.data.tokenizer or output / "tokenizer"
-
-
-def _first_token(tokenizer: Tokenizer) -> str | None:
-    """What a base's tokenizer puts before every text, if anything."""
-    ids = tokenizer.encode("", add_special_tokens=True).ids
-    name: str | None = tokenizer.id_to_token(ids[0]) if ids else None
-    return name
+    """Return the folder of the tokenizer: the base's, the recipe's, or the one trained here."""
+    if recipe.base is None:
+        return recipe.data.tokenizer or output / "tokenizer"
+    if recipe.base.startswith(PLACEHOLDER) and not Path(recipe.base).is_dir():
+        raise ConfigError(
+            f"base is {recipe.base!r}, a placeholder. Set it to the folder or hub name of a model:"
+            " --set base=MODEL."
+        )
+    return hub.find(recipe.base)
 
 
 def _context(recipe: Recipe, model: Any) -> int:
-    most: int | None = getattr(model.config, "max_position_embeddings", None)
-    context = recipe.context or most
-    if context is None or context > (most or context):
+    limit: int | None = getattr(model.config, "max_position_embeddings", None)
+    context = recipe.context or limit
+    if context is None or context > (limit or context):
         raise ConfigError(
-            f"context is {recipe.context}; the model says {most or 'nothing of its own limit'}."
-            " Set context to the most ids of a history, within the model's limit."
+            f"context is {recipe.context}, and the model's limit is {limit or 'unknown'}."
+            " Set context to the maximum number of ids in a history, within the model's limit."
         )
     return context

@@ -1,6 +1,6 @@
 """Recipes: everything a training run depends on, as values read from YAML.
 
-A default lives beside its field and nowhere else. Nothing is opened here.
+Every default is declared with its field. This module opens no data and no model.
 """
 
 from __future__ import annotations
@@ -12,113 +12,119 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reviser.data.dataset import WindowConfig
-from reviser.data.readers import Split
+from reviser.data.readers import SplitBy
 from reviser.errors import ConfigError
 from reviser.models.trunks import TrunkConfig
-from reviser.train.yaml_reader import change, one_line, read
+from reviser.train.yaml_reader import from_plain, one_line, set_value
 from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
 COMPARISON = "comparison"
-"""The part of a recipe that is not about one training run; see `reviser.reproduce`."""
+"""The section of a recipe that is not about one training run; see `reviser.reproduce`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:
-    """Which actions the model has; see `ActionVocab.build`."""
+    """The actions of the model; see `ActionVocab.build`.
+
+    A base that is a Reviser model keeps its own actions if this section is left out. If it asks for
+    other actions, the base's own are removed and the new ones start untrained.
+    """
 
     preset: Literal["paper"] | None = None
-    """The released checkpoints' id layout; the other fields are then not used."""
+    """The id layout of the released checkpoints. The other fields are then not used."""
     operators: tuple[str, ...] = ()
     """Any of delete, replace, swap, span_delete, span_move, span_copy."""
     max_move: int = 512
+    """Longest single move of the cursor, a power of two."""
     begin: str | None = None
-    """The token that texts begin with. A base's own, if its tokenizer adds one, when left out."""
+    """The token that texts begin with. The default is the base's own, if its tokenizer adds one."""
     delimiter: bool = True
+    """True adds a token between the prompt or instruction and the text."""
     marks: bool = False
-    """Whether the model can leave a mark where it leaves something out, and go back to it. Policies
-    with late spans are then written so."""
+    """True lets the model leave a mark where it skips something, and go back to it later. Policies
+    with late spans then use marks."""
     search: bool = False
-    """Whether the cursor can go to where given tokens are next."""
+    """True lets the cursor jump to the next occurrence of some tokens."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `ActionVocab.from_tokenizer` and `models.adapt` take."""
+        """The options of `ActionVocab.from_tokenizer` and `adaptation.adapt`."""
         names = ("operators", "max_move", "begin", "delimiter", "marks", "search")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Where the text is. Paths are relative to the recipe's folder."""
+    """The text to train on. Paths are relative to the recipe's folder."""
 
     shards: Path | None = None
     """A folder that `reviser tokenize` wrote. Give this, or `text`, or `pairs`."""
     text: tuple[str, ...] = ()
-    """Sources as `reviser tokenize` takes them, tokenized on first use into the output."""
+    """Sources as for `reviser tokenize`. They are tokenized into the output folder on first use."""
     pairs: tuple[str, ...] = ()
     """Files of texts before and after an edit, for a policy of kind `edits`, `rewrite` or
-    `blocks`. Of `windows` only `held_out` is then used."""
-    split: Split = "blank"
-    """What parts the documents of a text file: blank lines, every line end, or nothing."""
+    `blocks`. Only `held_out` of `windows` is then used."""
+    split: SplitBy = "blank"
+    """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
     """The field of JSON lines, or the column of parquet, that holds the text."""
     tokenizer: Path | None = None
-    """A folder with tokenizer.json; not for a base model, which brings its own."""
+    """A folder with tokenizer.json. A base model has its own."""
     bpe: int | None = None
-    """In place of `tokenizer`: train a byte-level BPE of this size on `text`."""
+    """Size of a byte-level BPE to train on `text`, instead of `tokenizer`."""
     windows: WindowConfig = field(default_factory=WindowConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoraConfig:
-    """Low-rank adapters on every linear layer; the new rows are trained in full."""
+    """Low-rank adapters on every linear layer. The rows of new tokens are trained in full."""
 
     rank: int = 16
-    """0 trains the new rows alone: a gentle start, after which the model knows all it knew."""
+    """Rank of the adapters. 0 trains the new rows only, so the model forgets nothing."""
     alpha: float = 32.0
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _at_least(0, self, "rank")
         if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it goes from 0 to below 1.")
+            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The optimisation. Sizes are of the whole run, whatever number of processes shares it.
+    """The optimisation. Sizes are totals over all processes.
 
-    But for `micro_batch` and `workers`, which are of one process.
+    Only `micro_batch` and `workers` are per process.
     """
 
     steps: int
     batch: int = 64
     """Examples per step."""
     micro_batch: int = 16
-    """Examples that one process takes at a time; the rest is accumulated."""
+    """Examples per forward pass of one process. Gradients of several passes are accumulated."""
     learning_rate: float = 1e-3
     min_learning_rate: float = 0.0
-    """Where the cosine ends."""
+    """Learning rate at the end of the cosine schedule."""
     warmup: int = 100
-    """Steps of linear warm-up."""
+    """Number of steps of linear warm-up."""
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = 1e-8
     clip: float = 1.0
-    """Largest norm of the gradient; with 0 it is not clipped."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
     precision: Literal["bf16", "fp32"] = "bf16"
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """How several processes share the work: copies, or FSDP2's shards."""
+    """The way several processes share the work: copies of the model (ddp), or FSDP2's shards."""
     lora: LoraConfig | None = None
     compile: bool = False
-    """Compile the trunk: a minute or more at the start, then faster steps."""
+    """True compiles the trunk: a minute or more at the start, then faster steps."""
     workers: int = 0
-    """Processes, for each that trains, that prepare batches ahead; with 0 it does so itself."""
+    """Processes that prepare batches ahead for each training process; 0 prepares them in it."""
     log_every: int = 10
     evaluate_every: int = 500
     save_every: int = 500
     reporters: tuple[str, ...] = ("tensorboard",)
-    """Beside log.jsonl: any that Transformers knows by name."""
+    """Reporters in addition to log.jsonl, by the names that Transformers knows."""
 
     def __post_init__(self) -> None:
         _at_least(1, self, "steps", "batch", "micro_batch")
@@ -128,30 +134,31 @@ class TrainingConfig:
         if not (self.learning_rate > 0 and self.min_learning_rate <= self.learning_rate):
             raise ConfigError(
                 f"learning_rate is {self.learning_rate}, min_learning_rate"
-                f" {self.min_learning_rate}: the first must be above 0, the other not above it."
+                f" {self.min_learning_rate}: the first must be above 0, the second at most the"
+                " first."
             )
         if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas are {self.betas}; each goes from 0 to below 1.")
+            raise ConfigError(f"betas are {self.betas}; each must be at least 0 and below 1.")
         if self.batch % self.micro_batch:
             raise ConfigError(
-                f"batch {self.batch} is no multiple of micro_batch {self.micro_batch}."
+                f"batch {self.batch} is not a multiple of micro_batch {self.micro_batch}."
             )
         if self.lora and self.parallel == "fsdp":
-            raise ConfigError("LoRA and FSDP do not go together here; use parallel: ddp.")
+            raise ConfigError("LoRA does not work with FSDP here; use parallel: ddp.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """The held-out evaluation, and texts written on the way."""
+    """The held-out evaluation, and the sample texts."""
 
     examples: int = 512
-    """How many held-out windows are scored, if there are so many; whole micro-batches of them."""
+    """Maximum number of held-out windows or pairs to score, rounded down to micro-batches."""
     policies: Mapping[str, Policy | PairPolicy] = field(default_factory=dict)
-    """Policies whose trajectories are scored, by name; the recipe's own if none is given."""
+    """Policies whose trajectories are scored, by name. The default is the recipe's own policy."""
     prompts: tuple[str, ...] = ("",)
-    """Texts that the model continues at each evaluation."""
+    """Prompts that the model continues (or drafts that an editor revises) at each evaluation."""
     max_actions: int = 128
-    """Of each such text; it also ends where the context does."""
+    """Maximum number of actions in each sample text."""
 
     def __post_init__(self) -> None:
         _at_least(1, self, "examples", "max_actions")
@@ -166,11 +173,11 @@ class Recipe:
     policy: Policy | PairPolicy = PRESETS["paper"]
     """A name that `reviser policies` prints, or a mapping with `kind` and that policy's fields."""
     trunk: TrunkConfig | None = None
-    """A trunk with fresh weights. Give this, or `base`."""
+    """A new trunk with random weights. Give this, or `base`."""
     base: str | None = None
-    """A causal LM to adapt, or a Reviser model to go on with: folder or hub name."""
+    """Folder or hub name of a causal LM to adapt, or of a Reviser model to train further."""
     context: int | None = None
-    """Most ids in a history, of a base that has no limit or a larger one."""
+    """Maximum number of ids in a history, for a base without a limit or with a larger one."""
     vocab: VocabConfig = VocabConfig()
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0
@@ -180,28 +187,31 @@ class Recipe:
         data = self.data
         if data.pairs:
             if data.shards or data.text or data.bpe:
-                raise ConfigError("data.pairs stand alone: leave out data.shards, text and bpe.")
+                raise ConfigError("With data.pairs, leave out data.shards, text and bpe.")
         else:
             _exactly_one("data.shards", data.shards, "data.text", data.text or None)
         for policy in (self.policy, *self.evaluation.policies.values()):
             if isinstance(policy, PairPolicy) != bool(data.pairs):
                 raise ConfigError(
-                    "Policies of kind edits and rewrite are for data.pairs, and no others are."
+                    "data.pairs needs a policy of kind edits, rewrite or blocks, and those policies"
+                    " need data.pairs."
                 )
         if self.base is None:
             _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
         elif data.tokenizer or data.bpe:
-            raise ConfigError("A base model brings its tokenizer: leave out data.tokenizer, bpe.")
+            raise ConfigError("A base model has its own tokenizer: leave out data.tokenizer, bpe.")
+        elif self.vocab.preset:
+            raise ConfigError("vocab.preset is for a new trunk: leave it out with a base.")
         if data.bpe and data.shards:
             raise ConfigError("data.bpe is trained on data.text; for shards give data.tokenizer.")
         if self.trunk is not None and self.context is not None:
-            raise ConfigError("context is for a base; a trunk has its own: set trunk.context.")
+            raise ConfigError("context is for a base; for a new trunk set trunk.context.")
         if self.context is not None:
             _at_least(1, self, "context")
         if data.windows.held_out == 0:
-            raise ConfigError("data.windows.held_out is 0; something must be left to score.")
+            raise ConfigError("data.windows.held_out is 0, which leaves nothing to evaluate on.")
         if not 0 <= self.seed < 1 << 32:
-            raise ConfigError(f"seed is {self.seed}; it goes from 0 to {(1 << 32) - 1}.")
+            raise ConfigError(f"seed is {self.seed}; it must be from 0 to {(1 << 32) - 1}.")
 
 
 def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
@@ -209,12 +219,12 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     fields = read_yaml(path, changes)
     if isinstance(fields, dict):
         fields.pop(COMPARISON, None)
-    recipe: Recipe = read(Recipe, fields, "")
-    folder = Path(path).absolute().parent  # so that a run can be taken up from anywhere
+    recipe: Recipe = from_plain(Recipe, fields, "")
+    folder = Path(path).absolute().parent  # so that a run can be resumed from anywhere
     data = recipe.data
     return dataclasses.replace(
         recipe,
-        base=beside(folder, recipe.base),
+        base=resolve_base(folder, recipe.base),
         data=dataclasses.replace(
             data,
             shards=data.shards and folder / data.shards,
@@ -226,13 +236,13 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
 
 
 def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
-    """A recipe's file as it is, with the changes."""
+    """Read a recipe's file as plain values and apply the changes."""
     import yaml
 
     try:
         fields = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        for words in changes:
-            change(fields, words)
+        for change in changes:
+            set_value(fields, change)
     except OSError as error:
         raise ConfigError(f"Cannot read the recipe {str(path)!r}: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -240,10 +250,13 @@ def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
     return fields
 
 
-def beside(folder: Path, base: str | None) -> str | None:
-    """A model that is a folder, beside the recipe or from here, or else a hub name as it is."""
-    places = [] if base is None else [folder / base, Path(base)]
-    return next((str(place.absolute()) for place in places if place.is_dir()), base)
+def resolve_base(folder: Path, base: str | None) -> str | None:
+    """Return the absolute path of a model folder, or the name unchanged if there is none.
+
+    The folder is looked up relative to the recipe's folder, then to the working directory.
+    """
+    candidates = [] if base is None else [folder / base, Path(base)]
+    return next((str(path.absolute()) for path in candidates if path.is_dir()), base)
 
 
 def _at_least(least: int, config: Any, *names: str) -> None:

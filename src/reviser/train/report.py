@@ -1,4 +1,4 @@
-"""What a run tells on the way: log.jsonl, samples.jsonl, and a bar in the terminal."""
+"""Progress reports of a run: log.jsonl, samples.jsonl, and a bar in the terminal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from reviser.files import write_whole
 from reviser.train.trainer import GROUPS
 
-SILENCE = 60.0
-"""Seconds between two lines where no bar is shown."""
+LINE_INTERVAL = 60.0
+"""Seconds between two lines of progress where there is no bar."""
 
 
-class JsonLines(TrainerCallback):
-    """Appends every log to a file, one JSON object a line, in the main process."""
+class LogWriter(TrainerCallback):
+    """Callback that appends every log to a file, one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,13 +35,13 @@ class JsonLines(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Log before every checkpoint: a restart finds the counts, and no broken loss is saved."""
+        """Log before every checkpoint, so that a restart has the counts and no NaN is saved."""
         control.should_log |= control.should_save
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Write one line, without the Trainer's counts of what it takes for samples and epochs."""
+        """Write one line, without the Trainer's epoch, which counts micro-batches as samples."""
         logs = given["logs"]
         if state.is_world_process_zero and "train_runtime" not in logs:
             kept = {name: value for name, value in logs.items() if name != "epoch"}
@@ -49,12 +49,12 @@ class JsonLines(TrainerCallback):
 
 
 class TerminalBar(TrainerCallback):
-    """Steps, loss and time left on standard error; without a terminal, a line now and then."""
+    """Steps, loss and time left on standard error; without a terminal, a line per minute."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
         self._console = console
-        self._said = -SILENCE
+        self._last_line = -LINE_INTERVAL
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -78,21 +78,21 @@ class TerminalBar(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Move it."""
+        """Advance the bar."""
         self._progress.update(self._task, completed=state.global_step)
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Show the newest loss; without a terminal, now and then."""
+        """Show the newest loss; without a terminal, print a line from time to time."""
         logs = given["logs"]
         if "loss" in logs:
             figures = f"{logs['loss']:.3f} nats per id, {logs['ids_per_second']:,.0f} ids/s"
             self._progress.update(self._task, figures=figures)
             now = time.monotonic()
-            if not self._console.is_terminal and now - self._said > SILENCE:
-                self._said = now
-                self.say(f"step {state.global_step} of {state.max_steps}: {figures}")
+            if not self._console.is_terminal and now - self._last_line > LINE_INTERVAL:
+                self._last_line = now
+                self.print(f"step {state.global_step} of {state.max_steps}: {figures}")
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
@@ -102,19 +102,20 @@ class TerminalBar(TrainerCallback):
         for key in (key for key in metrics if key.endswith("_nll_95")):
             name = key.removesuffix("_nll_95")
             parts = {part: metrics[f"{name}_{part}_nll"] for part in GROUPS}
-            shown = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
+            by_group = ", ".join(f"{part} {nll:.3f}" for part, nll in parts.items() if nll)
             line = f"{metrics[f'{name}_nll']:.3f} +- {metrics[key]:.3f} nats per text token"
             cut = metrics[f"{name}_cut"]
-            line += f" ({shown})" + f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
-            self.say(f"step {state.global_step}, {name.removeprefix('eval_')}: {line}")
+            line += f" ({by_group})"
+            line += f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
+            self.print(f"step {state.global_step}, {name.removeprefix('eval_')}: {line}")
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Print a line above the bar, in the main process."""
         if os.environ.get("RANK", "0") == "0":
             self._console.print(line, soft_wrap=True)
 
     def stop(self) -> None:
-        """Leave the bar as it is, and the terminal as it was."""
+        """Stop updating the bar and restore the terminal."""
         self._progress.stop()
 
 
@@ -124,19 +125,20 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def cut_after(path: Path, step: int, *, last: int) -> dict[str, Any]:
-    """Drop what a restart at a step will tell again; the last line left with counts.
+def truncate_log(path: Path, step: int, *, last: int) -> dict[str, Any]:
+    """Drop the lines that a restart at a step will write again; return the last line with counts.
 
-    That is everything after the step, and what the end of a run tells of its last step.
+    These are all lines after the step, and the lines that the end of a run adds to its last step.
     """
     if not path.is_file():
         return {}
     kept = []
-    # A text may hold what `splitlines` takes for the end of a line, or end within a character.
+    # Not `splitlines`, which also splits at characters that a text may contain; and as bytes,
+    # because the last line may end within a character.
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
             record = json.loads(line)
-        except ValueError:  # a machine that died may leave what was never written
+        except ValueError:  # a machine that crashed can leave garbage
             break
         if record["step"] <= step and (record["step"] < last or "ids_seen" in record):
             kept.append(record)

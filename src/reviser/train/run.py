@@ -1,7 +1,7 @@
-"""A training run: recipe in, model folder out, killed and restarted as often as need be.
+"""A training run: from a recipe to a model folder, through any number of kills and restarts.
 
-The output is the model folder itself, with the log, samples, checkpoints and provenance beside
-the weights. The loop is the Trainer's.
+The output is the model folder itself. It also holds the log, samples, checkpoints and provenance.
+The training loop is the Trainer's.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from transformers.integrations import TensorBoardCallback
 
 from reviser.errors import CheckpointError, ReviserError
 from reviser.files import write_json
-from reviser.models import trunks
+from reviser.models import adaptation, trunks
+from reviser.models.editing import Editing
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
-from reviser.train.inputs import Parts, held_out_set, make_missing, open_parts, training_set
+from reviser.train.inputs import Inputs, held_out_set, make_missing, open_inputs, training_set
 from reviser.train.recipe import Recipe
-from reviser.train.report import JsonLines, TerminalBar, cut_after
+from reviser.train.report import LogWriter, TerminalBar, truncate_log
 from reviser.train.resume import (
     MarkComplete,
     check_claim,
     check_layout,
-    check_meeting,
+    check_start_token,
     claim,
     last_checkpoint,
-    meet,
     step_of,
+    write_start_token,
 )
 from reviser.train.samples import is_sharded, sample_writer
 from reviser.train.trainer import SEEN, ReviserTrainer
 from reviser.train.yaml_reader import to_plain
+from reviser.trajectories.policy import Edits
 
 _T = TypeVar("_T")
 
@@ -45,7 +47,7 @@ _T = TypeVar("_T")
 def train(recipe: Recipe, output: str | Path) -> Path:
     """Run a recipe to its end, from the last complete checkpoint in the output if there is one.
 
-    Processes on several machines need the output on a disk that all of them share.
+    Processes on several machines need an output folder that all of them share.
     """
     output = Path(output)
     transformers.logging.set_verbosity_error()
@@ -56,50 +58,54 @@ def train(recipe: Recipe, output: str | Path) -> Path:
         output.mkdir(parents=True, exist_ok=True)
         check_claim(output, recipe)
         make_missing(recipe, output)
-        return meet(output), last_checkpoint(output)
+        return write_start_token(output), last_checkpoint(output)
 
-    word, checkpoint = _in_main_process(arguments, begin)
-    check_meeting(output, word)
+    token, checkpoint = _in_main_process(arguments, begin)
+    check_start_token(output, token)
     bar = TerminalBar()
     step = 0 if checkpoint is None else step_of(checkpoint)
     if step == recipe.training.steps and (output / "run.json").is_file():
-        bar.say(f"{output} is finished. To score the model anew, delete its run.json.")
+        bar.print(f"{output} is finished. To score the model again, delete its run.json.")
         return output
-    parts = open_parts(recipe, output)
-    parameters = _parameters(parts.model)
-    _in_main_process(arguments, lambda: claim(output, recipe, parts))
-    trainer = _trainer(recipe, parts, arguments, output, bar)
+    inputs = open_inputs(recipe, output)
+    if inputs.note:
+        bar.print(inputs.note)
+    parameters = _parameters(inputs.model)
+    _in_main_process(arguments, lambda: claim(output, recipe, inputs))
+    trainer = _trainer(recipe, inputs, arguments, output, bar)
     if checkpoint is not None:
         check_layout(Path(checkpoint), arguments)
     if arguments.process_index == 0:
-        # What follows the checkpoint will be done, and told, again.
+        # The steps after the checkpoint will be run and logged again.
         last, kept = recipe.training.steps, step if checkpoint else -1
-        counts = cut_after(output / "log.jsonl", kept, last=last)
-        cut_after(output / "samples.jsonl", kept, last=last)
+        counts = truncate_log(output / "log.jsonl", kept, last=last)
+        truncate_log(output / "samples.jsonl", kept, last=last)
         trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
-    # What a base can do before it is trained is worth knowing after.
+    # Score a base before training too, to compare with the score after it.
     arguments.eval_on_start = recipe.base is not None and checkpoint is None
     several = f", {arguments.world_size} processes" * (arguments.world_size > 1)
     steps = f"from step {step} of {recipe.training.steps}"
-    bar.say(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
+    bar.print(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except SafetensorError as error:
         raise CheckpointError(
-            f"Cannot open {checkpoint!r}: {error}. Delete it to go on from an earlier one."
+            f"Cannot open {checkpoint!r}: {error}. Delete it to resume from an earlier one."
         ) from error
     finally:
-        bar.stop()  # also when interrupted: it hides the cursor
+        bar.stop()  # also when interrupted, because the bar hides the cursor
     metrics = trainer.evaluate_once()
-    record = _provenance(recipe, parts, trainer) | {"parameters": parameters, "metrics": metrics}
-    _save(trainer, parts, output)
+    record = _provenance(recipe, inputs, trainer) | {"parameters": parameters, "metrics": metrics}
+    _save(trainer, inputs, output)
     if arguments.process_index == 0:
+        if isinstance(recipe.policy, Edits):
+            Editing(edit_probabilities=recipe.policy.edit_probabilities).save(output)
         write_json(output / "run.json", record)
     return output
 
 
 def _in_main_process(arguments: TrainingArguments, work: Callable[[], _T]) -> _T:
-    """Have one process do something; every process gets its result, or its refusal."""
+    """Run a function in one process; return its result, or raise its error, in all of them."""
     outcome: list[Any] = [None, None]
     if arguments.process_index == 0:
         try:
@@ -115,25 +121,25 @@ def _in_main_process(arguments: TrainingArguments, work: Callable[[], _T]) -> _T
 
 
 def _trainer(
-    recipe: Recipe, parts: Parts, arguments: TrainingArguments, output: Path, bar: TerminalBar
+    recipe: Recipe, inputs: Inputs, arguments: TrainingArguments, output: Path, bar: TerminalBar
 ) -> ReviserTrainer:
     scored = recipe.evaluation.policies or {"held_out": recipe.policy}
-    held_out = {name: held_out_set(recipe, parts, policy) for name, policy in scored.items()}
-    model, lora = parts.model, recipe.training.lora
+    held_out = {name: held_out_set(recipe, inputs, policy) for name, policy in scored.items()}
+    model, lora = inputs.model, recipe.training.lora
     if recipe.training.compile and arguments.device.type == "cpu":
-        model.set_attn_implementation("eager")  # compiled, the faster one there
+        model.set_attn_implementation("eager")  # the faster one on CPUs once it is compiled
     if lora is not None:
-        model = trunks.with_lora(model, parts.vocab, **to_plain(lora))
+        model = adaptation.with_lora(model, inputs.vocab, **to_plain(lora))
     if recipe.training.compile:
         model.compile(dynamic=True)
     trainer = ReviserTrainer(
-        vocab=parts.vocab,
+        vocab=inputs.vocab,
         held_out=held_out,
-        write_samples=sample_writer(recipe, parts, output / "samples.jsonl"),
+        write_samples=sample_writer(recipe, inputs, output / "samples.jsonl"),
         model=model,
         args=arguments,
-        train_dataset=training_set(recipe, parts),
-        callbacks=[JsonLines(output / "log.jsonl"), bar, MarkComplete()],
+        train_dataset=training_set(recipe, inputs),
+        callbacks=[LogWriter(output / "log.jsonl"), bar, MarkComplete()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     board = trainer.pop_callback(TensorBoardCallback)
@@ -147,28 +153,28 @@ def _parameters(model: Any, *, trained_only: bool = False) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad or not trained_only)
 
 
-def _save(trainer: ReviserTrainer, parts: Parts, output: Path) -> None:
+def _save(trainer: ReviserTrainer, inputs: Inputs, output: Path) -> None:
     model: Any = trainer.model
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
-    weights = trainer.accelerator.get_state_dict(model)  # gathers shards: every process helps
+    weights = trainer.accelerator.get_state_dict(model)  # gathers shards from every process
     if trainer.args.process_index == 0:
         kept = {k: v for k, v in weights.items() if k not in model.all_tied_weights_keys}
         trunks.save_weights(model, output, state_dict=kept)
-        trunks.save_tokenizer(parts.tokenizer, parts.vocab, output)
+        trunks.save_tokenizer(inputs.tokenizer, inputs.vocab, output)
 
 
-def _provenance(recipe: Recipe, parts: Parts, trainer: ReviserTrainer) -> dict[str, Any]:
+def _provenance(recipe: Recipe, inputs: Inputs, trainer: ReviserTrainer) -> dict[str, Any]:
     scored = next(iter(trainer.held_out.values()))
-    windows = [trainer.windows, scored.stream.windows]
+    splits = [trainer.split, scored.stream.split]
     parallel = "fsdp" if is_sharded(trainer.model) else "ddp"
     return {
         "recipe": to_plain(recipe),
-        "data": parts.data.fingerprint,
-        "tokenizer": parts.codec.fingerprint,
+        "data": inputs.data.fingerprint,
+        "tokenizer": inputs.codec.fingerprint,
         "trained_parameters": _parameters(trainer.model, trained_only=True),
-        "windows": [len(side) for side in windows],
-        "left_out": [side.left_out for side in windows],
+        "windows": [len(split) for split in splits],
+        "left_out": [split.left_out for split in splits],
         "processes": trainer.args.world_size,
         "parallel": parallel if trainer.args.world_size > 1 else None,
         "seen": trainer.seen,

@@ -1,4 +1,4 @@
-"""Texts written while a model is trained, so that a person can see it learn."""
+"""Sample texts that a model writes during training, so that a person can see it learn."""
 
 from __future__ import annotations
 
@@ -12,54 +12,60 @@ from torch.distributed.tensor import DTensor
 from reviser.engines.base import DecodeConfig
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.train.inputs import Parts
+from reviser.train.inputs import Inputs
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
 from reviser.trajectories.policy import Edits
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Plan, Revising, continuation
+from reviser.writing.plan import Plan, plan_task
+from reviser.writing.rollout import Revision
+from reviser.writing.running import run_plans
+from reviser.writing.tasks import Continue, Revise, Task
 
 
-def sample_writer(recipe: Recipe, parts: Parts, path: Path) -> Callable[[Any, int], None]:
-    """A function that has a model continue the recipe's prompts, and adds the texts to a file.
+def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, int], None]:
+    """Return a function that has a model continue the prompts and appends the texts to a file.
 
-    A model that learns to edit revises them; each part of a long one is a line.
+    A model that learns to edit revises the prompts instead; each part of a long one is a line.
     """
-    plans = [plan for prompt in recipe.evaluation.prompts for plan in _plans(recipe, parts, prompt)]
+    plans = [_plan(recipe, inputs, prompt) for prompt in recipe.evaluation.prompts]
 
     def write(model: Any, step: int) -> None:
-        model = getattr(model, "module", model)  # not DDP's, which would wait for the others
+        model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
         is_main = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-        sharded = is_sharded(model)  # then each forward needs every process
+        sharded = is_sharded(model)  # then each forward pass needs every process
         if not sharded and not is_main:
             return
         agree = _main_process_decides if sharded else list
-        reviser = Reviser(HFEngine(model, parts.vocab, agree=agree), parts.codec)
-        for rollout in reviser.write_many(plans):
-            told = {"text": rollout.text, "ended": rollout.stop_reason}
-            record = {"step": step, "prompt": rollout.prompt, **told}
-            if is_main:
-                append_line(path, record | rollout.trajectory.to_dict())
+        reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
+        for result in run_plans(plans, reviser.driver, reviser.start):
+            for rollout in result.rollouts if isinstance(result, Revision) else [result]:
+                record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
+                record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
+                if is_main:
+                    append_line(path, record)
 
     return write
 
 
-def _plans(recipe: Recipe, parts: Parts, prompt: str) -> list[Plan]:
-    """For a prompt; one that cannot be written for is refused before training, not in it."""
-    most = recipe.evaluation.max_actions
+def _plan(recipe: Recipe, inputs: Inputs, prompt: str) -> Plan:
+    """Plan the sample of a prompt, so that a bad prompt is refused before training starts."""
+    settings: dict[str, Any] = {"max_actions": recipe.evaluation.max_actions}
     try:
+        task: Task
         if isinstance(recipe.policy, Edits):
-            config = DecodeConfig(max_actions=most, temperature=0.0)
-            revising = Revising(vocab=parts.vocab, codec=parts.codec, config=config)
-            plans = list(revising.plans(prompt))
+            # Edit probabilities are off: a sample shows what the model would write by itself.
+            task = Revise(prompt, min_edit_probability=0)
+            settings["temperature"] = 0.0
         else:
-            config = DecodeConfig(max_actions=most, seed=recipe.seed)
-            plans = [continuation(parts.vocab, parts.codec, prompt, config)]
-        for plan in plans:
-            plan.request.check(parts.vocab, parts.context)
+            task = Continue(prompt)
+            settings["seed"] = recipe.seed
+        plan = plan_task(task, DecodeConfig(**settings), vocab=inputs.vocab, codec=inputs.codec)
+        for part in plan.parts:
+            part.request.check(inputs.vocab, inputs.context)
     except (ConfigError, VocabError) as error:
         raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
-    return plans
+    return plan
 
 
 def _main_process_decides(actions: list[int]) -> list[int]:
@@ -69,5 +75,5 @@ def _main_process_decides(actions: list[int]) -> list[int]:
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether each process holds a part of the weights only."""
+    """Return whether each process holds only a part of the weights."""
     return any(isinstance(parameter, DTensor) for parameter in model.parameters())

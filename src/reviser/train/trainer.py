@@ -1,14 +1,13 @@
-"""Hugging Face's Trainer, fed micro-batches by number and scored per text token.
+"""Hugging Face's Trainer, fed with numbered micro-batches and scored per text token.
 
-Adds three things: counts of what was read, a held-out score by kind of action, and texts written
-on the way. The loop, the optimizer, precision, DDP and FSDP are the Trainer's.
+This module adds three things: counts of what was read, a held-out score by kind of action, and
+sample texts. The loop, the optimizer, precision, DDP and FSDP are the Trainer's.
 
 Shapes: B rows, T ids of a history, A ids of the vocabulary, K groups of actions.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,13 +27,13 @@ from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
 from reviser.errors import ReviserError
 
 GROUPS = ("insert", "move", "stop", "operator")
-"""What the held-out score is split into; arguments belong to their operator, searches are moves."""
+"""The groups of the held-out score. Arguments belong to their operator; searches are moves."""
 SEEN = ("ids", "text_tokens", "examples", "digest")
-"""What a run counts from its beginning, of `COUNTS`."""
+"""The counts of `COUNTS` that a run adds up from its start."""
 
 
 class ReviserTrainer(transformers.Trainer):
-    """Trains on `MicroBatches`; evaluates on one such set per policy."""
+    """Trainer on `MicroBatches` that evaluates on one such set per policy."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class ReviserTrainer(transformers.Trainer):
         **options: Any,
     ) -> None:
         super().__init__(
-            data_collator=_only,
+            data_collator=_unwrap,
             train_dataset=train_dataset,
             eval_dataset=next(iter(held_out.values())),
             **options,
@@ -54,18 +53,18 @@ class ReviserTrainer(transformers.Trainer):
         self.vocab = vocab
         self.held_out = held_out
         self.seen = dict.fromkeys(SEEN, 0)
-        """Of all processes together, restarts included."""
+        """Counts of all processes together, including earlier starts of the run."""
         self._write_samples = write_samples
-        self._counts = dict.fromkeys(COUNTS, 0)  # since the last log, of this process
+        self._counts = dict.fromkeys(COUNTS, 0)  # of this process, since the last log
         self._clock = 0.0
-        self.windows = train_dataset.stream.windows
+        self.split = train_dataset.stream.split
         self._scored: tuple[int, dict[str, float]] = (-1, {})
 
     def create_accelerator_and_postprocess(self) -> None:
         """Shard on CPUs too, and add up in float32.
 
-        On CPUs Accelerate trains copies instead, and says nothing. With bf16 it would also round
-        the loss and the sums of gradients to it.
+        On CPUs Accelerate silently trains copies instead. With bf16 it would also round the loss
+        and the sums of gradients to bf16.
         """
         super().create_accelerator_and_postprocess()
         state = self.accelerator.state
@@ -81,25 +80,25 @@ class ReviserTrainer(transformers.Trainer):
             )
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-        """The model's own loss, after taking our counts out of the batch."""
+        """Return the model's own loss, after taking our counts out of the batch."""
         for name, count in inputs.pop("counts").items():
             self._counts[name] += count
         del inputs["text_tokens"]
         return super().compute_loss(model, inputs, *args, **options)
 
     def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
-        """The Trainer's; the clock starts with the first, not with what comes before it."""
+        """Run the Trainer's step; start the clock at the first one."""
         self._clock = self._clock or time.perf_counter()
         return super().training_step(*args, **options)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add to the Trainer's figures what was read, how fast, and the memory it took."""
+        """Add counts, speed and memory to the Trainer's figures; stop at a broken loss."""
         if "loss" in logs:
-            for name in ("loss", "grad_norm"):  # the same for every process
+            for name in ("loss", "grad_norm"):  # the same in every process, so all of them stop
                 if not isfinite(logs.get(name, 0.0)):
                     raise ReviserError(
                         f"The {name} is {logs[name]} at step {self.state.global_step}: the weights"
-                        " are lost since the last lines of the log. Begin anew with a lower"
+                        " broke after the previous line of the log. Start again with a lower"
                         " learning_rate or more warmup."
                     )
             logs = logs | self._throughput()
@@ -122,24 +121,24 @@ class ReviserTrainer(transformers.Trainer):
             "ids_per_second": speed,
             f"ids_per_second_per_{_unit()[0]}": speed / (self.args.world_size * _unit()[1]),
             "peak_memory_gb": _peak_memory(),
-            "epochs_seen": self.seen["examples"] / len(self.windows),
+            "epochs_seen": self.seen["examples"] / len(self.split),
             **{f"{name}_seen": count for name, count in self.seen.items()},
         }
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Score every held-out set; nats per text token, by kind of action."""
+        """Score every held-out set in nats per text token, by kind of action."""
         began = time.perf_counter()
         model = self.model_wrapped
         step = self.state.global_step
-        model.eval()  # each training step sets its own mode
+        model.eval()  # each training step sets the training mode again
         metrics: dict[str, float] = {}
-        with torch.compiler.set_stance("force_eager"):  # only steps are worth compiling for
+        with torch.compiler.set_stance("force_eager"):  # compiling pays off for steps only
             for name, batches in self.held_out.items():
                 scores = self._score(model, batches)
                 metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
             self._write_samples(model, step)
         self._scored = step, metrics
-        self.log(metrics.copy())  # the Trainer adds to it
+        self.log(metrics.copy())  # a copy, because the Trainer adds to it
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
@@ -147,7 +146,7 @@ class ReviserTrainer(transformers.Trainer):
         return metrics
 
     def evaluate_once(self) -> dict[str, float]:
-        """The score at this step, computed now unless it was already."""
+        """Return the score at this step, computing it only if that was not done yet."""
         step, metrics = self._scored
         return metrics if step == self.state.global_step else self.evaluate()
 
@@ -156,10 +155,10 @@ class ReviserTrainer(transformers.Trainer):
         rank, world = self.args.process_index, self.args.world_size
         sums = torch.zeros(len(GROUPS) + 7, dtype=torch.float64)
         for first in range(0, len(batches), world):
-            # Every process takes part in every forward, as shards of weights need it.
+            # Every process takes part in every forward pass, because sharded weights need it.
             batch = batches[min(first + rank, len(batches) - 1)]
             nll_BK, actions_B = self._nll(model, batch)
-            if first + rank < len(batches):
+            if first + rank < len(batches):  # a repeated last batch does not count
                 total, tokens = nll_BK.sum(1), batch["text_tokens"].double()
                 squares = [(total * total).sum(), (total * tokens).sum(), (tokens * tokens).sum()]
                 counts = [batch["counts"][name] for name in ("examples", "cut")]
@@ -168,6 +167,7 @@ class ReviserTrainer(transformers.Trainer):
         sums = self.accelerator.reduce(sums.to(self.args.device), reduction="sum").cpu()
         *by_group, actions, tokens, tt, tn, nn, examples, cut = sums.tolist()
         nll = sum(by_group) / tokens
+        # Standard error of a ratio (delta method): residuals are total - nll * tokens per row.
         spread = max(0.0, tt - 2 * nll * tn + nll * nll * nn) ** 0.5 / tokens
         named = {f"{name}_nll": part / tokens for name, part in zip(GROUPS, by_group, strict=True)}
         rates = {"actions_per_token": actions / tokens, "text_tokens": tokens}
@@ -175,7 +175,7 @@ class ReviserTrainer(transformers.Trainer):
         return {"nll": nll, "nll_95": 1.96 * spread, **named, **rates}
 
     def _nll(self, model: Any, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of each row: the loss in each group, and how many ids bore it, STOP aside."""
+        """Return for each row the loss by group, and the number of labelled ids but STOP."""
         ids_BT, labels_BT = batch["input_ids"], batch["labels"]
         logits_BTA = model(input_ids=ids_BT.to(self.args.device)).logits[:, :-1]
         goals_BT = labels_BT[:, 1:].to(logits_BTA.device)
@@ -189,13 +189,13 @@ class ReviserTrainer(transformers.Trainer):
         return nll_BK, is_action_BT.sum(1).cpu()
 
 
-def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
+def _unwrap(batches: list[dict[str, Any]]) -> dict[str, Any]:
     (batch,) = batches
     return batch
 
 
 def groups_of(vocab: ActionVocab, history_BT: np.ndarray) -> np.ndarray:
-    """The place in `GROUPS` of each id of some histories."""
+    """Return the index in `GROUPS` of each id of some histories."""
     kinds = np.where(is_argument(vocab, history_BT), Kind.END, vocab.kinds[history_BT])
     is_move = np.isin(kinds, MOVES) | is_search(vocab, history_BT)
     found = [kinds == Kind.INSERT, is_move, kinds == Kind.STOP]
@@ -203,12 +203,19 @@ def groups_of(vocab: ActionVocab, history_BT: np.ndarray) -> np.ndarray:
 
 
 def _unit() -> tuple[str, int]:
-    """What a process computes on, and how many of it."""
+    """Return what a process computes on, and how many of it."""
     return ("device", 1) if torch.cuda.is_available() else ("core", torch.get_num_threads())
 
 
 def _peak_memory() -> float:
+    """Return the largest amount of memory this process has used so far, in GB."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
+    if sys.platform == "win32":
+        import psutil
+
+        return float(psutil.Process().memory_info().peak_wset) / 2**30
+    import resource  # Unix only; psutil does not report the peak there
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**30 if sys.platform == "darwin" else 2**20)

@@ -1,26 +1,27 @@
-"""Plain YAML to dataclasses and back, with messages that say where, what and what is allowed.
+"""Plain YAML values to dataclasses and back.
 
-Knows the policies by their `kind`, and nothing of what else a recipe holds.
+Error messages say which setting is wrong, its value and what is allowed. This module knows the
+policies by their `kind`, but not the other settings of a recipe.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from reviser.errors import ConfigError
+from reviser.errors import ConfigError, did_you_mean
 from reviser.trajectories import policy as policies
 from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
 
 def to_plain(value: Any) -> Any:
-    """A recipe as what JSON and YAML can write; policies with their `kind`."""
+    """Turn a recipe into values that JSON and YAML can write; policies include their `kind`."""
     if dataclasses.is_dataclass(value):
         kind = next((k for k, cls in _POLICIES.items() if type(value) is cls), None)
         plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -41,12 +42,16 @@ _POLICIES: dict[str, type] = {
     "rewrite": policies.Rewrite,
     "blocks": policies.Blocks,
 }
-_LONE = policies.Append | policies.Obfuscation | policies.Spans
+_IN_MIXTURE = policies.Append | policies.Obfuscation | policies.Spans
+_RENAMED = {"noted": "edit_probabilities"}
+"""Fields of policies by their old names, which saved recipes may still have."""
+_REMOVED: dict[str, float] = {"rewritten": 0.0}
+"""Removed fields of policies with the only value that still loads: their old default."""
 
 
-def read(cls: Any, value: Any, where: str) -> Any:
+def from_plain(cls: Any, value: Any, where: str) -> Any:
     """Turn plain YAML into a value of some type; `where` is its path, for messages."""
-    if cls in (Policy, Policy | PairPolicy, _LONE):
+    if cls in (Policy, Policy | PairPolicy, _IN_MIXTURE):
         return _read_policy(value, where)
     if dataclasses.is_dataclass(cls):
         return _read_dataclass(cls, value, where)
@@ -57,7 +62,7 @@ def read(cls: Any, value: Any, where: str) -> Any:
         rest = [part for part in parts if part is not types.NoneType]
         if value is None or len(rest) > 1:
             return value
-        return read(rest[0], value, where)
+        return from_plain(rest[0], value, where)
     if origin is tuple and value is None and parts[-1] is ...:
         return ()
     if origin is tuple and isinstance(value, list):
@@ -65,14 +70,15 @@ def read(cls: Any, value: Any, where: str) -> Any:
         if len(kinds) != len(value):
             raise ConfigError(f"{where} takes {len(kinds)} values; got {value!r}.")
         pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(read(kind, part, f"{where}[{n}]") for n, (kind, part) in pairs)
+        return tuple(from_plain(kind, part, f"{where}[{n}]") for n, (kind, part) in pairs)
     if origin is Mapping and isinstance(value, dict):
-        return {str(key): read(parts[1], part, f"{where}.{key}") for key, part in value.items()}
+        items = {str(key): (part, f"{where}.{key}") for key, part in value.items()}
+        return {key: from_plain(parts[1], *item) for key, item in items.items()}
     return _read_leaf(cls, value, where)
 
 
 def _read_leaf(cls: Any, value: Any, where: str) -> Any:
-    if cls is float and type(value) in (int, str):  # YAML takes 1e-4, without a dot, for text
+    if cls is float and type(value) in (int, str):  # YAML reads 1e-4, without a dot, as text
         with suppress(ValueError):
             value = float(value)
     if cls is Path and isinstance(value, str):
@@ -88,7 +94,7 @@ _WORDS = {
     bool: "true or false",
     int: "a whole number",
     float: "a finite number",
-    str: "a text",
+    str: "text",
     Path: "a path",
     tuple: "a list",
     Mapping: "a mapping of names",
@@ -102,10 +108,9 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     for key in value:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-            raise ConfigError(f"{_path(where, key)} is no setting. {advice}")
-    fields = {key: read(hints[key], part, _path(where, key)) for key, part in value.items()}
+            advice = did_you_mean(str(key), known)
+            raise ConfigError(f"`{_path(where, key)}` is not a setting. {advice}")
+    fields = {key: from_plain(hints[key], part, _path(where, key)) for key, part in value.items()}
     missing = [
         f.name
         for f in dataclasses.fields(cls)
@@ -132,25 +137,42 @@ def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
             f"{where} is {value!r}; give a name ({', '.join(PRESETS)}) or a mapping with kind:"
             f" {', '.join(_POLICIES)}."
         )
+    cls = _POLICIES[kind]
     fields = {key: part for key, part in value.items() if key != "kind"}
-    policy: Policy | PairPolicy = _read_dataclass(_POLICIES[kind], fields, where)
+    policy: Policy | PairPolicy = _read_dataclass(cls, _with_current_names(cls, fields), where)
     return policy
 
 
-def change(fields: Any, change: str) -> None:
-    """Replace one value, as in "training.steps=100"; the sections it needs are made."""
+def _with_current_names(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Rename the old fields of a policy and drop removed ones that were off."""
+    known = {field.name for field in dataclasses.fields(cls)}
+    for old, new in _RENAMED.items():
+        if old in fields and old not in known and new in known:
+            warnings.warn(f"{old!r} was renamed to {new!r}.", DeprecationWarning, stacklevel=2)
+            fields[new] = fields.pop(old)
+    return {
+        key: value
+        for key, value in fields.items()
+        if key in known or key not in _REMOVED or value != _REMOVED[key]
+    }
+
+
+def set_value(fields: Any, change: str) -> None:
+    """Replace one value, as in "training.steps=100", creating its sections if needed."""
     import yaml
 
     name, equals, value = change.partition("=")
     if not equals:
-        raise ConfigError(f"A change is written name=value, as training.steps=100; got {change!r}.")
+        raise ConfigError(f"Write a change as name=value, like training.steps=100; got {change!r}.")
     *parents, last = name.split(".")
     for parent in parents:
         if not isinstance(fields, dict):
             break
         fields = fields.setdefault(parent, {})
     if not isinstance(fields, dict):
-        raise ConfigError(f"{name} cannot be changed: {change!r} goes into a value, not a mapping.")
+        raise ConfigError(
+            f"{name} cannot be changed: {change!r} needs a section where the recipe has a value."
+        )
     try:
         fields[last] = yaml.safe_load(value)
     except yaml.YAMLError as error:
@@ -158,8 +180,8 @@ def change(fields: Any, change: str) -> None:
 
 
 def _brief(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _path(where: str, key: Any) -> str:
@@ -167,5 +189,5 @@ def _path(where: str, key: Any) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, without its line ends."""
+    """Return an error's message without line ends."""
     return " ".join(str(error).split())

@@ -1,8 +1,8 @@
-"""Files of prompts or drafts in, files of rollouts or revisions out: of any length, restartable.
+"""Batch files: JSON lines with tasks in, JSON lines with results out, of any length, restartable.
 
-Each worker, a process of its own, takes every n-th line and appends to a part of its own, in order
-and line by line, so the number of lines in a part says where to go on. Once all are there the parts
-become the output, line for line that of the input.
+Each worker is a process. It takes every n-th line and appends to a file of its own, in order, so
+the number of lines in that file says where to continue. When all lines are done, the files are
+merged into the output, line by line in the order of the input.
 """
 
 from __future__ import annotations
@@ -19,65 +19,69 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
-from reviser.files import lock, write_json
-from reviser.writing.model import Reviser, load, nth
-from reviser.writing.tasks import Plan
+from reviser.files import claim, lock
+from reviser.writing.model import Reviser, load
+from reviser.writing.plan import Plan
+from reviser.writing.running import run_plans
+from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
 
 MERGED = "merged"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to write, from where, to where and with what."""
+    """A batch job: its input and output files, the model and the settings."""
 
     input: Path
-    """JSON lines: a `prompt` or a text to `infill`; an `id` and own `settings` if wanted. To be
-    revised, a `draft` or the `before` of a pair; an `instruction` and what is `locked` if wanted.
-    """
+    """JSON lines with a `prompt`, or a text to `infill` and maybe its `spans`. Lines to revise have
+    a `draft`, or the `before` of a pair, and maybe an `instruction` and `locked` text. Every line
+    may have an `id` and its own `settings`."""
     output: Path
-    """JSON lines: the rollout or revision of each, or the error it met."""
+    """JSON lines: the rollout or revision of each line, or its error."""
     model: str
     engine: str = "hf"
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the engine."""
+    """Options of the engine."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of decoding; line n adds n to the seed, so the number of workers changes nothing."""
+    """Decoding settings. Line n adds n to the seed, so the number of workers changes nothing."""
     is_revision: bool = False
-    """Whether the lines are drafts; then settings hold the options of `revise` too."""
+    """True if the lines are drafts; then settings may hold the options of `Revise` too."""
     workers: int = 1
 
     @property
     def folder(self) -> Path:
-        """Where the parts are while it runs."""
+        """Folder of the workers' files while the job runs."""
         return self.output.with_name(self.output.name + ".parts")
 
     def part(self, worker: int) -> Path:
-        """What a worker has written."""
+        """Return the file of a worker."""
         return self.folder / f"{worker}.jsonl"
 
 
 def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tuple[int, int]:
-    """Write the rollouts, from where an earlier run stopped; lines written, and met by an error.
+    """Run a job, from where an earlier run stopped; return the number of lines and of errors.
 
-    `progress` is told how many lines are done, and of how many.
+    `progress` is called with the number of finished lines and the number of all lines.
     """
     total = count_lines(job.input)
     if job.input.resolve() == job.output.resolve():
         raise ConfigError(f"{str(job.input)!r} is both input and output: name another output.")
     _check_output(job)  # before anything is made, and again when we are alone
     if job.workers > 1 and job.engine != "hf":
-        raise ConfigError(f"workers is {job.workers}, but {job.engine} fills the machine with 1.")
+        raise ConfigError(
+            f"workers is {job.workers}, but engine {job.engine!r} uses the whole machine: use 1."
+        )
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"Cannot write {str(job.output)!r}: {error.strerror}.") from error
     with lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
         _check_output(job)
-        _check_claim(job)
+        _claim(job)
         if job.workers == 1:
             for done in work(job, 0):
                 progress(done, total)
@@ -87,12 +91,12 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
         if counts[0] != total:
             raise DataError(f"{str(job.folder)!r} lacks lines: another process wrote there.")
         (job.folder / MERGED).replace(job.output)
-        shutil.rmtree(job.folder)
+    shutil.rmtree(job.folder)  # after the lock: Windows deletes no file that is open
     return counts
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a file of prompts has."""
+    """Return the number of lines of a file."""
     if not path.is_file():
         raise DataError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
@@ -100,9 +104,9 @@ def count_lines(path: Path) -> int:
 
 
 def work(job: Job, worker: int) -> Iterator[int]:
-    """Write one worker's part to its end; how many of its lines are done, again and again."""
+    """Write one worker's file to its end; yield the number of its finished lines as it grows."""
     part = job.part(worker)
-    # A worker may outlive a parent that was killed, for a line or so: wait for its end.
+    # A worker may outlive a parent that was killed by about a line: wait for its end.
     with (
         lock(part.with_suffix(".lock")),
         job.input.open("rb") as file,
@@ -125,89 +129,84 @@ def work(job: Job, worker: int) -> Iterator[int]:
 def _records(
     model: Reviser, job: Job, lines: Iterator[tuple[int, bytes]]
 ) -> Iterator[dict[str, Any]]:
-    """What becomes of each line, in order."""
-    asked: deque[tuple[dict[str, Any], str, list[Plan]]] = deque()
+    """Yield the record of each line, in order: its number and id, and the result or the error."""
+    records: deque[dict[str, Any]] = deque()
 
-    def groups() -> Iterator[list[Plan] | ReviserError]:
+    def plans() -> Iterator[Plan | ReviserError]:
         for n, line in lines:
             record: dict[str, Any] = {"line": n + 1}
+            records.append(record)
             try:
-                text, plans = _plans(model, job, n, line, record)
+                yield _plan(model, job, n, line, record)
             except ReviserError as error:
-                asked.append((record, "", []))
                 yield error
-            else:
-                asked.append((record, text, plans))
-                yield plans
 
-    for written in model.attempt_groups(groups()):
-        record, text, plans = asked.popleft()
-        if isinstance(written, ReviserError):
-            yield record | {"error": str(written)}
-        elif job.is_revision:
-            yield record | model.revision(text, plans, written).to_dict()
-        else:
-            yield record | written[0].to_dict()
+    for result in run_plans(plans(), model.driver, model.start, on_error="return"):
+        is_error = isinstance(result, ReviserError)
+        yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
 
-def _plans(
-    model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]
-) -> tuple[str, list[Plan]]:
-    """The text of a line, and what it asks for: one plan, or one for each part of a draft."""
+_TEXTS = {False: ("prompt", "infill"), True: ("draft", "before")}
+_OTHERS = {False: ("spans",), True: ("instruction", "locked")}
+"""Fields of a line besides its text, by whether it is to be revised; others are ignored."""
+
+
+def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
+    """Return the plan of a line: the task that its fields describe, with its own settings."""
     try:
-        fields = json.loads(line)
-        json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        values = json.loads(line)
+        json.dumps(values, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise DataError(f"This line is not JSON: {error}.") from error
-    names = ("draft", "before") if job.is_revision else ("prompt", "infill")
-    texts = [name for name in names if isinstance(fields, dict) and name in fields]
-    if len(texts) != 1 or not isinstance(fields[texts[0]], str):
-        one, other = names
-        raise DataError(f"A line must be an object with a text as its {one!r} or its {other!r}.")
-    if "id" in fields:
-        record["id"] = fields["id"]
-    own = fields.get("settings", {})
+    names = _TEXTS[job.is_revision]
+    if not isinstance(values, dict) or sum(name in values for name in names) != 1:
+        raise DataError(f"A line must be an object with either a {names[0]!r} or a {names[1]!r}.")
+    if "id" in values:
+        record["id"] = values["id"]
+    own = values.get("settings", {})
     if not isinstance(own, dict):
-        raise DataError("'settings' of a line must be an object.")
-    if outside := sorted(fields.keys() & DecodeConfig.__dataclass_fields__.keys()):
-        raise DataError(f"{', '.join(outside)} of a line must stand in its 'settings'.")
-    text, settings = fields[texts[0]], nth(job.settings, n) | own
-    if job.is_revision:
-        given = {name: fields.get(name) for name in ("instruction", "locked")}
-        settings |= {name: value for name, value in given.items() if value is not None}
-        return text, model.checked(model.plan_revise(text, **settings))
-    make = model.plan if texts == ["prompt"] else model.plan_infill
-    return text, model.checked([make(text, **settings)])
+        raise DataError("The 'settings' of a line must be an object.")
+    if misplaced := sorted(values.keys() & SETTINGS.keys()):
+        raise DataError(f"Put {', '.join(misplaced)} of a line into its 'settings'.")
+    settings = job.settings | own
+    used = (*names, *_OTHERS[job.is_revision])
+    fields = {name: values[name] for name in used if values.get(name) is not None}
+    if job.is_revision:  # the options of a revision may stand among the settings
+        fields |= {name: settings.pop(name) for name in REVISE_OPTIONS if name in settings}
+    task = task_from_dict(fields)
+    config = DecodeConfig.of(settings, task.default_config)
+    return model.plan(task, config if "seed" in own else config.with_seed_offset(n))
 
 
 def _work_together(job: Job, progress: Callable[[int], None]) -> None:
-    """Run the workers in processes of their own; the first that fails ends all."""
+    """Run each worker in a process; the first failure ends all of them."""
     context = multiprocessing.get_context("spawn")
-    news: dict[Any, int] = {}
+    workers: dict[Any, int] = {}  # by the receiving end of their pipe
     processes: list[Any] = []
     done = [0] * job.workers
     try:
         for worker in range(job.workers):
-            end, mouth = context.Pipe(duplex=False)
-            news[end] = worker
-            process = context.Process(target=_tell, args=(job, worker, mouth), daemon=True)
+            receiver, sender = context.Pipe(duplex=False)
+            workers[receiver] = worker
+            process = context.Process(target=_work_alone, args=(job, worker, sender), daemon=True)
             with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // job.workers))):
                 process.start()
             processes.append(process)
-            mouth.close()  # ours, so that the ear hears the end of the process
-        while news:
-            for heard in wait(list(news)):
-                ear: Any = heard
+            sender.close()  # our copy: the receiver then notices the end of the process
+        while workers:
+            for ready in wait(list(workers)):
+                receiver = cast("Connection", ready)
+                worker = workers[receiver]
                 try:
-                    told = ear.recv()
+                    message = receiver.recv()
                 except EOFError:
-                    told = "its process was killed."
-                if isinstance(told, str):
-                    raise EngineError(f"Worker {news[ear] + 1} of {job.workers} failed: {told}")
-                if told is None:
-                    del news[ear]
+                    message = "its process was killed."
+                if isinstance(message, str):
+                    raise EngineError(f"Worker {worker + 1} of {job.workers} failed: {message}")
+                if message is None:
+                    del workers[receiver]
                 else:
-                    done[news[ear]] = told
+                    done[worker] = message
                     progress(sum(done))
     finally:
         for process in processes:
@@ -217,7 +216,7 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
 
 @contextmanager
 def _environment(**defaults: str) -> Iterator[None]:
-    """Variables for processes that start meanwhile, where they are not set."""
+    """Set environment variables for processes that start meanwhile, unless they are set."""
     before = dict(os.environ)
     os.environ.update(defaults | before)
     try:
@@ -227,21 +226,21 @@ def _environment(**defaults: str) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _tell(job: Job, worker: int, mouth: Connection) -> None:
-    """One worker's process: numbers while it goes on, None at the end, a sentence if it fails."""
+def _work_alone(job: Job, worker: int, sender: Connection) -> None:
+    """Run a worker; send the number of finished lines, None at the end, a sentence on failure."""
     os.environ["LOCAL_RANK"] = str(worker)  # which accelerator to use, if there are several
     try:
         for done in work(job, worker):
-            mouth.send(done)
-        mouth.send(None)
+            sender.send(done)
+        sender.send(None)
     except ReviserError as error:
-        mouth.send(str(error))
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # told by the parent
-        mouth.send(f"{type(error).__name__}: {error}")
+        sender.send(str(error))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the parent reports it
+        sender.send(f"{type(error).__name__}: {error}")
 
 
 def _cut_to_whole_lines(part: Path) -> int:
-    """Drop the line that a kill cut in two; how many are left."""
+    """Drop a last line that a kill cut off; return the number of lines that are left."""
     count = size = 0
     with part.open("r+b") as file:
         for line in file:
@@ -252,7 +251,7 @@ def _cut_to_whole_lines(part: Path) -> int:
 
 
 def _merge(job: Job) -> tuple[int, int]:
-    """The parts become the output, in the order of the input."""
+    """Merge the workers' files in the order of the input; count lines and errors."""
     lines = failed = 0
     with ExitStack() as stack, (job.folder / MERGED).open("wb") as out:
         parts = [stack.enter_context(job.part(n).open("rb")) for n in range(job.workers)]
@@ -263,7 +262,7 @@ def _merge(job: Job) -> tuple[int, int]:
             record = json.loads(line)
             lines += 1
             if record["line"] != lines:
-                raise DataError(f"{str(job.folder)!r} is damaged: delete it and begin anew.")
+                raise DataError(f"{str(job.folder)!r} is damaged: delete it and start again.")
             out.write(line)
             failed += "error" in record
     return lines, failed
@@ -271,29 +270,20 @@ def _merge(job: Job) -> tuple[int, int]:
 
 def _check_output(job: Job) -> None:
     if job.output.exists():
-        raise ConfigError(f"{str(job.output)!r} is there already: delete it or name another.")
+        raise ConfigError(f"{str(job.output)!r} exists already: delete it, or name another output.")
 
 
-_OF_THE_MACHINE = ("api_key", "rows", "timeout", "url")
-"""Options of an engine that change nothing in what is written."""
+_MACHINE_OPTIONS = ("api_key", "rows", "timeout", "url")
+"""Engine options that do not change what is written."""
 
 
-def _check_claim(job: Job) -> None:
-    """A job goes on only as it was begun."""
-    claim = {k: v for k, v in asdict(job).items() if k not in ("input", "output")}
-    claim["options"] = {k: v for k, v in job.options.items() if k not in _OF_THE_MACHINE}
+def _claim(job: Job) -> None:
+    """Refuse to continue a job with another input, model or settings than it was begun with."""
+    manifest = {k: v for k, v in asdict(job).items() if k not in ("input", "output")}
+    manifest["options"] = {k: v for k, v in job.options.items() if k not in _MACHINE_OPTIONS}
     with job.input.open("rb") as file:
-        claim["input"] = hashlib.file_digest(file, "sha256").hexdigest()
-    claim = json.loads(json.dumps(claim))
+        manifest["input"] = hashlib.file_digest(file, "sha256").hexdigest()
     path = job.folder / "job.json"
-    has_begun = any(part.stat().st_size for part in job.folder.glob("*.jsonl"))
-    if not (path.is_file() and has_begun):
-        write_json(path, claim)
-        return
-    before = json.loads(path.read_text("utf-8"))
-    changed = [name for name in claim if claim[name] != before.get(name)]
-    if changed:
-        raise ConfigError(
-            f"{str(job.output)!r} was begun with a job that differs in {', '.join(changed)}. Go on"
-            f" with the same, or delete {str(job.folder)!r} to begin anew."
-        )
+    if not any(part.stat().st_size for part in job.folder.glob("*.jsonl")):
+        path.unlink(missing_ok=True)  # nothing was written yet
+    claim(path, manifest)

@@ -1,8 +1,9 @@
-"""One engine, many who wait: whoever needs a step drives the engine for all.
+"""One engine shared between callers: whichever caller needs a step runs it for all of them.
 
-No thread of its own: a caller that waits steps the engine, and what that gives others lies in
-their inboxes until they ask. Callers may be interleaved, in several threads or in asyncio tasks.
-A request that is to be read first runs twice, as one for whoever waits.
+There is no thread: a caller that waits steps the engine, and the steps of other requests lie in
+their inboxes until they are asked for. Callers may be interleaved, in several threads or in asyncio
+tasks. A request with `then` runs in two stages, as one request for its caller: the engine reads it
+and gives edit probabilities, then the request that `then` makes of them runs.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from reviser.engines.base import Engine, Reading, Request, Step
+from reviser.engines.base import Engine, Request, Step
 from reviser.errors import EngineError, ReviserError
 
 
 @dataclass
 class _Inbox:
-    """What has come for a request, and what is needed to ask for more."""
+    """Steps that have come for a request, and what runs for it in the engine."""
 
     run: int
-    """The engine's number of what runs for it."""
-    reading: Reading | None
-    """If it is being read."""
-    notes: tuple[float, ...] | None = None
-    """Of what was read, for the next step to bring."""
+    """The engine's number of the request or of its second stage."""
+    reading: Request | None
+    """The request while the engine reads it."""
+    read: Step | None = None
+    """The step that ended the reading; the first step of the second stage carries what it brought.
+    """
+    narrowed: Request | None = None
     steps: deque[Step] = field(default_factory=deque)
 
 
 class Driver:
-    """Shares an engine; every request gets its own steps, in order, none twice."""
+    """An engine that is shared; every request gets its own steps, in order, none twice."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -41,22 +44,22 @@ class Driver:
             WeakKeyDictionary()
         )
         self._inboxes: dict[int, _Inbox] = {}
-        self._numbers: dict[int, int] = {}  # of requests, by what runs in their place
-        self._dropped: deque[int] = deque()  # what runs for nobody, if the engine still runs it
+        self._numbers: dict[int, int] = {}  # requests by the engine's number of their second stage
+        self._dropped: deque[int] = deque()  # the engine's numbers of dropped requests
 
     def add(self, request: Request) -> int:
-        """Hand a request to the engine; its number."""
+        """Add a request to the engine; return its number."""
         with self._lock:
             self._forget()
-            reading = request if isinstance(request, Reading) else None
-            number = self.engine.add(reading.only() if reading else request)
+            reading = request if request.then is not None else None
+            number = self.engine.add(_reading(request) if reading else request)
             self._inboxes[number] = _Inbox(number, reading)
             return number
 
     def drop(self, number: int) -> None:
-        """Want no more of a request, ended or not.
+        """Drop a request, ended or not.
 
-        Never waits: the garbage collector may call it in the middle of a step.
+        This never waits: the garbage collector may call it in the middle of a step.
         """
         inbox = self._inboxes.pop(number, None)
         if inbox is not None:
@@ -70,13 +73,13 @@ class Driver:
         return self._collect(numbers)
 
     def turn(self, numbers: Collection[int]) -> list[Step]:
-        """`take`, but after one step of the engine at most: there may be none."""
+        """Return the steps of these requests after at most one step of the engine; maybe none."""
         if self._waits(numbers):
             self._drive(numbers)
         return self._collect(numbers)
 
     async def atake(self, numbers: Collection[int]) -> list[Step]:
-        """`take`, without blocking the event loop."""
+        """Do what `take` does without blocking the event loop."""
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         while self._waits(numbers):
             async with turn:  # one task at a time takes a thread to drive
@@ -91,9 +94,9 @@ class Driver:
         ahead: int = 256,
         held: Callable[[], int] = lambda: 0,
     ) -> Iterator[Step]:
-        """The steps of many requests as they come, numbered as given.
+        """Yield the steps of many requests as they come, numbered in the order of the requests.
 
-        Requests are taken in while fewer than `ahead` run or are `held` back by the caller.
+        Requests are added while fewer than `ahead` run or are `held` back by the caller.
         """
         source = enumerate(requests)
         order: dict[int, int] = {}
@@ -112,12 +115,12 @@ class Driver:
                         del order[step.request]
                         self.drop(step.request)
                     yield replace(step, request=n)
-        finally:  # whoever stops listening wants no more
+        finally:  # the caller may stop listening early
             for number in order:
                 self.drop(number)
 
     def _waits(self, numbers: Collection[int]) -> bool:
-        """Whether there is something to wait for, and nothing has come."""
+        """Return whether there is something to wait for and nothing has come."""
         boxes = [box for n in numbers if (box := self._inboxes.get(n)) is not None]
         return bool(boxes) and not any(box.steps for box in boxes)
 
@@ -134,7 +137,7 @@ class Driver:
         self._tidy()
 
     def _deliver(self, step: Step) -> None:
-        """Put a step where it is waited for; what was only read runs first, if it is to."""
+        """Put a step into its request's inbox; the end of a reading starts the second stage."""
         number = self._numbers.get(step.request, step.request)
         inbox = self._inboxes.get(number)
         if inbox is None:  # it may have been dropped meanwhile
@@ -142,20 +145,36 @@ class Driver:
         reading, inbox.reading = inbox.reading, None
         if reading and step.error is None:
             try:
-                left = reading.left(step.notes)
-                run = None if left is None else self.engine.add(left)
-            except ReviserError as error:  # of this request: others have their steps to get
-                run, step = None, replace(step, error=EngineError(str(error)))
-            if run is not None:
-                inbox.notes, inbox.run = step.notes, run
-                self._numbers[run] = number
-                if number not in self._inboxes:  # dropped just now, by the old number
-                    self._dropped.append(run)
-                return
-        if step.request != number:
-            step = replace(step, request=number, notes=inbox.notes)
-            inbox.notes = None
-        inbox.steps.append(step)
+                if self._start_second_stage(number, inbox, reading, step):
+                    return
+            except ReviserError as error:  # a failure of this request alone
+                step = replace(step, error=EngineError(str(error)))
+        if inbox.read is not None:
+            probabilities = inbox.read.edit_probabilities
+            step = replace(step, edit_probabilities=probabilities, narrowed=inbox.narrowed)
+            inbox.read = inbox.narrowed = None
+        inbox.steps.append(replace(step, request=number) if step.request != number else step)
+
+    def _start_second_stage(self, number: int, inbox: _Inbox, reading: Request, step: Step) -> bool:
+        """Run what is left of a request that was read; return whether anything is left."""
+        probabilities = step.edit_probabilities
+        if probabilities is None:
+            raise EngineError("This engine gives no edit probabilities: set their minimum to 0.")
+        if len(probabilities) != len(reading.history) - 1:
+            raise EngineError(
+                f"The engine gave {len(probabilities)} edit probabilities for"
+                f" {len(reading.history)} ids."
+            )
+        assert reading.then is not None
+        narrowed = reading.then(probabilities)
+        if narrowed is None:
+            return False
+        inbox.run = self.engine.add(narrowed)
+        inbox.read, inbox.narrowed = step, narrowed
+        self._numbers[inbox.run] = number
+        if number not in self._inboxes:  # dropped just now, under the old number
+            self._dropped.append(inbox.run)
+        return True
 
     def _forget(self) -> None:
         while self._dropped:
@@ -164,7 +183,7 @@ class Driver:
             self.engine.cancel(run)
 
     def _tidy(self) -> None:
-        """Tell the engine who was dropped, if nobody is using it just now."""
+        """Cancel dropped requests in the engine, unless another caller is using it now."""
         if self._dropped and self._lock.acquire(blocking=False):
             try:
                 self._forget()
@@ -178,3 +197,9 @@ class Driver:
             while inbox and inbox.steps:  # another thread may be putting more in
                 steps.append(inbox.steps.popleft())
         return steps
+
+
+def _reading(request: Request) -> Request:
+    """Return the first stage of a request: it gives edit probabilities and can only stop."""
+    config = replace(request.config, max_edits=0, max_actions=1)
+    return replace(request, with_edit_probabilities=True, config=config, then=None)

@@ -1,358 +1,266 @@
-"""A text to what an engine is asked: to write on behind it, to fill its gaps, or to revise it.
+"""The three tasks of a model as values: continue a prompt, fill gaps, revise a draft.
 
-Knows tokens, histories and what is locked in them; no engine, and nothing of what becomes of a
-plan. A long draft is revised in windows, each a plan of its own.
+A task checks itself when it is made, so the Python API, the command, batch files and the server
+refuse the same things with the same sentences. Knows no tokens, no engine and no model; `plan`
+turns a task into requests.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import accumulate, pairwise
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property
 from operator import index
-from typing import TypeGuard
+from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
+from reviser.engines.settings import DecodeConfig
+from reviser.errors import ConfigError, did_you_mean
 
-from reviser.core.actions import ActionVocab, Kind
-from reviser.core.codec import UNITS, Codec
-from reviser.engines.base import MOST, DecodeConfig, Reading, Request
-from reviser.errors import ConfigError
-from reviser.trajectories.alignment import present
+__all__ = ["Continue", "Infill", "Revise", "Task", "task_from_dict"]
 
-__all__ = ["Plan"]
-
-_LOCKED = "locked must be texts, or pairs of places in the draft."
 GAP = "{}"
-"""What marks a gap in a text to fill in."""
+"""The mark of a gap in a text to fill."""
 WINDOW, CONTEXT = 192, 48
-"""Tokens of a draft that are revised at a time, and those shown on either side of them."""
+"""Tokens of a draft that are revised at a time, and tokens shown on either side of them."""
+
+Span: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A request, with what it was made from."""
+@dataclass(frozen=True)
+class Continue:
+    """Continue a prompt, which is never changed."""
 
-    prompt: str
-    prefix: tuple[int, ...]
-    given: tuple[int, ...]
-    """Actions that stand in the history behind the prefix: text after a gap, and the way back."""
-    locked: tuple[str, ...]
-    """The texts around the gaps, one more than these."""
-    request: Request
-    unseen: int = 0
-    """Tokens at the beginning of the canvas that are no part of the text, as an instruction."""
-    beside: int = 0
-    """Tokens of the canvas that do not count: those unseen, and what is shown around a part. The
-    request's `max_length` counts them, since an engine does."""
-    place: int = 0
-    """Where in a draft its text begins, if it is a part of one."""
-    narrow: Callable[[Sequence[float]], Plan] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """What is left of it by the notes on its draft, if these are to be made first."""
+    prompt: str = ""
 
-    @property
-    def length(self) -> int:
-        """Tokens of the text."""
-        return self.request.length - self.beside
-
-    @property
-    def config(self) -> DecodeConfig:
-        """As it was asked for: `max_length` is that of the text."""
-        config = self.request.config
-        if config.max_length is None:
-            return config
-        return replace(config, max_length=config.max_length - self.beside)
-
-
-def continuation(vocab: ActionVocab, codec: Codec, prompt: str, config: DecodeConfig) -> Plan:
-    """To write on behind a prompt."""
-    _check_text(prompt)
-    prefix = codec.encode(prompt)
-    return Plan(
-        prompt=prompt,
-        prefix=tuple(prefix),
-        given=(),
-        locked=(prompt, ""),
-        request=Request.continuation(vocab, prefix, config),
-    )
-
-
-def infilling(
-    vocab: ActionVocab,
-    codec: Codec,
-    text: str,
-    spans: Sequence[tuple[int, int]] | None,
-    config: DecodeConfig,
-) -> Plan:
-    """To fill gaps: what stands behind the first is shown as written first.
-
-    So it is in training; then the cursor goes back to the gap.
-    """
-    parts = _parts(text, spans)
-    first, *rest = codec.encode_parts(parts)
-    places = [len(first)]
-    for part in rest[:-1]:
-        places.append(places[-1] + len(part))
-    later = [token for part in rest for token in part]
-    length = len(first) + len(later)
-    if vocab.mark is not None and vocab.back is not None:  # a mark stands for each gap
-        marked = [i for part in rest for i in (vocab.mark, *part)]
-        prefix = first if vocab.needs_prefix else []
-        given = (*first[len(prefix) :], *marked, vocab.back)
-    else:
-        back = vocab.split_move(-len(later), cursor=length, length=length) if later else ()
-        prefix, given = first, (*later, *(vocab.move_id(delta) for delta in back))
-    request = Request(
-        history=(*vocab.prefix_actions(prefix), *given),
-        length=length,
-        cursor=len(first),
-        gaps=tuple((place, place) for place in places),
-        config=config,
-    )
-    return Plan(
-        prompt=text, prefix=tuple(prefix), given=given, locked=tuple(parts), request=request
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Revising:
-    """How drafts are revised; `Reviser.revising` says what is what."""
-
-    vocab: ActionVocab
-    codec: Codec
-    config: DecodeConfig
-    instruction: str = ""
-    locked: Sequence[str | tuple[int, int]] = ()
-    notes: float | None = None
-    window: int = WINDOW
-    context: int = CONTEXT
+    default_config: ClassVar[DecodeConfig] = DecodeConfig()
 
     def __post_init__(self) -> None:
-        _check_text(self.instruction)
-        if self.instruction and self.vocab.delimiter is None:
-            raise ConfigError("This model has no delimiter to end an instruction with.")
-        sizes = ((self.window, 1), (self.context, 0))
-        if not all(isinstance(size, int) and size >= least for size, least in sizes):
+        _check_text("prompt", self.prompt)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that `task_from_dict` reads."""
+        return {"prompt": self.prompt}
+
+
+@dataclass(frozen=True)
+class Infill:
+    """Fill the gaps of a text; the rest of it is never changed.
+
+    Gaps are marked with {} in the text, or given as spans of characters to rewrite.
+
+    >>> Infill("The {} sat.").locked
+    ('The ', ' sat.')
+    >>> Infill("The cat sat.", spans=[(4, 7)]).locked
+    ('The ', ' sat.')
+    """
+
+    text: str
+    spans: Sequence[Span] | None = None
+
+    default_config: ClassVar[DecodeConfig] = DecodeConfig()
+
+    def __post_init__(self) -> None:
+        _check_text("text", self.text)
+        if self.spans is None:
+            if GAP not in self.text:
+                raise ConfigError(
+                    f"The text has no gap. Mark one or more with {GAP}, or pass spans."
+                )
+            return
+        spans = _pairs("spans", self.spans)
+        bounds = [bound for span in spans for bound in span]
+        if not bounds or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(self.text):
             raise ConfigError(
-                f"window is {self.window!r}, context {self.context!r}; use 1 or more, 0 or more."
+                f"spans is {str(list(spans))[:80]}; give one or more, in order, apart from each"
+                f" other, and within the text's {len(self.text)} characters."
             )
-        if not isinstance(self.locked, Sequence):
+        object.__setattr__(self, "spans", spans)
+
+    @property
+    def locked(self) -> tuple[str, ...]:
+        """The texts around the gaps, one more than there are gaps."""
+        if self.spans is None:
+            parts = self.text.split(GAP)
+        else:
+            edges = [0, *(bound for span in self.spans for bound in span), len(self.text)]
+            parts = [self.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        first, *between, last = parts
+        return (first, *filter(None, between), last)  # gaps with nothing between them are one
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that `task_from_dict` reads."""
+        spans = {} if self.spans is None else {"spans": [list(span) for span in self.spans]}
+        return {"text": self.text, **spans}
+
+
+@dataclass(frozen=True)
+class Revise:
+    """Edit a draft where it needs it.
+
+    A long draft is revised in windows, which share no change, so the cost grows with its length.
+    """
+
+    draft: str
+    _: KW_ONLY
+    instruction: str = ""
+    """An instruction in words, for models that were trained with instructions."""
+    locked: Sequence[str | Span] = ()
+    """Text that is never changed: spans of characters, or texts wherever they occur."""
+    min_edit_probability: float | None = None
+    """Change only words with this probability, or a higher one, of needing an edit. The model reads
+    the draft once to find them. None is the model's own default; 0 leaves the reading out."""
+    precision: float | None = None
+    """The share of changes that should be right, by the model's calibration: a way to choose
+    `min_edit_probability`."""
+    window: int = WINDOW
+    """Tokens of the draft that are revised at a time."""
+    context: int = CONTEXT
+    """Tokens shown on either side of a window, which are locked there."""
+
+    default_config: ClassVar[DecodeConfig] = DecodeConfig(temperature=0.0)
+
+    def __post_init__(self) -> None:
+        _check_text("draft", self.draft)
+        _check_text("instruction", self.instruction)
+        _check_share("min_edit_probability", self.min_edit_probability)
+        _check_share("precision", self.precision)
+        _check_count("window", self.window, 1)
+        _check_count("context", self.context, 0)
+        locked = [self.locked] if isinstance(self.locked, str) else self.locked
+        if not isinstance(locked, Sequence):
             raise ConfigError(_LOCKED)
-        if self.notes is not None and not is_share(self.notes):
-            raise ConfigError(f"notes is {self.notes!r}; it must be a number from 0 to 1.")
+        object.__setattr__(self, "locked", tuple(map(_lock, locked)))
+        self.locked_spans  # noqa: B018  # refuses locks that do not fit the draft
 
     @cached_property
-    def _begin(self) -> list[int]:
-        return self.codec.encode(self.instruction) if self.instruction else []
-
-    def plans(self, draft: str) -> Iterator[Plan]:
-        """One for each window of a draft, from the left."""
-        _check_text(draft)
-        spans = _locked_spans(draft, self.locked)
-        parts = windows(self.codec, draft, self.window, self.context)
-        for n, (low, start, end, high) in enumerate(parts):
-            inner = [(max(a, start) - low, min(b, end) - low) for a, b in spans]
-            inner = [(a, b) for a, b in inner if a < b]
-            around = [(a - low, b - low) for a, b in ((low, start), (end, high)) if a < b]
-            seed = (self.config.seed + n) % (1 << 64)
-            plan = self._plan(draft[low:high], inner, around, replace(self.config, seed=seed))
-            plan = replace(plan, place=low)
-            is_read = self.notes is not None and plan.request.gaps
-            yield self._reading(plan) if is_read else plan
-
-    def _plan(
-        self,
-        text: str,
-        inner: list[tuple[int, int]],
-        around: list[tuple[int, int]],
-        config: DecodeConfig,
-    ) -> Plan:
-        """For one window: what is locked inside it stays, and so does what is shown around it."""
-        vocab, begin = self.vocab, self._begin
-        locked = sorted([*inner, *around])
-        edges = [0, *(bound for span in locked for bound in span), len(text)]
-        parts = [text[a:b] for a, b in pairwise(edges)]  # free, locked, free ...
-        if locked and self.codec.hides_first_space:
-            # or what is locked might come first, and lose one
-            pieces = self.codec.encode_parts(["", *parts])
-        else:
-            pieces = [[], *self.codec.encode_parts(parts)]
-        bounds = list(accumulate(map(len, pieces), initial=len(begin)))[1:]
-        free = [n for n in range(0, len(parts), 2) if parts[n] or not text]
-        gaps = [(bounds[n], bounds[n + 1]) for n in free]
-        cursor = gaps[0][0] if gaps else len(begin)
-        tokens = [token for piece in pieces for token in piece]
-        head, rest = tokens[: cursor - len(begin)], tokens[cursor - len(begin) :]
-        way = present(vocab, rest, prefix=[*begin, *head])
-        if vocab.needs_prefix:
-            prefix, given = (head, way) if head else (rest, way)
-        else:
-            prefix, given = begin, (*head, *way)
-        shown = zip(pieces[1:], pairwise(edges), strict=True)
-        beside = len(begin) + sum(len(piece) for piece, span in shown if span in around)
-        if config.max_length is not None:
-            config = replace(config, max_length=min(MOST, config.max_length + beside))
-        between = zip([-1, *free], [*free, len(parts)], strict=True)
-        return Plan(
-            prompt=text,
-            prefix=tuple(prefix),
-            given=tuple(given),
-            locked=tuple("".join(parts[a + 1 : b]) for a, b in between),
-            request=Request(
-                history=(*vocab.prefix_actions(prefix), *given),
-                length=bounds[-1],
-                cursor=cursor,
-                gaps=tuple(gaps),
-                config=config,
-            ),
-            unseen=len(begin),
-            beside=beside,
-        )
-
-    def _reading(self, plan: Plan) -> Plan:
-        """The same, but the engine reads the draft first, and its notes decide what is left."""
-        narrow = partial(self.narrowed, plan)
-        reading = Reading(**vars(plan.request), narrow=lambda stays: narrow(stays).request.gaps)
-        return replace(plan, request=reading, narrow=narrow)
-
-    def narrowed(self, plan: Plan, stays: Sequence[float]) -> Plan:
-        """A plan that is free only where the likelihood of a change reaches `notes`.
-
-        `stays` says of each id of the history how likely nothing is to change right before it.
-        Where something is, the word that ends there is free, and the place itself; so is the place
-        of the cursor, since it begins in a gap. Where nothing is noted, all is locked.
-        """
-        request, unseen = plan.request, plan.unseen
-        is_token = np.isin(self.vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
-        shown = np.flatnonzero(is_token)[unseen:]  # where the history shows the text
-        tokens = [request.history[n] for n in shown.tolist()]
-        places = self.codec.places(tokens)
-        is_word = (self.codec.unit_starts(tokens) & UNITS["word"]) > 0
-        free = []
-        for end in np.flatnonzero(1 - np.array(stays)[shown] >= self.notes).tolist():
-            start = max(0, end - 1)
-            while start and not (is_word[start] and places[start] >= 0):
-                start -= 1
-            while places[end] < 0:
-                end += 1
-            for low, high in request.gaps:
-                first, last = max(start + unseen, low), min(end + unseen, high)
-                free += [(first, last)] if first <= last else []
-        if not free:
-            return replace(plan, locked=(plan.prompt,), request=replace(request, gaps=()))
-        gaps = [(request.cursor, request.cursor)]
-        for first, last in sorted(free):  # those in two gaps of the plan never meet
-            if first <= gaps[-1][1]:
-                gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
+    def locked_spans(self) -> tuple[Span, ...]:
+        """The locked spans of characters, in order; those that touch or overlap are one."""
+        spans: list[Span] = []
+        for lock in dict.fromkeys(self.locked):
+            if isinstance(lock, str):
+                # The lookahead finds overlapping matches too: both of "ana" in "banana".
+                starts = re.finditer(f"(?={re.escape(lock)})", self.draft) if lock else ()
+                found = _joined((match.start(), match.start() + len(lock)) for match in starts)
+                if not found:
+                    raise ConfigError(
+                        f"locked holds {lock[:40]!r}, which does not occur in the draft."
+                    )
+                spans += found
+            elif not 0 <= lock[0] <= lock[1] <= len(self.draft):
+                raise ConfigError(
+                    f"The locked span {lock[0]}..{lock[1]} is not within the draft's"
+                    f" {len(self.draft)} characters."
+                )
             else:
-                gaps.append((first, last))
-        edges = [0, *(bound - unseen for gap in gaps for bound in gap), len(tokens)]
-        spans = list(zip(edges[::2], edges[1::2], strict=True))
-        locked = [plan.prompt[places[start] : places[end]] for start, end in spans]
-        if self.codec.hides_first_space and gaps[0][1] == unseen:  # no longer the first, it shows
-            locked[1] = " " * self.codec.token_bytes[tokens[0]].startswith(b" ") + locked[1]
-        return replace(plan, locked=tuple(locked), request=replace(request, gaps=tuple(gaps)))
+                spans.append(lock)
+        return tuple(_joined(spans))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that `task_from_dict` reads, without those that have their default."""
+        locked = [lock if isinstance(lock, str) else list(lock) for lock in self.locked]
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {
+            each.name: values[each.name]
+            for each in fields(self)
+            if each.name == "draft" or values[each.name] != each.default
+        }
+        return changed | ({"locked": locked} if locked else {})
 
 
-def _parts(text: str, spans: Sequence[tuple[int, int]] | None) -> list[str]:
-    """The locked stretches around the gaps; of those between, none is empty."""
-    _check_text(text)
-    if spans is None:
-        parts = text.split(GAP)
-        if len(parts) == 1:
-            raise ConfigError(f"The text has no gap: mark one or more with {GAP}, or give spans.")
-    else:
-        try:
-            bounds = [index(bound) for start, end in spans for bound in (start, end)]
-        except (TypeError, ValueError) as error:
-            raise ConfigError("spans must be pairs of places in the text.") from error
-        if not bounds or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(text):
+Task: TypeAlias = Continue | Infill | Revise
+
+_LOCKED = "locked must be a list of texts, or of pairs of positions in the draft."
+_KINDS: dict[str, type[Continue] | type[Infill] | type[Revise]] = {
+    "prompt": Continue,
+    "text": Infill,
+    "draft": Revise,
+}
+REVISE_OPTIONS = (*(each.name for each in fields(Revise) if each.kw_only), "notes")
+_ALIASES = {"infill": "text", "before": "draft"}
+"""Other names of a field, as batch files and files of pairs have them."""
+
+
+def task_from_dict(values: Mapping[str, object]) -> Task:
+    """Return the task that a JSON object describes.
+
+    >>> task_from_dict({"prompt": "Once upon a time"})
+    Continue(prompt='Once upon a time')
+    >>> task_from_dict({"before": "It have a end.", "locked": ["It"]}).locked_spans
+    ((0, 2),)
+    """
+    renamed: dict[str, Any] = {_ALIASES.get(name, name): value for name, value in values.items()}
+    found = [name for name in _KINDS if name in renamed]
+    if len(found) != 1 or len(renamed) != len(values):
+        raise ConfigError(
+            "A task has exactly one of these: a `prompt` to continue, a `text` (or `infill`) with"
+            " gaps to fill, a `draft` (or `before`) to revise."
+        )
+    kind = _KINDS[found[0]]
+    if "notes" in renamed and kind is Revise:
+        renamed["min_edit_probability"] = renamed_notes(
+            renamed.pop("notes"), renamed.get("min_edit_probability")
+        )
+    known = [each.name for each in fields(kind)]
+    for name in renamed:
+        if name not in known:
             raise ConfigError(
-                f"spans {str(list(spans))[:80]} must be in order, apart, and within the text's"
-                f" {len(text)} characters; give one or more."
+                f"`{name}` is not a field of a task with a `{found[0]}`."
+                f" {did_you_mean(name, known)}"
             )
-        edges = [0, *bounds, len(text)]
-        parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    first, *between, last = parts
-    return [first, *filter(None, between), last]
+    return kind(**renamed)
 
 
-def _locked_spans(text: str, locked: Sequence[str | tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans of characters that are locked, in order."""
-    spans = []
-    for part in [locked] if isinstance(locked, str) else locked:
-        if isinstance(part, str):
-            found = [m.span() for m in re.finditer(re.escape(part), text)] if part else []
-            if not found:
-                raise ConfigError(f"The draft does not hold {part[:40]!r}, which is to be locked.")
-            spans += found
-            continue
-        try:
-            start, end = map(index, part)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(_LOCKED) from error
-        if not 0 <= start <= end <= len(text):
-            raise ConfigError(
-                f"The locked span {start}..{end} is not within the draft's {len(text)} characters."
-            )
-        spans.append((start, end))
-    return _joined(spans)
+def renamed_notes(notes: Any, min_edit_probability: Any) -> Any:
+    """Return the value of `min_edit_probability`, which was called `notes` before 0.2."""
+    if notes is None:
+        return min_edit_probability
+    warnings.warn("`notes` is called `min_edit_probability` now.", DeprecationWarning, stacklevel=3)
+    return notes if min_edit_probability is None else min_edit_probability
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order, those that touch or overlap as one, empty ones left out."""
-    joined: list[tuple[int, int]] = []
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a text; got {type(value).__name__}.")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{name} is not valid text: it holds half of a surrogate pair.")
+
+
+def _check_share(name: str, value: object) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= 1):  # type: ignore[operator]
+        raise ConfigError(f"{name} is {value!r}; it must be a number from 0 to 1.")
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more.")
+
+
+def _lock(lock: object) -> str | Span:
+    if isinstance(lock, str):
+        return lock
+    try:
+        start, end = map(index, lock)  # type: ignore[call-overload]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_LOCKED) from error
+    return start, end
+
+
+def _pairs(name: str, spans: object) -> tuple[Span, ...]:
+    try:
+        return tuple((index(start), index(end)) for start, end in spans)  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must be pairs of positions in the text.") from error
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order; those that touch or overlap become one, empty ones are left out."""
+    joined: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((start, end))
     return joined
-
-
-def windows(
-    codec: Codec, text: str, window: int, context: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Parts of a text, each with where it and what is shown around it begin and end.
-
-    A part ends before a sentence, or else a word, where it can.
-    """
-    (tokens,) = codec.encode_parts([text])
-    if len(tokens) <= window:
-        yield 0, 0, len(text), len(text)
-        return
-    units, places = codec.unit_starts(tokens), codec.places(tokens)
-    is_whole = places >= 0  # not within a character
-    cuts = [0]
-    while len(tokens) - cuts[-1] > window:
-        late = np.arange(cuts[-1] + (window + 1) // 2, cuts[-1] + window + 1)
-        late = late[is_whole[late]]
-        if not late.size:  # a character of many tokens
-            late = cuts[-1] + 1 + np.flatnonzero(is_whole[cuts[-1] + 1 :])[:1]
-        if late[0] == len(tokens):
-            break
-        rank = units[late]  # sentences before words before tokens
-        cuts.append(int(late[np.flatnonzero(rank == rank.max())[-1]]))
-    cuts.append(len(tokens))
-    for start, end in pairwise(cuts):
-        low, high = max(0, start - context), min(len(tokens), end + context)
-        while not is_whole[low]:
-            low -= 1
-        while not is_whole[high]:
-            high += 1
-        at = places[[low, start, end, high]].tolist()
-        yield at[0], at[1], at[2], at[3]
-
-
-def is_share(value: object) -> TypeGuard[float]:
-    """Whether this is a number from 0 to 1."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _check_text(text: object) -> None:
-    if not isinstance(text, str):
-        raise ConfigError(f"Give a text; got {type(text).__name__}.")

@@ -1,7 +1,7 @@
-"""The page of an evaluation: what was measured, beside what the paper prints, and how it was made.
+"""The page of an evaluation: its results next to the paper's, and how they were made.
 
-The page is a pure function of the record: the same one gives the same bytes, here and anywhere.
-Renders nothing (see `page`), measures nothing and imports no torch.
+The page is a pure function of the record: equal records give equal bytes on every machine.
+Rendering is in `page`; nothing is measured here, and torch is not imported.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["build", "read", "to_html", "to_json", "to_markdown", "write"]
 
 
 def build(record: Any) -> Page:
-    """The page of a record that `evaluation.evaluate` made."""
+    """Make the page of a record that `evaluation.evaluate` returned."""
     if not isinstance(record, dict) or "format" not in record:
         raise DataError(
-            "This is no record of an evaluation: it has no format. Give the file that reviser"
+            "This is not the record of an evaluation: it has no format. Give the file that reviser"
             " eval wrote."
         )
     if record["format"] != FORMAT:
         raise DataError(
-            f"The record has format {record['format']!r}, and this version reads {FORMAT}: make the"
-            " record anew, or use the version that made it."
+            f"The record has format {record['format']!r}, but this version reads {FORMAT}. Make the"
+            " record again, or use the version that made it."
         )
     try:
         names = [system["name"] for system in systems_of(record)]
@@ -50,12 +50,12 @@ def build(record: Any) -> Page:
         return Page(title=f"Evaluation of {listed(names)}", blocks=tuple(blocks))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"The record is not whole ({error!r}): make it anew with reviser eval."
+            f"The record is not complete ({error!r}): make it again with reviser eval."
         ) from error
 
 
 def read(path: Path) -> Record:
-    """The record in a file."""
+    """Read a record from a file."""
     try:
         record: Record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -64,7 +64,7 @@ def read(path: Path) -> Record:
 
 
 def write(record: Record, output: Path) -> Path:
-    """Write the page as .html, .md and .json, each under the output's name; the first of them."""
+    """Write the page as .html, .md and .json under the output's name; return the .html path."""
     page = build(record)
     write_whole(output.with_suffix(".json"), to_json(record))
     write_whole(output.with_suffix(".md"), to_markdown(page))
@@ -73,8 +73,8 @@ def write(record: Record, output: Path) -> Path:
 
 
 def to_json(record: Any) -> str:
-    """The record with the paper's figures beside it, for programs."""
-    build(record)  # refuses what is no record
+    """Return the record with the paper's figures added, for programs."""
+    build(record)  # raises for anything that is not a record
     published = {
         "perplexity": {s: _named(each) for s, each in paper.PERPLEXITY.items()},
         "mauve": _named(paper.MAUVE),
@@ -91,7 +91,7 @@ def _named(figures: dict[paper.Model, float]) -> dict[str, float]:
 
 
 def _finite(content: Any) -> Any:
-    """The same with null for what JSON cannot hold."""
+    """Replace numbers that JSON cannot hold by null."""
     if isinstance(content, dict):
         return {str(name): _finite(part) for name, part in content.items()}
     if isinstance(content, list):
@@ -121,13 +121,13 @@ def _summary(record: Record) -> Iterator[Block]:
             for found in system["perplexity"]:
                 value = estimate(found["perplexity"])
                 parts += [f" Under {found['scorer']['model']}, evalPPL is ", *value, "."]
-    for told in (_documents, _alike, _spent):
-        parts += [part for system in record["systems"] for part in told(system)]
+    for describe in (_documents, _alike, _spent):
+        parts += [part for system in record["systems"] for part in describe(system)]
     yield Paragraph(words(*parts))
 
 
 def _compared(record: Record, comparison: Record) -> Iterator[str | Span]:
-    """What one system is against another, and whether the texts tell them apart."""
+    """Describe one system against another, and whether the texts show a difference."""
     a, b = comparison["systems"]
     by_name = {system["name"]: system for system in record["systems"]}
     for found in comparison["perplexity_ratio"]:

@@ -1,6 +1,6 @@
-"""Numbers as a page shows them: an estimate never without its interval, and as exact as that is.
+"""Numbers on a page: an estimate always has its interval, and as many digits as that supports.
 
-Knows estimates as a record holds them, dicts with value, low, high, n and method.
+Knows estimates in the form of a record: dicts with value, low, high, n and method.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from reviser.evals.report.page import Paragraph, Span, Table, Words, titles, wor
 from reviser.evals.texts import REFERENCE
 
 NOTHING = "\u2013"
-"""In a cell without a number."""
+"""Content of a cell without a number."""
 UNBOUNDED = "unbounded"
 
 UNKNOWN = "not known"
 
 Found = dict[str, Any]
-"""An estimate as a record holds it."""
+"""An estimate in the form of a record."""
 Record = dict[str, Any]
 Systems = Sequence[Record]
 
@@ -28,22 +28,22 @@ Systems = Sequence[Record]
 def estimate(
     found: Found | None, *, percent: bool = False, apart_from: float | None = None
 ) -> Words:
-    """A value with its interval; method and n for who asks. `apart_from` as in `interval`."""
+    """Return a value with its interval; the tooltip has method and n."""
     if found is None:
         return words(NOTHING)
     text = interval(found, percent=percent, apart_from=apart_from)
-    return (Span(text, title=told(found), kind="number"),)
+    return (Span(text, title=method_of(found), kind="number"),)
 
 
-def told(found: Found) -> str:
-    """How an interval was made."""
+def method_of(found: Found) -> str:
+    """Describe how an interval was made."""
     return f"{found['method']}, n\u00a0=\u00a0{whole(found['n'])}"
 
 
 def interval(found: Found, *, percent: bool = False, apart_from: float | None = None) -> str:
-    """Value, low and high, with two digits of the interval's width, and five in all at most.
+    """Format value, low and high with two digits of the interval's width, and at most five in all.
 
-    An end that differs from `apart_from` is shown so exactly that one sees it.
+    An end that differs from `apart_from` gets enough digits to show it.
 
     >>> interval({"value": 1.2341, "low": 1.1, "high": 1.38})
     '1.23 [1.10, 1.38]'
@@ -62,12 +62,12 @@ def interval(found: Found, *, percent: bool = False, apart_from: float | None = 
         ends = [e for e in (low, high) if e is not None and e != apart_from * factor]
         while digits < 6 and any(round(e - apart_from * factor, digits) == 0 for e in ends):
             digits += 1
-    shown = [_fixed(x, digits) for x in (value, low, high)]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]" + (" %" if percent else "")
+    parts = [_fixed(x, digits) for x in (value, low, high)]
+    return f"{parts[0]} [{parts[1]}, {parts[2]}]" + (" %" if percent else "")
 
 
 def _digits(value: float, low: float | None, high: float | None) -> int:
-    """How many behind the point."""
+    """Return the number of digits after the decimal point."""
     known = [x for x in (value, low, high) if x is not None and math.isfinite(x)]
     leading = _power(value if math.isfinite(value) else max(known, default=0.0))
     spread = max(known) - min(known) if len(known) == 3 else 0.0
@@ -79,7 +79,7 @@ def _digits(value: float, low: float | None, high: float | None) -> int:
 
 
 def _power(x: float) -> int:
-    """Of ten, of the first digit."""
+    """Return the power of ten of the first digit."""
     return math.floor(math.log10(abs(x))) if x else 0
 
 
@@ -90,7 +90,7 @@ def _fixed(x: float | None, digits: int) -> str:
 
 
 def number(value: float) -> str:
-    """A value of which no interval is known, to four digits or as it was printed.
+    """Format a value without an interval, to four digits or as it was printed.
 
     >>> [number(x) for x in (30.6355, 1.0200482, 2067.2497, 15.77)]
     ['30.64', '1.020', '2,067', '15.77']
@@ -99,7 +99,7 @@ def number(value: float) -> str:
 
 
 def printed(value: float, *, percent: bool = False, digits: int = 4) -> str:
-    """A number of the paper with all its digits.
+    """Format a number of the paper with all its digits.
 
     >>> printed(13.521), printed(1.4, digits=2), printed(0.405, percent=True)
     ('13.5210', '1.40', '40.5 %')
@@ -108,7 +108,7 @@ def printed(value: float, *, percent: bool = False, digits: int = 4) -> str:
 
 
 def whole(n: int) -> str:
-    """A count.
+    """Format a count.
 
     >>> whole(127592)
     '127,592'
@@ -117,7 +117,7 @@ def whole(n: int) -> str:
 
 
 def large(n: float) -> str:
-    """A count of parameters or tokens, short.
+    """Format a large count of parameters or tokens.
 
     >>> large(659_072), large(101.36e6), large(30e9)
     ('0.66M', '101.4M', '30.0B')
@@ -128,7 +128,7 @@ def large(n: float) -> str:
 
 
 def estimates(content: Any) -> Iterator[Found]:
-    """Every estimate within a record, in order."""
+    """Yield every estimate within a record, in order."""
     if isinstance(content, dict):
         if content.keys() == {"value", "low", "high", "n", "method"}:
             yield content
@@ -144,14 +144,14 @@ def estimates(content: Any) -> Iterator[Found]:
 
 
 def systems_of(record: Record) -> Systems:
-    """The systems that were compared, without the documents."""
+    """Return the systems that were compared, without the documents."""
     return [system for system in record["systems"] if system["name"] != REFERENCE]
 
 
 def make_table(
     caption: str, header: Sequence[str], rows: Sequence[Sequence[Words]], **more: Any
 ) -> Table:
-    """A table whose note also says how its intervals were made."""
+    """Make a table whose note also says how its intervals were made."""
     made = titles(rows)
     note = (*more.pop("note", ()), *([Span(f"Intervals: {'; '.join(made)}.")] if made else []))
     return Table(
@@ -164,59 +164,59 @@ def make_table(
 
 
 def say(*parts: str | Span) -> Paragraph:
-    """A paragraph."""
+    """Make a paragraph."""
     return Paragraph(words(*parts))
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a sentence lists them."""
+    """Join names for a sentence."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def system_name(system: Record) -> str:
-    """What a page calls a system."""
+    """Return a system's name on the page."""
     return "the documents" if system["name"] == REFERENCE else str(system["name"])
 
 
 def ends_of(found: Found) -> Ends:
-    """The interval, to be drawn."""
+    """Return the ends of an interval, for a figure."""
     return found["low"], found["high"]
 
 
 def dot_of(label: str, found: Found, *, series: int = 0, **how: Any) -> Dot:
-    """An estimate as a row of a plot; the rest as in `interval`."""
+    """Make a row of a plot from an estimate; further arguments as in `interval`."""
     text = interval(found, **how)
     return Dot(label=label, value=found["value"], ends=ends_of(found), text=text, series=series)
 
 
 def includes(found: Found, value: float) -> bool:
-    """Whether an interval includes a value."""
+    """Return whether an interval includes a value."""
     low, high = found["low"], found["high"]
     return (low is None or low <= value) and (high is None or value <= high)
 
 
 def flat(content: Any) -> str:
-    """A setting of any kind on one line."""
+    """Format a setting of any kind on one line."""
     if isinstance(content, dict):
         return ", ".join(f"{name} {flat(part)}" for name, part in content.items())
     return ", ".join(map(flat, content)) if isinstance(content, list) else str(content)
 
 
 def policy_name(policy: Any) -> str:
-    """An obfuscation policy in short."""
+    """Return the short name of an obfuscation policy."""
     return flat(policy).removeprefix("kind ")
 
 
 def features_name(about: Record) -> str:
-    """What MAUVE looked at."""
+    """Describe the features of MAUVE."""
     return f"{about['model']}, {about['features']}, {about['max_tokens']} tokens"
 
 
 def judge_name(about: Record) -> str:
-    """Who judged."""
+    """Return the name of a judge."""
     return str(about.get("model") or about.get("path") or about["judge"])
 
 
 def sides_name(match: Record) -> str:
-    """In which order pairs were shown."""
+    """Describe in which order pairs were shown."""
     return "both sides" if match["order"] == "both" else "sides at random"

@@ -1,7 +1,7 @@
 """A page of headings, paragraphs, tables, figures and texts, as HTML and as Markdown.
 
-Both renderers go over the same blocks, so they cannot disagree. Whatever is written in a block is
-text: none of it becomes markup, however hard it tries. Knows nothing of records.
+Both renderers read the same blocks, so they cannot disagree. All content of a block is text: none
+of it ever becomes markup. Knows nothing of records.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Span:
 
     text: str
     title: str = ""
-    """What a reader who asks is told: of an estimate, its method and n."""
+    """The tooltip: for an estimate, its method and n."""
     kind: str = ""
-    """`code`, `strong`, `number` of ours, or plain."""
+    """`code`, `strong`, `number` for a measurement, or empty for plain text."""
 
 
 Words = tuple[Span, ...]
-"""What a paragraph or a cell holds."""
+"""The content of a paragraph or a cell."""
 
 
 def words(*parts: str | Span) -> Words:
-    """Text and spans in one run."""
+    """Join text and spans into one run."""
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Opens a section."""
+    """A heading that opens a section."""
 
     text: str
     level: int = 2
@@ -44,7 +44,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Sentences."""
+    """A paragraph of sentences."""
 
     content: Words
 
@@ -58,7 +58,7 @@ class Table:
     rows: tuple[tuple[Words, ...], ...]
     note: Words = ()
     prose: bool = False
-    """Whether cells hold words that may wrap, not numbers."""
+    """True if cells hold words that may wrap, not numbers."""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.header) for row in self.rows), self.caption
@@ -66,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture, and its numbers as a table unless one stands beside it."""
+    """A picture, with its numbers as a table unless one is already next to it."""
 
     svg: str
     caption: str
@@ -75,11 +75,11 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """What several systems wrote behind one prompt."""
+    """The continuations of one prompt by several systems."""
 
     prompt: str
     written: tuple[tuple[str, str], ...]
-    """System and text."""
+    """Pairs of system and text."""
 
 
 Block = Heading | Paragraph | Table | Figure | Texts
@@ -87,7 +87,7 @@ Block = Heading | Paragraph | Table | Figure | Texts
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Everything that is shown, in order."""
+    """A title and all blocks, in order."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -97,7 +97,7 @@ class Page:
 
 
 def to_html(page: Page) -> str:
-    """One file that needs no other, no network and no script."""
+    """Render one HTML file that needs no other file, no network and no script."""
     title = escaped(_line(page.title))
     sections = [block.text for block in page.blocks if isinstance(block, Heading)]
     links = "".join(f'<li><a href="#{_slug(text)}">{escaped(text)}</a></li>' for text in sections)
@@ -125,11 +125,11 @@ def _html(block: Block) -> str:
             return _html_table(block)
         case Figure(svg=svg, caption=caption, numbers=numbers):
             drawn = f'<div class="box" tabindex="0">{svg}</div>'
-            told = f"<figcaption>{escaped(_line(caption))}</figcaption>"
+            text = f"<figcaption>{escaped(_line(caption))}</figcaption>"
             if numbers:
                 table = _html_table(numbers)
-                told += f"<details><summary>Its numbers</summary>{table}</details>"
-            return f'<figure class="plot">{drawn}{told}</figure>'
+                text += f"<details><summary>Its numbers</summary>{table}</details>"
+            return f'<figure class="plot">{drawn}{text}</figure>'
         case Texts(prompt=prompt, written=written):
             each = "".join(
                 f"<div><h3>{escaped(_line(name))}</h3>{_html_text(text)}</div>"
@@ -246,14 +246,14 @@ blockquote { margin: 0; padding: .6rem .8rem; background: var(--shade); border-r
 # -- Markdown -------------------------------------------------------------------------------------
 
 _MARKS = re.compile(r"[\\`*_\[\]~$#!^&<>|]|://|(?<=www)\.", re.IGNORECASE)
-"""What Markdown reads as more than itself; an address would become a link."""
+"""Characters with a meaning in Markdown; an address would become a link."""
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _OPENS = re.compile(r"[-+]|\d+[.)](?=\s)")
-"""At the start of a paragraph it would open a list, or be a rule."""
+"""Characters that open a list or a rule at the start of a paragraph."""
 
 
 def to_markdown(page: Page) -> str:
-    """GitHub's Markdown; figures are given by their numbers."""
+    """Render GitHub's Markdown, with the numbers of figures instead of pictures."""
     blocks = [f"# {_escaped(page.title)}", *map(_markdown, page.blocks)]
     return "\n\n".join(blocks) + "\n"
 
@@ -267,8 +267,8 @@ def _markdown(block: Block) -> str:
         case Table():
             return _markdown_table(block)
         case Figure(caption=caption, numbers=numbers):
-            told = f"*Figure, drawn in the HTML page:* {_escaped(caption)}"
-            return f"{told}\n\n{_markdown_table(numbers)}" if numbers else told
+            text = f"*Figure, drawn in the HTML page:* {_escaped(caption)}"
+            return f"{text}\n\n{_markdown_table(numbers)}" if numbers else text
         case Texts(prompt=prompt, written=written):
             parts = [("Prompt", prompt), *written]
             return "\n\n".join(f"**{_escaped(name)}**\n\n{_fenced(text)}" for name, text in parts)
@@ -313,7 +313,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _fenced(text: str) -> str:
-    """A code block that the text cannot end: its fence is longer than any run of ticks inside."""
+    """Return a code block whose fence is longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"
@@ -324,11 +324,11 @@ def _escaped(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The text on one line."""
+    """Return the text on one line."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def titles(rows: Iterable[Sequence[Words]]) -> list[str]:
-    """What the cells of some rows tell who asks, each once, in order."""
+    """Return the distinct tooltips of the cells of some rows, in order."""
     spans = chain.from_iterable(chain.from_iterable(rows))
     return list(dict.fromkeys(span.title for span in spans if span.title))

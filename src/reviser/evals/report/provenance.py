@@ -1,4 +1,4 @@
-"""Where the numbers come from: settings beside the paper's, training, texts, versions, hashes."""
+"""Sections on the origin of the numbers: settings, training, sample texts, versions, hashes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ROWS = {
 
 
 def differences(record: Record) -> Iterator[Block]:
-    """Ours and the paper's settings, side by side."""
+    """Compare our settings with the paper's."""
     yield Heading("What differs from the paper")
     yield say(
         "The paper's numbers stand beside the ones measured here. They were made in another"
@@ -70,15 +70,15 @@ def differences(record: Record) -> Iterator[Block]:
         "Settings",
         ["", *columns],
         [
-            [words(shown), *(words(each[name]) for each in columns.values())]
-            for name, shown in ROWS.items()
+            [words(label), *(words(each[name]) for each in columns.values())]
+            for name, label in ROWS.items()
         ],
         prose=True,
     )
 
 
 def _setting(record: Record, system: Record) -> dict[str, str]:
-    """What the record says of each row of the table."""
+    """Return what the record says about each row of the table."""
     model, protocol = system["model"], record.get("protocol") or {}
     training = model and model["training"]
     recipe = training["recipe"] if training else None
@@ -157,7 +157,7 @@ OF_A_RUN = "1.96 standard errors, as the run reports"
 
 
 def training(record: Record) -> Iterator[Block]:
-    """What each model was trained on, and how well it came to predict."""
+    """Describe what each model was trained on, and how well it predicts."""
     yield Heading("Training")
     systems = [s for s in record["systems"] if s["model"] and s["model"]["training"]]
     if not systems:
@@ -191,11 +191,11 @@ def _run(training: Record) -> dict[str, Words]:
         if not name.startswith("eval_") or name.endswith("_95"):
             continue
         half = metrics.get(f"{name}_95")
-        shown = words(whole(int(value)) if name.endswith("_tokens") else f"{value:.3f}")
+        cell = words(whole(int(value)) if name.endswith("_tokens") else f"{value:.3f}")
         if half is not None:
             ends = {"value": value, "low": value - half, "high": value + half}
-            shown = (Span(interval(ends), title=OF_A_RUN, kind="number"),)
-        found[kind[:1].upper() + kind[1:].replace("nll", "NLL")] = shown
+            cell = (Span(interval(ends), title=OF_A_RUN, kind="number"),)
+        found[kind[:1].upper() + kind[1:].replace("nll", "NLL")] = cell
     found["Commit"] = words(training["commit"] or UNKNOWN)
     return found
 
@@ -204,7 +204,7 @@ def _run(training: Record) -> dict[str, Words]:
 
 
 def examples(record: Record) -> Iterator[Block]:
-    """Some texts of every system, by prompt."""
+    """Show some texts of every system, by prompt."""
     yield Heading("Texts")
     yield say("The first texts of each system, not chosen. They say what a model made up.")
     prompts: dict[str, list[tuple[str, str]]] = {}
@@ -229,7 +229,7 @@ METHODS = {
 
 
 def provenance(record: Record) -> Iterator[Block]:
-    """Versions, hashes and settings, and how intervals are made."""
+    """List versions, hashes and settings, and how intervals are made."""
     yield Heading("Where this comes from")
     made = record["made_with"]
     rows = [(name, str(version)) for name, version in made["versions"].items()]
@@ -275,7 +275,7 @@ def _origin(system: Record) -> list[tuple[str, str]]:
 
 
 def _models(record: Record) -> Iterator[tuple[str, Record]]:
-    """Each scorer, kind of features and judge once, with what there is to say of it."""
+    """Yield each scorer, kind of features and judge once, with its description."""
     seen: list[tuple[str, Record]] = []
     for system in record["systems"]:
         seen += [(f"Scorer: {e['scorer']['model']}", e["scorer"]) for e in system["perplexity"]]

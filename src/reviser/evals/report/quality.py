@@ -1,4 +1,4 @@
-"""How good the texts are: evalPPL, MAUVE, variety, and what a judge prefers."""
+"""Sections on the quality of the texts: evalPPL, MAUVE, diversity, and the judge's preferences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from reviser.evals.report.page import (
 
 
 def perplexity(record: Record) -> Iterator[Block]:
-    """EvalPPL and bits per character, by scorer, and ratios."""
+    """Show evalPPL and bits per character by scorer, and ratios."""
     yield Heading("evalPPL")
     scorers = dict.fromkeys(
         each["scorer"]["model"] for system in record["systems"] for each in system["perplexity"]
@@ -102,7 +102,7 @@ def _scored(record: Record, scorer: str) -> Iterator[Block]:
 
 
 def _own_texts(found: Sequence[tuple[Record, Record]], scorer: str) -> Iterator[Block]:
-    """A warning, if the scorer wrote some of the texts itself."""
+    """Warn if the scorer wrote some of the texts itself."""
     for system, each in found:
         if system["model"] and system["model"].get("weights") == each["scorer"].get("weights"):
             yield say(
@@ -119,8 +119,8 @@ def _ratios(record: Record) -> Iterator[Block]:
             scorer, ratio = each["scorer"], each["ratio"]
             verdict = "includes 1" if includes(ratio, 1) else "leaves out 1"
             pair = f"{a} / {b}"
-            shown = estimate(ratio, apart_from=1)
-            rows.append([words(pair), words(scorer), shown, words(verdict)])
+            cell = estimate(ratio, apart_from=1)
+            rows.append([words(pair), words(scorer), cell, words(verdict)])
             label = pair if len(comparison["perplexity_ratio"]) == 1 else f"{pair}, {scorer}"
             dots.append(dot_of(label, ratio, apart_from=1))
     for scorer, by_model in paper.PERPLEXITY.items():
@@ -153,11 +153,11 @@ def _ratios(record: Record) -> Iterator[Block]:
 # -- MAUVE and variety -----------------------------------------------------------------------------
 
 FEWEST_CLUSTERS = 10
-"""Below this a value of MAUVE says little of the texts."""
+"""Minimum number of clusters for a meaningful value of MAUVE."""
 
 
 def mauve(record: Record) -> Iterator[Block]:
-    """MAUVE, ours and the paper's."""
+    """Show our MAUVE and the paper's."""
     yield Heading("MAUVE and variety")
     measured = [
         (n, system["name"], each)
@@ -216,7 +216,7 @@ COUNTS = ("words", "characters")
 
 
 def diversity(record: Record) -> Iterator[Block]:
-    """How varied and how long the texts are."""
+    """Show how diverse and how long the texts are."""
     systems = record["systems"]
     names = dict.fromkeys(name for system in systems for name in system["diversity"])
     rows = [[words("Texts"), *(words(whole(system["samples"])) for system in systems)]]
@@ -240,7 +240,7 @@ def diversity(record: Record) -> Iterator[Block]:
 
 
 def arena(record: Record) -> Iterator[Block]:
-    """Whom a judge prefers, and whether it is fair."""
+    """Show which system the judge prefers, and whether the judge is fair."""
     yield Heading("Arena")
     matches = [(c["systems"], c["arena"]) for c in record["comparisons"] if c["arena"]]
     if not matches:

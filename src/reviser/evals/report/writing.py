@@ -1,4 +1,4 @@
-"""How the models write, and what that costs."""
+"""Sections on how the models write, and what that costs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ OURS = {
     "needed_actions_per_token": "Actions per token without those two",
 }
 SEARCHES = {"search_fraction": "Searches among moves"}
-"""A row for systems that search; older records lack it."""
+"""Row for systems that search; older records lack it."""
 PLAIN = ("actions_per_token", "move_distance", "insert_position", "travel_per_token")
-"""Rows that are no shares."""
+"""Rows that are not shares."""
 
 
 def trajectories(record: Record) -> Iterator[Block]:
-    """The paper's table with ours beside it, the order of writing, the sizes of moves."""
+    """Show the paper's table next to ours, the order of writing, and the sizes of moves."""
     yield Heading("How the models write")
     systems = [system for system in record["systems"] if system["trajectories"]]
     if not systems:
@@ -68,12 +68,12 @@ def trajectories(record: Record) -> Iterator[Block]:
     rows = []
     has_searches = any(system["trajectories"].get("search_fraction") for system in systems)
     ours = (SEARCHES if has_searches else {}) | OURS
-    for name, shown in (PAPERS | ours).items():
+    for name, label in (PAPERS | ours).items():
         if name == "move_sizes":
             sizes = list(paper.TRAJECTORIES["100M"][name])
-            rows += [_statistic(systems, name, f"{shown} {size}", size) for size in sizes]
+            rows += [_statistic(systems, name, f"{label} {size}", size) for size in sizes]
         else:
-            rows.append(_statistic(systems, name, shown))
+            rows.append(_statistic(systems, name, label))
     yield make_table(
         "Trajectory statistics",
         ["", *(s["name"] for s in systems), *(f"paper, {size}" for size in paper.SIZES)],
@@ -91,9 +91,9 @@ def trajectories(record: Record) -> Iterator[Block]:
         yield _move_sizes(systems)
 
 
-def _statistic(systems: Systems, name: str, shown: str, size: int | None = None) -> list[Words]:
+def _statistic(systems: Systems, name: str, label: str, size: int | None = None) -> list[Words]:
     percent = name not in PLAIN and name != "needed_actions_per_token"
-    cells = [words(shown)]
+    cells = [words(label)]
     for system in systems:
         found = system["trajectories"].get(name)
         cells.append(estimate(found if size is None else found.get(str(size)), percent=percent))
@@ -120,7 +120,7 @@ def _order(system: Record) -> Figure:
 
 
 def _fifths(caption: str, shares: list[list[float]]) -> Table:
-    """The map summed up to five by five."""
+    """Sum the map to five by five."""
     parts, bins = 5, len(shares)
     sums = [[0.0] * parts for _ in range(parts)]
     for i, row in enumerate(shares):
@@ -187,7 +187,7 @@ def _move_sizes(systems: Systems) -> Figure:
 
 
 def cost(record: Record) -> Iterator[Block]:
-    """What the texts cost, and what other methods cost by the paper's formulas."""
+    """Show the cost of the texts, and that of other methods by the paper's formulas."""
     yield Heading("Cost")
     systems = [system for system in record["systems"] if system["cost"]]
     if systems:

@@ -1,0 +1,1 @@
+"""Experiments behind the figures in the documentation, one folder per question."""

@@ -1,0 +1,1 @@
+"""What does adapting a pretrained model change?"""

@@ -1,0 +1,1 @@
+"""Does an editor fix a text as well as a model that rewrites it, at what cost?"""

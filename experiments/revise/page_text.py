@@ -1,0 +1,63 @@
+"""The prose of the page on editing; braces are filled in by `report.py`."""
+
+INTRODUCTION = """\
+# Editing: results
+
+`python -m experiments.revise.report` writes this page from the files in `experiments/revise/results`. How to train and use an editor is in [guides/revise.md](guides/revise.md).
+
+The page compares an editor with a baseline that rewrites the whole text. Both come from the same base and the same pairs and read the same number of ids in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters). The pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes added by `reviser data corrupt` (six per hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor moves by searches and was trained to predict edit probabilities (`policy: {{kind: edits, address: search, noted: true}}`): it reads each draft first and edits only words with a predicted edit probability of at least {probability:.0%}. That reading counts as one step for each window; windows without such a word take no other step.
+"""
+
+ARMS = """\
+## How it is trained
+
+Editors of the same base and pairs on the same {pairs:,} pieces, by how they move (by distance, by search, or by whichever is shorter: "both") and by what else they learn: to rewrite a share of the pairs, or to predict, at each token that they read, which edit the text before it needs. "Read first" uses these predictions: all other words are locked.
+"""
+
+QUALITY = """\
+## Quality, locality and steps
+
+{pairs:,} held-out pieces; no story in them was used in training. Edits are counted in words: the same position and the same correction. Locality is the share of the bytes outside the reference's changes that are unchanged. Steps are ids chosen. [..] is a 95 % interval over pieces and does not cover other seeds.
+"""
+
+PARTS = """\
+Where edits are lost: of the wanted changes, the share made at the right position; of those, the share with the right words; of the changes made, the share at a position where none was wanted; and the share of the correct pieces that are left alone.
+"""
+
+COST = """\
+## What it costs
+
+Drafts of stories with a known number of mistakes, one at a time; systems take turns on each draft. Both use windows of {window} tokens, the editor with {context} more on either side. Ratios are the editor's to the rewriter's: the median over drafts and, in parentheses, the smallest and the largest. Seconds are those of the Transformers engine. "Fixed" counts the drafts that became exactly the clean text. Hardly any do, so the table compares the cost of trying.
+"""
+
+BLOCKS = """\
+The baseline "blocks" writes search-and-replace blocks: for each change the fewest whole words that occur only once in the draft, then their replacement. It read {pairs:,} pairs in training. An output is malformed if it has a block that cannot be applied: the words are not in the draft, occur more than once, overlap another block's, or the format is broken. Such blocks are skipped and the others applied. An editor's actions and a rewriter's text cannot be malformed.
+"""
+
+IDEAL = """\
+## What it would cost without mistakes
+
+Counted, not run: an editor that takes the shortest revision of each draft, and a rewriter that writes the clean text, with vLLM's n-gram speculation (2 to 4 tokens looked up, 16 guessed) and without. Each reads the draft as a whole. The shortest revision takes {ids} ids per mistake; [..] is a 95 % interval over texts. Rewriting takes one id per token, so revising takes fewer unless there is a mistake in every {even:.0f} tokens or so. Medians over drafts:
+"""
+
+PRECISION = """\
+## Precision
+
+The smallest edit probability at which the editor changes a word, and the quality of its changes, on {pairs} other held-out pieces. `revise(precision=...)` uses the smallest one that reached that precision here with thirty changes or more, from the model folder's `calibration.json`.
+"""
+
+LEARNED = """\
+## What was learned, and what is missing
+
+- **Reading first is what makes the editor work.** Trained only on its actions, the editor found 15 % of the positions and was no better than leaving the text alone: it decides two or three times per pair, each time over the whole draft, and has a loss on a seventh of the ids it reads. Trained to predict edit probabilities as well, it has a training signal at every token, as the rewriter has. At half the budget, the highest edit probability of a piece was at a wanted position in 69 % of 275 pieces that need a change, while the model without them found 23 % of the positions in 200 pieces: it knew where to edit but did not yet go there. So edit probabilities are read first, and all other words are locked. At one budget GLEU rose from 0.814 to 0.843 with searches and edit probabilities and to 0.874 with reading first, F0.5 from 0.149 to 0.296 and 0.442, and changes made elsewhere fell from 72 % to 57 % and 16 %.
+- **Against the rewriter, at one budget:** as precise (0.563 and 0.553), half the recall (0.237 and 0.504), a sixth of the steps at the median piece, less than a seventh of the damage: 0.3 % of the bytes that should stay are changed, and 2.5 %. GLEU is 0.029 [0.018, 0.042] lower. The editor loses more by position than by content: it makes 35 % of the wanted changes at the right position (61 %), with the right words in 67 % of them (83 %). It stops better than the rewriter: 94 % of the correct pieces are left alone (78 %).
+- **More training helps:** with twice the budget the editor has GLEU 0.887 and F0.5 0.511. The rewriter was not trained that long, so this is not a comparison.
+- **Search-and-replace blocks** by a baseline of the same budget: 6.8 % of the outputs have a block that cannot be applied, mostly because the words are not in the draft. Precision 0.671, recall 0.208, GLEU 0.857. An editor's actions always apply.
+- **You can ask for precision.** The edit probability controls it: precision rises from 0.46 to 0.75 as the threshold rises from 0.1 to 0.9. A bias against moves, used before, did not: it added needless changes, not right ones.
+- **Training on rewriting as well** (half of the pairs) did not help at this budget, because it halves the training examples for editing. The option was removed.
+- **Against n-gram speculation the editor's steps are few only where mistakes are rare.** Guessing that the text continues like the draft gives about fifteen tokens per forward pass. A perfect rewriter with it takes about as many passes as a perfect editor takes ids from one mistake in fifty tokens on, and fewer beyond; without speculation, rewriting is cheaper from one mistake in five on. At 1,000 tokens with up to 5 mistakes the editor would take 27 steps or fewer, and the rewriter 67 to 74. A pass that checks guesses reads more tokens than one that adds an id, which is not counted here.
+- **A router between revising and rewriting is not needed** at these numbers of mistakes: revising took fewer steps for each of 68 drafts, and rewriting all of them took 770 % [534 %, 1,176 %] more.
+- **Targets:** GLEU at least the rewriter's: missed by 0.029. At least 99 % of the text untouched: met, 99.7 %. At most 0.2 of the rewriter's steps at the median draft: met, 5 to 30. Faster than n-gram speculation at 1,000 tokens: not measured in seconds. All of this is on stories, with one seed, one budget, three drafts per size, and seconds taken while a training run used the other core.
+
+Missing: an editor from SmolLM2 and its figures on JFLEG. On the available machine, which has no matrix units, its training reads 38 ids per second on one core (`reviser train recipes/revise.yaml --set base=...`, float32, batch 16), so the budget above would take eleven hours; the sentence pairs (`experiments.revise.prepare --unit sentence`) and the recipe exist. Also missing: moves by distance alone and by search alone, without edit probabilities, at the whole budget (at half of it, searches had 0.388 nats per token of the text on 400 held-out pieces; whichever is shorter had 0.350 at the whole one); seconds against n-gram speculation.
+"""

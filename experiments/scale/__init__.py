@@ -1,0 +1,1 @@
+"""What breaks first at 10 trillion tokens and at 1,000 requests per second?"""

@@ -1,0 +1,1 @@
+"""How fast are the core, decoding, serving and sampling for training?"""

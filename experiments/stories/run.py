@@ -1,0 +1,224 @@
+"""Train the arms of the story world, measure what they write and keep the results.
+
+    python -m experiments.stories.run prepare WORLD --source STORIES15M
+    python -m experiments.stories.run run late-1 append --world WORLD --judge STORIES15M
+    python -m experiments.stories.report                      # writes docs/results.md
+
+WORLD is a folder with the output of `experiments.stories.sample_corpus`. Runs go to WORLD/runs and
+their results to `experiments/stories/results`. A step whose output exists is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import reviser
+from experiments.stories import diffusion
+from experiments.stories.arms import ARMS, plan
+from experiments.stories.measure import (
+    baseline_of,
+    judged_by,
+    measure,
+    policy_figures,
+    score_in_parts,
+    system,
+    trained,
+)
+from experiments.stories.world import (
+    BUDGETS,
+    PROMPTS,
+    RESULTS,
+    ROOT,
+    prepare,
+    prompts_of,
+    read_lines,
+    real_prompts,
+    recipe_of,
+)
+from reviser.core.codec import read_tokenizer
+from reviser.evals import evaluation, texts
+from reviser.evals.evaluation import Measures, System
+from reviser.files import write_json, write_whole
+from reviser.models import trunks
+from reviser.train.run import train
+
+
+def run_arm(
+    world: Path, judge: Path, arm: str, seed: int, budget: str, own: tuple[str, ...]
+) -> None:
+    """Train one arm unless that is done, measure what it writes and keep the results."""
+    name = f"{arm}-{seed}"
+    folder = world / "runs" / budget / name
+    changes = plan(world, arm, seed, budget, own)
+    recipe = recipe_of(world, *changes)
+    train(recipe, folder)
+    found = trained(folder)
+    found |= {"policy": policy_figures(recipe), "parts": score_in_parts(recipe, folder)}
+    found |= {"arm": arm, "seed": seed, "budget": budget, "changes": changes}
+    found["written"] = measure(world, judge, folder)
+    write_json(RESULTS / budget / f"{name}.json", found)
+
+
+def run_diffusion(world: Path, judge: Path, seed: int, budget: str) -> None:
+    """Train masked diffusion on as many positions as the baseline reads, and measure it."""
+    folder = world / "runs" / budget / f"diffusion-{seed}"
+    ids = json.loads((baseline_of(folder) / "run.json").read_text("utf-8"))["seen"]["ids"]
+    if not (folder / "run.json").is_file():
+        recipe = diffusion.within_budget(recipe_of(world, f"seed={seed}"), ids, None)
+        diffusion.train(recipe, folder)
+    prompts = prompts_of(world, PROMPTS[budget])
+    path = folder / f"{prompts.stem}.jsonl"
+    if not path.is_file():
+        diffusion.write(folder, prompts, path, batch=50, seed=123, steps=128, temperature=0.9)
+    samples = texts.read_samples(path, system=folder.name, prompts=texts.read_prompts(prompts))
+    systems = [System(name=folder.name, samples=tuple(samples))]
+    systems.append(system(baseline_of(folder), prompts, {}))
+    record = evaluation.evaluate(systems, judged_by(judge), cache=world / "measured")
+    made = json.loads((folder / "run.json").read_text("utf-8"))
+    names = ("parameters", "ids_seen", "seconds", "metrics", "bounds", "versions", "machine")
+    written = {name: record["systems"][0][name] for name in ("perplexity", "mauve", "diversity")}
+    written["ratio_to_baseline"] = record["comparisons"][0]["perplexity_ratio"][0]["ratio"]
+    found = {name: made.get(name) for name in names}
+    found |= {"arm": "diffusion", "seed": seed, "budget": budget, "written": written}
+    write_json(RESULTS / "diffusion" / f"{budget}-{seed}.json", found)
+
+
+def decode(world: Path, judge: Path, folder: Path, settings: dict[str, Any]) -> None:
+    """Measure a model and its baseline with other decoding settings."""
+    measured = measure(world, judge, folder, count=PROMPTS["screen"], **settings)
+    found = {"run": f"{folder.parent.name} {folder.name}", "settings": settings, **measured}
+    name = "-".join(f"{name}={value:g}" for name, value in settings.items())
+    write_json(RESULTS / "decoding" / f"{folder.parent.name}-{folder.name}-{name}.json", found)
+
+
+def check(world: Path, judges: dict[str, Path], real: Path, folder: Path) -> None:
+    """Measure a model with other judges, and on prompts that stories15M did not write."""
+    found: dict[str, Any] = {"run": folder.name}
+    count = PROMPTS["screen"]
+    for name, prompts in {
+        "world": prompts_of(world, count),
+        "TinyStories": real_prompts(world, real, count),
+    }.items():
+        systems = [system(model, prompts, {}) for model in (folder, baseline_of(folder))]
+        measures = Measures(
+            scorers=tuple(str(path) for path in judges.values()),
+            names={str(path): judge for judge, path in judges.items()},
+        )
+        record = evaluation.evaluate(systems, measures, cache=world / "measured")
+        found[name] = {
+            "samples": count,
+            "perplexity": {s["name"]: s["perplexity"] for s in record["systems"]},
+            "ratio": record["comparisons"][0]["perplexity_ratio"],
+        }
+    write_json(RESULTS / "checks" / f"{folder.parent.name}-{folder.name}.json", found)
+
+
+def measure_machine() -> None:
+    """Measure how fast one core multiplies matrices of the trunk's sizes, in bfloat16.
+
+    The fastest of many tries counts, because other processes can only slow it down.
+    """
+    torch.set_num_threads(1)
+    a, b = torch.randn(1536, 256).bfloat16(), torch.randn(256, 1024).bfloat16()
+    rates = []
+    for _ in range(200):
+        start = time.perf_counter()
+        for _ in range(20):
+            a @ b
+        rates.append(20 * 2 * a.numel() * b.shape[1] / (time.perf_counter() - start))
+    write_json(RESULTS / "machine.json", {"flops_per_second": max(rates), "tries": len(rates)})
+
+
+def ship(folder: Path, name: str) -> None:
+    """Copy a model to models/ in bfloat16, without the paths and the name of this machine."""
+    model, vocab = trunks.load(folder, dtype=torch.bfloat16)
+    goal = ROOT / "models" / name
+    trunks.save(model, read_tokenizer(folder), vocab, goal)
+    record = json.loads((folder / "run.json").read_text("utf-8"))
+    record["recipe"]["data"] |= {"shards": "shards", "tokenizer": "tokenizer"}
+    kept = ("recipe", "data", "tokenizer", "seen", "metrics", "versions", "commit")
+    write_json(goal / "run.json", {key: record[key] for key in kept})
+
+
+def choose_rollouts(world: Path, name: str, count: int = 10, seed: int = 7) -> None:
+    """Keep a shipped model's continuations of a few prompts, drawn by a seed, for the player."""
+    prompts = read_lines(prompts_of(world))
+    chosen = sorted(random.Random(seed).sample(range(len(prompts)), count))
+    lines = []
+    with reviser.load(ROOT / "models" / name) as model:
+        for n in chosen:
+            rollout = model.generate(prompts[n]["prompt"], seed=n)
+            provenance = rollout.provenance | {"model": f"models/{name}"}
+            record = replace(rollout, provenance=provenance).to_dict() | {"id": n}
+            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+    write_whole(RESULTS / "rollouts.jsonl", "".join(lines))
+
+
+def arguments_of(words: list[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("prepare", help="Make a tokenizer and shards of sampled stories.")
+    first.add_argument("world", type=Path)
+    first.add_argument("--source", required=True, help="Folder of stories15M.")
+    commands.add_parser("machine", help="Measure the peak speed of one core.")
+    runs = commands.add_parser("run", help="Train and measure arms.")
+    runs.add_argument("arms", nargs="+", choices=[*ARMS, "diffusion"])
+    runs.add_argument("--budget", choices=BUDGETS, default="screen")
+    runs.add_argument("--seeds", type=int, nargs="+", default=[0])
+    runs.add_argument("--set", action="append", default=[], dest="own", help="A recipe setting.")
+    shipped = commands.add_parser("ship", help="Copy a run's model to models/.")
+    shipped.add_argument("run", type=Path)
+    shipped.add_argument("name")
+    shipped.add_argument("--rollouts", action="store_true", help="Keep ten rollouts to watch.")
+    others = commands.add_parser("decode", help="Measure other decoding settings.")
+    others.add_argument("--settings", type=json.loads, action="append", required=True)
+    checks = commands.add_parser("check", help="Use another judge, and real stories.")
+    checks.add_argument("--second", type=Path, required=True, help="Folder of SmolLM2-135M.")
+    checks.add_argument("--real", type=Path, required=True, help="Path of tiny_stories.txt.xz.")
+    for command in (others, checks):
+        command.add_argument("runs", type=Path, nargs="+", help="Folders in WORLD/runs/BUDGET.")
+    for command in (runs, others, checks):
+        command.add_argument("--world", type=Path, required=True)
+        command.add_argument("--judge", type=Path, required=True, help="Folder of stories15M.")
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> None:
+    given = arguments_of(words)
+    if given.command == "prepare":
+        prepare(given.world.absolute(), given.source)
+    elif given.command == "machine":
+        measure_machine()
+    elif given.command == "ship":
+        ship(given.run.absolute(), given.name)
+        if given.rollouts:
+            choose_rollouts(given.run.absolute().parents[2], given.name)
+    elif given.command == "decode":
+        for folder in given.runs:
+            for settings in given.settings:
+                decode(given.world.absolute(), given.judge, folder.absolute(), settings)
+    elif given.command == "check":
+        judges = {"stories15M": given.judge, "SmolLM2-135M-Instruct": given.second}
+        for folder in given.runs:
+            check(given.world.absolute(), judges, given.real, folder.absolute())
+    else:
+        for arm in given.arms:
+            for seed in given.seeds:
+                where = given.world.absolute(), given.judge
+                if arm == "diffusion":
+                    run_diffusion(*where, seed, given.budget)
+                else:
+                    run_arm(*where, arm, seed, given.budget, tuple(given.own))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Commands about model folders: info and convert."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from reviser.cli.options import folder_option, tokenizer_option
+from reviser.cli.output import needs_extra
+
+
+@click.command()
+@click.argument("model", metavar="MODEL")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def info(model: str, as_json: bool) -> None:
+    """Describe a model.
+
+    MODEL is a folder or a hub name.
+    """
+    from reviser.models.hub import find
+    from reviser.models.info import describe, summary
+    from reviser.player.terminal import printable
+
+    facts = describe(find(model))
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    for name, line in summary(facts):
+        click.echo(printable(f"{name:<10} {line}"))
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path), metavar="FILE.pt")
+@folder_option("-o", "--output", help="Model folder to write.")
+@tokenizer_option(help="Folder with GPT-2's tokenizer.json.")
+@click.option("--heads", type=click.IntRange(1),
+              help="Number of attention heads; width / 64 by default.")  # fmt: skip
+@click.option("--context", type=click.IntRange(1),
+              help="Maximum length of a history; by default, that of the 300M model.")  # fmt: skip
+def convert(
+    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int | None
+) -> None:
+    """Turn a checkpoint released with the paper into a model folder.
+
+    The folder is an ordinary Hugging Face folder with safetensors, and every engine can open it.
+    The checkpoint is read as tensors only: code inside it is refused, never run.
+    """
+    with needs_extra("hf"):
+        from reviser.models import checkpoints
+    sizes = checkpoints.convert(
+        checkpoint, output, tokenizer=tokenizer, heads=heads, context=context
+    )
+    click.echo(
+        f"{output}: {sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, MLP width"
+        f" {sizes.mlp_width}, context {sizes.context}"
+    )

@@ -1,0 +1,164 @@
+"""Options that several commands share, and the values they become."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from reviser.cli.output import quiet_libraries
+from reviser.data.readers import Split
+from reviser.engines.settings import SETTINGS, DecodeConfig
+
+if TYPE_CHECKING:
+    from reviser.writing.model import Reviser
+
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+
+SEED = click.IntRange(0, 2**64 - 1)
+
+
+def with_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def collected(name: str, fields: Sequence[str], make: Callable[..., Any]) -> Decorator:
+    """Return a decorator that hands a command one value made of several options."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            own = {field: values.pop(field) for field in fields}
+            command(**values, **{name: make(**own)})
+
+        return run
+
+    return decorate
+
+
+def folder_option(*names: str, **more: Any) -> Decorator:
+    """Return a required option for a folder to write."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option(*names, required=True, metavar="FOLDER", type=kind, **more)
+
+
+tokenizer_option = functools.partial(
+    click.option, "--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path)
+)
+"""An option for the folder of a tokenizer."""
+
+
+reader_options = with_options(
+    click.option("--split", default="blank", show_default=True, type=click.Choice(get_args(Split)),
+                 help="How to split a text file into documents: at blank lines, at every line end,"
+                      " or not at all."),
+    click.option("--text-key", default="text", show_default=True,
+                 help="Field of JSON lines or column of parquet to read."),
+)  # fmt: skip
+"""The options of every command that reads documents."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """A model and the engine that runs it, as chosen on the command line."""
+
+    model: str
+    engine: str
+    url: str | None
+    engine_options: tuple[str, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options for the engine, the URL of its server included."""
+        url = {} if self.url is None else {"url": self.url}
+        return url | parse_engine_options(self.engine_options)
+
+    def load(self) -> Reviser:
+        """Open the model."""
+        from reviser.writing.model import load
+
+        quiet_libraries(self.model)
+        return load(self.model, engine=self.engine, **self.options)
+
+
+def parse_engine_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse pairs of the form NAME=JSON; a value that is not JSON is taken as a string."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+engine_option = click.option("--engine", default="hf", show_default=True,
+                             type=click.Choice(["hf", "vllm"]),
+                             help="Engine that runs the model.")  # fmt: skip
+engine_options_option = click.option("--engine-option", "engine_options", multiple=True,
+                                     metavar="NAME=JSON",
+                                     help="Option for the engine, such as rows=16 or"
+                                          " enforce_eager=true; may be repeated.")  # fmt: skip
+
+
+def model_choice(model: Decorator) -> Decorator:
+    """Return the options that choose a model; the command gets them as one `ModelChoice`."""
+    url = click.option("--url", help="URL of a vLLM server that runs the model, for --engine vllm.")
+    return with_options(
+        model,
+        engine_option,
+        url,
+        engine_options_option,
+        collected("choice", ["model", "engine", "url", "engine_options"], ModelChoice),
+    )
+
+
+model_options = model_choice(
+    click.option("-m", "--model", required=True, metavar="MODEL", help="Model folder or hub name.")
+)
+
+
+def decoding_options(config: DecodeConfig) -> Decorator:
+    """Return one option per decoding setting; the command gets them as one `DecodeConfig`.
+
+    Their names, types, help and ranges are those of `SETTINGS`; the defaults are the config's.
+    """
+    options = [
+        click.option(
+            f"--{name.replace('_', '-')}",
+            default=getattr(config, name),
+            show_default=True,
+            type=setting.type,
+            help=setting.help,
+        )
+        for name, setting in SETTINGS.items()
+    ]
+    return with_options(*options, collected("config", list(SETTINGS), DecodeConfig))
+
+
+def batch_options(source: str, instead_of: str, results: str) -> Decorator:
+    """Return the options of a command that also works through a file of texts."""
+    path = click.Path(path_type=Path)
+    return with_options(
+        click.option("--input", "source", metavar="FILE.jsonl", type=path,
+                     help=f"Read {source} from this file, one JSON object per line, instead of"
+                          f" {instead_of}."),
+        click.option("--output", metavar="FILE.jsonl", type=path,
+                     help=f"File for the {results} of --input."),
+        click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
+                     help="Number of processes for --input; each loads the model."),
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""Output of commands: progress bars, tables, and text that cannot control a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from reviser.errors import DataError, MissingExtra
+
+if TYPE_CHECKING:
+    from reviser.writing.changes import Changes
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a stage, how much of it is done, and its total."""
+
+
+def quiet_libraries(*models: str) -> None:
+    """Hide the progress bars of local models, and all of vLLM's log but its errors.
+
+    The bar of a download stays: it is the only sign of life for minutes.
+    """
+    if all(Path(model).is_dir() for model in models):
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Turn a missing module into an error that names the extra with it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"This command needs the {name} extra: {error.name} is not installed. Install it with:"
+            f" pip install 'reviser-lm[{name}]'."
+        ) from error
+
+
+@contextmanager
+def progress_bars() -> Iterator[tuple[Callable[[str], None], Progress]]:
+    """Yield two functions: one prints a message, the other updates the bar of a stage.
+
+    Both write to standard error; bars are only drawn in a terminal.
+    """
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    console = Console(stderr=True, highlight=False)
+    bars = Progress(console=console, disable=not console.is_terminal)
+    tasks: dict[str, TaskID] = {}
+
+    def log(message: str) -> None:
+        console.print(message, markup=False)
+
+    def update(stage: str, done: int, total: int) -> None:
+        if stage not in tasks:
+            bars.start()  # not earlier: training draws its own bar
+            tasks[stage] = bars.add_task(stage)
+        bars.update(tasks[stage], completed=done, total=total)
+
+    try:
+        yield log, update
+    finally:
+        bars.stop()
+
+
+def exit_interrupted(message: str) -> NoReturn:
+    """Print what was interrupted and exit with the status of Ctrl-C."""
+    click.echo(f"Interrupted. {message}", err=True)
+    raise SystemExit(130) from None
+
+
+def read_stdin() -> str:
+    """Return the text of standard input without its last line end."""
+    try:
+        return sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(f"Standard input is not UTF-8: {error}.") from error
+
+
+def print_text(text: str, changes: Changes | None = None) -> None:
+    """Print a text unchanged to a pipe, and safely to a terminal, with its changes in colour."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from reviser.player.terminal import printable
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        sys.stdout.buffer.write(text.encode())
+        return
+    styled = Text(printable(text.removesuffix("\n")))
+    if changes is not None and not console.is_dumb_terminal and not console.no_color:
+        styled, offset = Text(), 0
+        for change in changes.changes:
+            styled.append(printable(changes.draft[offset : change.start]))
+            styled.append(printable(change.before), "red strike")
+            styled.append(printable(change.after), "green")
+            offset = change.end
+        styled.append(printable(changes.draft[offset:].removesuffix("\n")))
+    console.print(styled, soft_wrap=True)
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, no_wrap: bool = False
+) -> None:
+    """Print a table as wide as the terminal, or `width` columns wide to a pipe."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in header:
+        table.add_column(heading, no_wrap=no_wrap)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else width).print(table)
+
+
+def print_skipped(skipped: Mapping[str, int], damaged: Sequence[str] = ()) -> None:
+    """Print how much input was left out for which reason, and which files are damaged."""
+    for reason, count in skipped.items():
+        click.echo(f"left out, {reason}: {count:,}")
+    for name in damaged:
+        click.echo(f"damaged, read up to the damage: {name}")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun in singular or plural.
+
+    >>> plural(1, "change"), plural(2000, "change")
+    ('1 change', '2,000 changes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

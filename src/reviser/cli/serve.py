@@ -1,0 +1,94 @@
+"""The serve command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reviser.cli.options import Decorator, ModelChoice, collected, model_choice, with_options
+from reviser.cli.output import needs_extra, quiet_libraries
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
+LIMITS = {
+    "running": "Requests that the engine works on at the same time.",
+    "waiting": "Requests that may wait in the queue; further ones get status 429.",
+    "body_bytes": "Maximum size of a request body.",
+    "prompt_characters": "Maximum length of a prompt, draft or text with gaps, in characters.",
+    "prompt_tokens": "Maximum length of a prompt, draft or text with gaps, in tokens.",
+    "max_actions": "Highest max_actions that a request may ask for.",
+    "max_length": "Maximum length of a text in tokens, whatever a request asks for.",
+    "seconds": "Time limit of a request; the text written by then is sent.",
+    "stream_bytes": "Events kept per stream for clients that are slow or reconnect.",
+    "resume_seconds": "How long a stream continues, or is kept, without a client.",
+    "drain_seconds": "Time limit from SIGTERM to the end of the process.",
+    "stall_seconds": "Time limit of one engine step; after it the engine counts as dead.",
+    "recovery_seconds": "Time for a failed engine to recover; after it the server exits.",
+}
+"""Limits that an operator is likely to set, each with its help."""
+
+
+def _limit_options() -> Decorator:
+    """Return an option for each of `LIMITS`; the command gets them as one `Limits`."""
+    from reviser.serve.limits import Limits
+
+    options = [
+        click.option(
+            f"--{name.replace('_', '-')}",
+            default=getattr(Limits, name),
+            show_default=True,
+            type=type(getattr(Limits, name)),
+            help=text,
+        )
+        for name, text in LIMITS.items()
+    ]
+    return with_options(*options, collected("limits", list(LIMITS), Limits))
+
+
+@click.command()
+@model_choice(click.argument("model", metavar="MODEL"))
+@click.option("--host", default="127.0.0.1", show_default=True,
+              help="Address to listen on; 0.0.0.0 for all networks.")  # fmt: skip
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535),
+              help="Port to listen on; 0 for any free one.")  # fmt: skip
+@click.option("--name", help="Name of the model for clients; by default, that of its folder.")
+@click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path),
+              help="File of accepted API keys, one per line; or set REVISER_API_KEYS, with commas"
+                   " between keys.")  # fmt: skip
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL",
+              help="Web page whose scripts may send requests, such as https://example.org; may be"
+                   " repeated.")  # fmt: skip
+@click.option("--playground/--no-playground", default=True, show_default=True,
+              help="Serve a page at / to try the model on.")  # fmt: skip
+@_limit_options()
+def serve(
+    choice: ModelChoice, host: str, port: int, name: str | None, api_key_file: Path | None,
+    origins: tuple[str, ...], playground: bool, limits: Any,
+) -> None:  # fmt: skip
+    """Serve a model over HTTP: texts, streams of edits, and OpenAI's completions API.
+
+    MODEL is a folder or a hub name. On SIGTERM the server finishes the requests it has accepted,
+    then exits. Its log goes to standard error as JSON lines and never contains user text.
+    """
+    with needs_extra("serve"):
+        from reviser.serve.app import make_app
+        from reviser.serve.logs import write_json_lines
+        from reviser.serve.middleware import read_keys
+        from reviser.serve.run import listen, run
+    keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
+    socket = listen(host, port)
+    quiet_libraries(choice.model)
+    write_json_lines()
+    if not keys and host not in LOCAL:
+        logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
+    public_name = name or Path(choice.model).name or choice.model
+    with choice.load() as reviser:
+        app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins,
+                       playground=playground)  # fmt: skip
+        status = run(app, socket)
+    sys.exit(status)

@@ -1,0 +1,175 @@
+"""Commands that train: train, reproduce, and policies, which compares what to train with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reviser.cli.options import (
+    SEED,
+    engine_option,
+    engine_options_option,
+    folder_option,
+    parse_engine_options,
+)
+from reviser.cli.output import exit_interrupted, needs_extra, print_table, progress_bars
+
+if TYPE_CHECKING:
+    from reviser.trajectories.order_tax import Interval, PolicyCost
+
+
+@click.command()
+@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@folder_option("-o", "--output", help="Model folder to write, or to continue.")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
+              help="Replace a value of the recipe, in YAML, such as training.steps=100; may be"
+                   " repeated. Paths are relative to the recipe's folder.")  # fmt: skip
+def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
+    """Train a model by a recipe.
+
+    FOLDER becomes an ordinary model folder that also holds log.jsonl, samples.jsonl, run.json and
+    the checkpoints. Run the same command again to continue from the last checkpoint. For several
+    processes, run it under torchrun or accelerate launch:
+
+        torchrun --nproc-per-node 8 -m reviser train RECIPE.yaml -o FOLDER
+    """
+    with needs_extra("train"):
+        from reviser.train.recipe import load_recipe
+        from reviser.train.run import train
+    try:
+        folder = train(load_recipe(recipe, changes), output)
+    except KeyboardInterrupt:
+        exit_interrupted("Run the same command again to continue from the last checkpoint.")
+    if os.environ.get("RANK", "0") == "0":
+        click.echo(folder)
+
+
+@click.command()
+@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@folder_option("-o", "--output",
+               help="Folder for models, rollouts and the page; or one to continue.")  # fmt: skip
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
+              help="Replace a value of the recipe, for all arms; may be repeated.")  # fmt: skip
+@engine_option
+@engine_options_option
+@click.option("--device", default="auto", show_default=True,
+              help="Device for the models that measure.")  # fmt: skip
+def reproduce(
+    recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
+    engine_options: tuple[str, ...], device: str,
+) -> None:  # fmt: skip
+    """Train a recipe's model and its left-to-right baseline, and compare them on one page.
+
+    The section "comparison" of the recipe says which models are trained, which prompts they
+    continue and what is measured. Run the same command again to continue where it stopped. A model
+    that is already in FOLDER/models/ARM, trained elsewhere, is not trained again.
+    """
+    with needs_extra("train"):
+        from reviser.reproduce import reproduce
+    with progress_bars() as (log, progress):
+        try:
+            page = reproduce(
+                recipe, output, changes=changes, engine=engine,
+                options=parse_engine_options(engine_options), device=device, log=log,
+                progress=progress,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            exit_interrupted("Run the same command again to continue.")
+    click.echo(page)
+
+
+@click.command()
+@click.option("--length", default=145, show_default=True, type=click.IntRange(1),
+              help="Target length in tokens.")  # fmt: skip
+@click.option("--samples", default=2000, show_default=True, type=click.IntRange(2),
+              help="Trajectories per policy.")  # fmt: skip
+@click.option("--max-move", default=512, show_default=True, help="Largest move, a power of two.")
+@click.option("--marks", is_flag=True, help="Mark the positions of spans that are written later.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
+@click.option("--text", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Measure on this text instead of on targets without words.")  # fmt: skip
+@click.option("--tokenizer", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder with the tokenizer.json for --text.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per policy.")
+def policies(
+    length: int, samples: int, max_move: int, marks: bool, seed: int, text: Path | None,
+    tokenizer: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare what trajectory policies cost.
+
+    The order tax is the entropy, in bits per token, of the order in which a text is written: loss
+    that no model can avoid. +- is a 95 % interval; a value without one is exact; <= marks an upper
+    bound. Without --text, every token counts as a word. The very first run compiles, so it takes
+    longer.
+    """
+    from reviser.trajectories.order_tax import policy_cost, rich_enough, synthetic_targets
+    from reviser.trajectories.policy import PRESETS
+
+    if (text is None) != (tokenizer is None):
+        raise click.UsageError("Give --text and --tokenizer together.")
+    units = None
+    if text is not None and tokenizer is not None:
+        targets, units, tokens = _targets_from(text, tokenizer, length, samples)
+    else:
+        targets, tokens = synthetic_targets(length, samples), length
+    rows = []
+    for name, policy in PRESETS.items():
+        vocab = rich_enough(policy, tokens, max_move, marks=marks)
+        cost = policy_cost(policy, targets, vocab=vocab, units=units, seed=seed)
+        rows.append((name, cost))
+        if as_json:
+            settings = {"length": length, "samples": samples, "seed": seed}
+            settings |= {"max_move": max_move, "marks": marks}
+            click.echo(json.dumps({"policy": name, **settings, **asdict(cost)}))
+    if not as_json:
+        click.echo(f"{len(targets)} trajectories per policy, {length} token(s) each")
+        _print_costs(rows)
+
+
+def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tuple[Any, Any, int]:
+    """Return evenly spaced windows of a text, their unit marks and the size of the vocabulary.
+
+    Windows repeat if the text is short.
+    """
+    from reviser.core.codec import Codec
+
+    codec = Codec.load(tokenizer)
+    try:
+        tokens = codec.encode(text.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{text} is not UTF-8: {error}.") from error
+    if len(tokens) < length:
+        raise click.UsageError(f"{text} has {len(tokens)} tokens; --length asks for {length}.")
+    marks = codec.unit_starts(tokens)
+    starts = [i * (len(tokens) - length) // max(1, samples - 1) for i in range(samples)]
+    windows = [tokens[start : start + length] for start in starts]
+    return windows, [marks[start : start + length] for start in starts], len(codec.token_bytes)
+
+
+def _print_costs(rows: Sequence[tuple[str, PolicyCost]]) -> None:
+    header = ("policy", "actions per token", "moves, %", "order tax, bits")
+    table = [
+        (
+            name,
+            _format(cost.actions_per_token),
+            _format(cost.move_fraction, scale=100, digits=1),
+            _format(cost.order_tax),
+        )
+        for name, cost in rows
+    ]
+    print_table(header, table, width=80, no_wrap=True)
+
+
+def _format(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:
+    value = f"{scale * interval.value:.{digits}f}"
+    if interval.kind == "exact":
+        return value
+    if interval.kind == "at most":
+        return f"<= {value}"
+    return f"{value} +- {scale * (interval.high - interval.low) / 2:.{digits}f}"

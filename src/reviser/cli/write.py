@@ -1,0 +1,132 @@
+"""Commands that write one text or a file of texts: generate and infill."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reviser.cli.options import (
+    ModelChoice,
+    batch_options,
+    decoding_options,
+    model_options,
+    with_options,
+)
+from reviser.cli.output import (
+    exit_interrupted,
+    plural,
+    progress_bars,
+    quiet_libraries,
+    read_stdin,
+)
+from reviser.engines.settings import DecodeConfig
+from reviser.errors import EngineError
+
+if TYPE_CHECKING:
+    from reviser.writing.tasks import Task
+
+writing_options = with_options(
+    model_options,
+    decoding_options(DecodeConfig()),
+    click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
+                 help="Maximum number of actions shown per second in a terminal; 0 for no limit."),
+    click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@writing_options
+@batch_options("prompts", "PROMPT", "rollouts")
+def generate(
+    prompt: str | None, source: Path | None, output: Path | None, workers: int, pace: float,
+    as_json: bool, choice: ModelChoice, config: DecodeConfig,
+) -> None:  # fmt: skip
+    """Continue a prompt.
+
+    A terminal shows the text while it is edited. Without PROMPT, the prompt is read from standard
+    input. With --input and --output, a file of any length is worked through: each line is an object
+    with a "prompt", or with a text to "infill". Run the same command again to continue after an
+    interruption.
+    """
+    from reviser.writing.tasks import Continue
+
+    if (source is None) != (output is None) or (source is not None and prompt is not None):
+        raise click.UsageError("Give a PROMPT, or --input and --output together.")
+    if source is not None and output is not None:
+        write_batch(source, output, workers, choice, settings=asdict(config))
+        return
+    if prompt is None:
+        prompt = "" if sys.stdin.isatty() else read_stdin()
+    _write(Continue(prompt), choice, config, pace, as_json)
+
+
+@click.command()
+@click.argument("text", required=False)
+@writing_options
+def infill(
+    text: str | None, pace: float, as_json: bool, choice: ModelChoice, config: DecodeConfig
+) -> None:
+    """Fill the gaps of a text, marked with {}. The text around them never changes.
+
+    Without TEXT, the text is read from standard input.
+    """
+    from reviser.writing.tasks import Infill
+
+    if text is None and sys.stdin.isatty():
+        raise click.UsageError("Give a TEXT, with {} for its gaps.")
+    _write(Infill(read_stdin() if text is None else text), choice, config, pace, as_json)
+
+
+def _write(
+    task: Task, choice: ModelChoice, config: DecodeConfig, pace: float, as_json: bool
+) -> None:
+    """Write one text and print it; a terminal also shows the edits as they happen."""
+    from rich.console import Console
+
+    from reviser.player.terminal import printable, show
+
+    console = Console(highlight=False)
+    writing = choice.load().stream(task, config)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    try:
+        if is_live and not as_json:
+            show(writing.text, writing.cursor, writing, console, pace=pace)
+        rollout = writing.rollout()
+    except KeyboardInterrupt:  # the text written so far is a result
+        writing.cancel()
+        rollout = writing.rollout()
+    result = rollout.to_json() if as_json else rollout.text
+    click.echo(printable(result) if console.is_terminal else result)
+    if rollout.stop_reason == "cancelled":
+        raise SystemExit(130)
+    if rollout.stop_reason != "stop" and sys.stderr.isatty():
+        Console(stderr=True).print(f"(ended by {rollout.stop_reason})", style="dim")
+
+
+def write_batch(
+    source: Path, output: Path, workers: int, choice: ModelChoice, *, settings: dict[str, Any],
+    is_revision: bool = False,
+) -> None:  # fmt: skip
+    """Write a file of rollouts or revisions, with a progress bar."""
+    from reviser.writing import batch
+
+    quiet_libraries(choice.model)
+    job = batch.Job(
+        input=source, output=output, model=choice.model, engine=choice.engine,
+        options=choice.options, settings=settings, is_revision=is_revision, workers=workers,
+    )  # fmt: skip
+    with progress_bars() as (_, progress):
+        try:
+            written, failed = batch.run(job, lambda done, of: progress("writing", done, of))
+        except KeyboardInterrupt:
+            exit_interrupted("Run the same command again to continue.")
+    click.echo(f"{output}: {plural(written - failed, 'revision' if is_revision else 'rollout')}")
+    if failed:
+        raise EngineError(
+            f"{failed:,} of {written:,} lines could not be written: see their 'error'."
+        )

@@ -1,0 +1,77 @@
+"""The part that both vLLM engines share: vLLM's form of a request, and counting its actions.
+
+Imports neither vllm nor torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from math import exp
+from typing import Any
+
+from reviser.core.actions import ActionVocab
+from reviser.engines.base import Request, Step, StopReason
+
+PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
+LOGPROBS_PER_ID = 20
+"""Ids among which STOP is looked for after each id of a history: the most that vLLM reports."""
+
+
+@dataclass
+class Running:
+    """A request that vLLM runs, and what it needs to end as it does on every engine."""
+
+    request: Request
+    context: int
+    actions: int = 0
+
+    def take(self, number: int, action: int, logprob: float, stop: int) -> Step:
+        """Count one action and return its step; vLLM's own reason for an end is not used."""
+        self.actions += 1
+        ended: StopReason | None = None
+        if action == stop:  # never another action's argument
+            ended = "stop"
+        elif self.actions == self.request.config.max_actions:
+            ended = "max_actions"
+        elif len(self.request.history) + self.actions >= self.context:
+            ended = "context"
+        return Step(number, action, logprob, ended)
+
+
+def sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, Any]:
+    """Return the settings under the names that vLLM has for them, offline and over HTTP."""
+    config = request.config
+    return {
+        "temperature": config.temperature,
+        "top_k": config.top_k or -1,
+        "top_p": config.top_p,
+        "min_p": config.min_p,
+        "seed": config.seed & (1 << 63) - 1,  # signed there, and -1 means none
+        "max_tokens": min(config.max_actions, context - len(request.history)),
+        "stop_token_ids": [vocab.stop],
+        "ignore_eos": True,  # the model's folder may name other ends than STOP
+        "logprobs": 0,  # only that of the chosen action
+        "prompt_logprobs": LOGPROBS_PER_ID if request.with_edit_probabilities else None,
+    }
+
+
+def with_probabilities(steps: list[Step], stops: Iterable[float | None]) -> list[Step]:
+    """Return the steps, the first with edit probabilities from the log-probabilities of STOP.
+
+    Where vLLM reports none, twenty other ids are likelier than STOP, and an edit is certain.
+    """
+    found = tuple(1.0 if logprob is None else 1 - exp(logprob) for logprob in stops)
+    return [replace(steps[0], edit_probabilities=found), *steps[1:]]
+
+
+def versions(*names: str) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,197 @@
+"""One text while it is being written: engine steps in, text edits out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from math import isfinite
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+
+from reviser.core.canvas import Canvas, Edit
+from reviser.core.codec import Codec, OffsetUnit, TextEdit
+from reviser.core.mask import shift_gaps
+from reviser.core.trajectory import Trajectory
+from reviser.engines.base import Gaps, Step, StopReason
+from reviser.errors import EngineError
+from reviser.writing.driver import Driver
+from reviser.writing.plan import Part
+from reviser.writing.rollout import Locked, Rollout, Statistics
+
+__all__ = ["Writing"]
+
+
+class Writing:
+    """A text being written: iterate with `for` or `async for` to get its edits as they happen.
+
+    Call `cancel` at any time to stop early; the text is valid after every edit.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        codec: Codec,
+        driver: Driver,
+        provenance: dict[str, Any],
+        unit: OffsetUnit = "char",
+    ) -> None:
+        self.part = part
+        self._codec = codec
+        self._vocab = vocab = driver.engine.vocab
+        self._provenance = provenance
+        self._canvas = Canvas.replay(vocab, [*part.prefix, *part.preamble])
+        self._stream = codec.stream(self._canvas.tokens()[part.instruction_length :], unit=unit)
+        here = self._canvas.cursor - part.instruction_length
+        self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
+        """Position of the cursor in the text."""
+        self.kind = ""
+        """The kind of the last id: the name of a `Kind` in lower case, or "argument"."""
+        self._logprobs: list[float] = []
+        self._actions: list[int] = []
+        self._edits = 0
+        self._moves = 0
+        self._locked = part.locked
+        self._set_gaps(part.request.gaps)
+        self._stop_reason: StopReason | None = None
+        self._driver = driver
+        self._steps: deque[Step] = deque()
+        self._number: int | None = None
+        self._leave: Callable[[], object] = lambda: None
+
+    @property
+    def text(self) -> str:
+        """The text after the last edit."""
+        return self._stream.text
+
+    def take(self, step: Step) -> TextEdit:
+        """Apply one step and return the edit of the text."""
+        if step.error is not None:
+            raise step.error
+        if not isfinite(step.logprob):
+            raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
+        if step.edit_probabilities is not None and self.part.request.then is not None:
+            gaps = step.narrowed.gaps if step.narrowed else ()
+            tokens = self._canvas.tokens()[self.part.instruction_length :]
+            self._locked = self.part.locked_around(gaps, tokens, self._codec)
+            self._set_gaps(gaps)
+        is_argument = self._canvas.is_spelling
+        edit = self._canvas.apply(step.action)
+        kind = self._vocab.kind(step.action)
+        self.kind = "argument" if is_argument else kind.name.lower()
+        self._moves += bool(self._vocab.is_move[step.action]) and not is_argument
+        if edit.changes_text:
+            self._check_locks(edit)
+            self._edits += 1
+        self._actions.append(step.action)
+        self._logprobs.append(step.logprob)
+        self._stop_reason = self._stop_reason or step.ended
+        text_edit = self._stream.feed(self.part.edit_of_text(edit))
+        self.cursor = text_edit.cursor
+        return text_edit
+
+    def __iter__(self) -> Iterator[TextEdit]:
+        while self._stop_reason is None:
+            if self._steps:
+                yield self._next()
+            else:
+                self._steps.extend(self._driver.take([self._enter()]))
+
+    async def __aiter__(self) -> AsyncIterator[TextEdit]:
+        while self._stop_reason is None:
+            if self._steps:
+                yield self._next()
+            elif self._number is None:
+                await asyncio.to_thread(self._enter)  # it may wait for a step to end
+            else:
+                self._steps.extend(await self._driver.atake([self._number]))
+
+    def _enter(self) -> int:
+        """Add the request to the engine, once; it is dropped when this object is collected."""
+        if self._number is None:
+            self._number = self._driver.add(self.part.request)
+            self._leave = finalize(self, self._driver.drop, self._number)
+        return self._number
+
+    def _next(self) -> TextEdit:
+        try:
+            return self.take(self._steps.popleft())
+        finally:
+            if self._stop_reason is not None:
+                self._leave()
+
+    def _set_gaps(self, gaps: Gaps) -> None:
+        bounds = np.array(gaps, np.int64).reshape(-1, 2)
+        self._lows, self._highs = bounds[:, 0].copy(), bounds[:, 1].copy()
+
+    def _check_locks(self, edit: Edit) -> None:
+        """Refuse an edit outside the gaps, which the mask does not allow; else move the gaps."""
+        first, last = edit.position, edit.position + len(edit.removed)
+        if not ((self._lows <= first) & (last <= self._highs)).any():
+            self._canvas.rollback()
+            self.cancel()
+            raise EngineError("The engine changed locked text: does it run the mask?")
+        shift_gaps(self._lows, self._highs, last, len(edit.inserted) - len(edit.removed))
+
+    def cancel(self, reason: StopReason = "cancelled") -> None:
+        """Stop here; the engine drops the request."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._leave()
+
+    def rollout(self) -> Rollout:
+        """Write to the end, unless it was cancelled, and return the rollout."""
+        for _ in self:
+            pass
+        return self._rollout()
+
+    async def arollout(self) -> Rollout:
+        """Do the same without blocking the event loop."""
+        async for _ in self:
+            pass
+        return self._rollout()
+
+    def _rollout(self) -> Rollout:
+        assert self._stop_reason is not None
+        part = self.part
+        trajectory = Trajectory(
+            prefix=part.prefix,
+            restoration=(*part.preamble, *self._actions),
+            no_loss=tuple(range(len(part.preamble))),
+        )
+        hidden = part.instruction_length + part.context_length
+        return Rollout(
+            prompt=part.prompt,
+            text=self.text,
+            trajectory=trajectory,
+            logprobs=tuple(self._logprobs),
+            stop_reason=self._stop_reason,
+            statistics=Statistics(
+                actions=len(self._actions),
+                edits=self._edits,
+                moves=self._moves,
+                tokens_before=part.length,
+                tokens_after=len(self._canvas) - hidden,
+            ),
+            locked=tuple(self._proofs()),
+            config=part.config,
+            provenance=self._provenance,
+        )
+
+    def _proofs(self) -> Iterator[Locked]:
+        """Yield each locked text with its hash as given, and as found around the gaps now."""
+        tokens, table = self._canvas.tokens(), self._codec.token_bytes
+        starts = [self.part.instruction_length, *self._highs.tolist()]
+        ends = [*self._lows.tolist(), len(tokens)]
+        for n, (text, start, end) in enumerate(zip(self._locked, starts, ends, strict=True)):
+            found = b"".join(table[token] for token in tokens[start:end])
+            # A space at the very start that the tokenizer hides is not part of the text.
+            hidden = n == 0 and self._codec.hides_first_space and found.startswith(b" ")
+            if text:
+                before, after = (
+                    hashlib.sha256(data).hexdigest() for data in (text.encode(), found[hidden:])
+                )
+                yield Locked(text=text, before=before, after=after)

@@ -1,0 +1,50 @@
+"""Published pages are what the reports write, and the commands that they name exist."""
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments import player_pages
+from experiments.revise import report as revise
+from experiments.scale import report as scale
+from experiments.stories import model_cards
+from experiments.stories import report as stories
+
+ROOT = Path(__file__).parents[2]
+COMMAND = re.compile(r"(?:python -m |`)(experiments(?:\.[a-z_]+)+)")
+NAMING = ("*.md", "docs/**/*.md", "experiments/**/*.md", "experiments/**/*.py", "justfile")
+NAMING += ("models/*/*.md", "recipes/*.yaml")
+
+
+@pytest.mark.parametrize(
+    ("command", "pages"),
+    [
+        ("stories", lambda: {f"docs/{name}": page for name, page in stories.pages().items()}),
+        ("stories", lambda: model_cards.cards(stories.load("full"))),
+        ("revise", lambda: {"docs/revise-results.md": revise.page()}),
+        ("scale", lambda: {"docs/design/scale.md": scale.page()}),
+    ],
+    ids=["stories", "cards", "revise", "scale"],
+)
+def test_a_committed_page_is_what_its_report_writes(
+    command: str, pages: Callable[[], dict[str, str]]
+) -> None:
+    for name, content in pages().items():
+        message = f"{name}: python -m experiments.{command}.report"
+        assert (ROOT / name).read_text("utf-8") == content, message
+
+
+def test_every_command_that_is_named_exists() -> None:
+    texts = (path.read_text("utf-8") for pattern in NAMING for path in ROOT.glob(pattern))
+    named = {name for text in texts for name in COMMAND.findall(text)}
+    assert len(named) > 10
+    assert not [name for name in named if importlib.util.find_spec(name) is None]
+
+
+def test_a_player_page_has_ten_films_and_is_small() -> None:
+    for name, page in player_pages.pages().items():
+        assert len(page.encode()) < 1_000_000, name
+        assert page.count('"name":') == 10, name

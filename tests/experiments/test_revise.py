@@ -1,0 +1,272 @@
+"""The experiment on revising: pairs, drafts, public sets, measures and the page made of them."""
+
+import io
+import json
+import lzma
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from experiments.revise import drafts, fewest_steps, gec_sets, prepare, report, run, systems
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.data.pairs import Pair, read_pairs
+from reviser.errors import DataError
+from reviser.evals import intervals
+from reviser.evals.revision import edits_between
+from reviser.models.editing import Editing
+from reviser.writing.model import Reviser
+from support import small_tokenizers
+from support.random_engine import RandomEngine
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+def sentence(n: int) -> str:
+    """Return a sentence that shares no eight words with another one."""
+    return f"Number {n} of the {n + 1000} cats sat on mat {n + 2000} and slept {n + 3000} hours."
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    for name in ("revisions-git", "argrewrite", "openstax"):
+        (folder / name).mkdir(parents=True)
+    sources = [("openstax/osbooks-psychology", "CC-BY-4.0"), ("a/book", "MIT"),
+               ("b/book", "CC-BY-NC-SA-3.0")]  # fmt: skip
+    records = [
+        {"src": source, "licence": licence, "before": sentence(100 * i + n), "commit": "c",
+         "after": sentence(100 * i + n).replace("sat", "lay")}
+        for i, (source, licence) in enumerate(sources) for n in range(20)
+    ]  # fmt: skip
+    records.append(records[0] | {"src": "a/book", "licence": "MIT"})  # in a test, too
+    with lzma.open(folder / "revisions-git/revisions_para.jsonl.xz", "wt") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    essays = [
+        {"essay": str(n), "draft1": f"{sentence(1000 + n)}\n\n{sentence(2000 + n)}",
+         "draft2": f"{sentence(1000 + n)} So.\n\tNew.\n{sentence(2000 + n)}",
+         "draft3": f"{sentence(1000 + n)} So it was."}
+        for n in range(1, 15)
+    ]  # fmt: skip
+    (folder / "argrewrite/argrewrite_v2_drafts.json").write_text(json.dumps(essays))
+    with tarfile.open(folder / "openstax/openstax_prose_ccby.tar.xz", "w:xz") as archive:
+        for i, book in enumerate(["psychology", "sociology"]):
+            text = "\n".join(sentence(3000 + 100 * i + n) for n in range(50)) + "\nOur imprint.\n"
+            member = tarfile.TarInfo(f"{book}.by.txt")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return folder
+
+
+def test_pairs_are_held_out_by_source_and_no_training_text_is_near_a_test(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "pairs"
+    prepare.main([str(data), "-o", str(output)])
+    printed = capsys.readouterr().out
+    sets = {
+        (split, name): list(read_pairs(output / split / f"{name}.jsonl.xz"))
+        for split in ("train", "test")
+        for name in ("revisions", "essays", "mistakes")
+    }
+    changed = {key: sum(not p.is_unchanged for p in pairs) for key, pairs in sets.items()}
+    assert changed["train", "revisions"] == changed["test", "revisions"] == 20
+    assert (changed["train", "essays"], changed["test", "essays"]) == (24, 4)
+    assert (len(sets["train", "mistakes"]), len(sets["test", "mistakes"])) == (50, 51)
+    assert "revisions: 1 similar to a test text" in printed
+    assert "mistakes: 1 similar to a test text" in printed
+    train, test = (
+        {pair.after for (split, _), pairs in sets.items() if split == wanted for pair in pairs}
+        for wanted in ("train", "test")
+    )
+    assert not train & test
+    licences = {pair.more["licence"] for some in sets.values() for pair in some}
+    assert licences == {"CC-BY-4.0", "MIT"}
+
+
+# -- public sets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tokenized", "natural"),
+    [
+        ("I do n't know .", "I don't know."),
+        ("It 's Ann 's , is n't it ?", "It's Ann's, isn't it?"),
+        ('He said " no , " ( twice ) .', 'He said "no," (twice).'),
+        ("The students ' ideas : 10 % more ...", "The students' ideas: 10% more..."),
+        ("Mr. Smith -- at 5 p.m. today !", "Mr. Smith -- at 5 p.m. today!"),
+        ("CA N'T", "CAN'T"),
+        ("", ""),
+    ],
+)
+def test_tokens_become_natural_text_and_back(tokenized: str, natural: str) -> None:
+    assert gec_sets.detokenize(tokenized) == natural
+    assert gec_sets.tokenize(natural) == tokenized
+
+
+def test_older_quotation_marks_are_read_and_not_written() -> None:
+    text = "She is `` rich . ''"
+    assert gec_sets.detokenize(text) == 'She is "rich."'
+    assert gec_sets.tokenize('She is "rich."') == gec_sets.normalize(text) == 'She is " rich . "'
+    assert gec_sets.round_trips([text, "He saw heat(energy) ."]) == 0.5
+
+
+def test_a_set_is_read_line_by_line_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="fetch"):
+        gec_sets.jfleg(tmp_path, "dev")
+    folder = tmp_path / gec_sets.FOLDER / "jfleg-dev"
+    folder.mkdir(parents=True)
+    (folder / "src.txt").write_text("a . \nb . \n")
+    for k in range(4):
+        (folder / f"ref{k}.txt").write_text(f"A {k} . \nB\u2028 {k} . \n", encoding="utf-8")
+    found = gec_sets.jfleg(tmp_path, "dev")
+    assert found.sources == ["a .", "b ."]
+    assert found.references == [[f"{name} {k} ." for k in range(4)] for name in "AB"]
+    for k in range(4):
+        (folder / f"ref{k}.txt").write_text("A .\n")
+    with pytest.raises(DataError, match="2 sources and 1 lines"):
+        gec_sets.jfleg(tmp_path, "dev")
+
+
+# -- drafts ---------------------------------------------------------------------------------------
+
+WORDS = [f"{a}{b}" for a in ("stone", "river", "light", "cloud") for b in ("house", "way", "fall")]
+
+
+def paragraphs(count: int = 60) -> list[str]:
+    rng = random.Random(0)
+    return [" ".join(rng.choices([*WORDS, "a", "is", "in"], k=50)) + "." for _ in range(count)]
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_drafts_have_the_size_and_the_mistakes_asked_for() -> None:
+    made, again, other = (
+        list(drafts.drafts(paragraphs(), words, each=2, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert made == again != other
+    kinds = {(n, k) for n in drafts.SIZES for k in drafts.MISTAKES if k * drafts.APART <= n}
+    assert {(draft.size, draft.mistakes) for draft in made} == kinds
+    assert len({draft.id for draft in made}) == len(made) == 2 * len(kinds)
+    for draft in made:
+        assert words(draft.clean) == draft.size
+        assert draft.tokens == words(draft.draft)
+        assert len(edits_between(draft.draft, draft.clean)) == draft.mistakes
+
+
+def test_too_little_text_is_refused() -> None:
+    with pytest.raises(DataError, match="have 50 tokens; 100 are needed"):
+        list(drafts.drafts(paragraphs(1), words, each=1, seed=0, sizes=[100]))
+    with pytest.raises(DataError, match="too few for 2"):
+        drafts.corrupted("one two three four", 2, random.Random(0))
+
+
+def test_drafts_are_written_as_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "clean.txt").write_text("\n\n".join(paragraphs(200)), encoding="utf-8")
+    small_tokenizers.byte_level().save(str(tmp_path / "tokenizer.json"))
+    options = [tmp_path / "clean.txt", "--tokenizer", tmp_path, "--each", 1, "-o", tmp_path / "d"]
+    drafts.main([str(option) for option in options])
+    lines = [json.loads(line) for line in (tmp_path / "d").read_text("utf-8").splitlines()]
+    assert {line["size"] for line in lines} == {*drafts.SIZES}
+    assert all(0.8 * line["size"] - 10 < line["tokens"] < 1.3 * line["size"] + 50 for line in lines)
+
+
+# -- measures -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model() -> Reviser:
+    """A model that acts at random."""
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=["delete", "replace"], marks=True, search=True
+    )
+    return Reviser(RandomEngine(vocab), Codec(tokenizer), editing=Editing(edit_probabilities=True))
+
+
+def test_lost_edits_are_counted_by_position_content_and_needless_changes() -> None:
+    sources = ["a b c d", "a b c d", "a b", "a b"]
+    wanted = ["a x c d", "a x c y", "a b", "a b"]
+    made = ["a x c d", "a z c d", "a b", "a q"]
+    assert run.parts_of_the_loss(sources, made, wanted) == {
+        "wanted": 3,
+        "made": 3,
+        "place_found": 2 / 3,
+        "content_right_there": 1 / 2,
+        "made_elsewhere": 1 / 3,
+        "left_alone_if_right": 1 / 2,
+    }
+
+
+def test_forward_passes_with_speculation_are_counted_by_what_is_guessed() -> None:
+    read = [*range(10, 40), 0]
+    assert fewest_steps.forwards(read, read[:-1]) == 2 + 2  # two to know where, then 17 at a time
+    assert fewest_steps.forwards(read, [n + 100 for n in range(30)]) == 30
+    changed = [*range(10, 25), 99, *range(26, 40)]
+    assert fewest_steps.forwards(read, changed) == 2 + 1 + 2 + 1
+    assert fewest_steps.forwards([1, 2], []) == 0
+
+
+def test_the_fewest_steps_are_the_shortest_revision_and_the_text(model: Reviser) -> None:
+    made = [
+        {"size": 25, "mistakes": many, "draft": "The cat sat.", "clean": "The bat sat."}
+        for many in (1, 2)
+    ]
+    found = fewest_steps.fewest_steps(model.engine.vocab, model.codec, made)
+    (row, _) = found["rows"]
+    assert row["rewriter"] == len(model.codec.encode("The bat sat.")) + 1
+    assert row["n-gram"] <= row["rewriter"]
+    assert 2 <= row["editor"] <= 6
+    assert found["ids_for_a_mistake"]["value"] == pytest.approx(2 * (row["editor"] - 1) / 3)
+
+
+def test_systems_are_measured_alike_and_the_page_is_made_of_it(
+    model: Reviser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intervals, "REPEATS", 20)
+    monkeypatch.setattr(run, "PROBABILITIES", (0.2, 0.8))
+    compared = {
+        "left alone": systems.leave,
+        "editor": systems.edit(model, max_actions=20),
+        "rewriter": systems.rewrite(model),
+        "blocks": systems.replace_blocks(model),
+    }
+    pairs = [Pair(before=f"The cat sat {n}.", after=f"The dog sat {n}.") for n in range(12)]
+    found = run.quality(pairs, compared) | {"min_edit_probability": run.MIN_PROBABILITY}
+    alone = found["systems"]["left alone"]
+    assert alone["locality"]["value"] == 1
+    assert alone["steps"]["value"] == alone["exact_match"]["value"] == 0
+    assert found["systems"]["editor"]["median_steps"] > 0
+    blocks = found["systems"]["blocks"]  # a random model hardly ever writes a valid block
+    assert blocks["malformed"]["value"] > 0.5
+    assert {*blocks["faults"]} <= {"broken", "absent", "ambiguous", "overlapping"}
+    assert not found["systems"]["rewriter"]["faults"]
+    draft = {"size": 25, "mistakes": 1, "tokens": 9, "draft": "The cat", "clean": "The dog"}
+    cost = run.cost([{"id": "25-1-0", **draft}], compared, repeats=2)
+    assert [row["editor"]["steps"] > 0 for row in cost["rows"]] == [True, True]
+    more = [draft | {"clean": f"The dog {n}"} for n in range(4)]
+    ideal = fewest_steps.fewest_steps(model.engine.vocab, model.codec, more)
+    curve = run.precision(pairs, model)
+    assert [probability for probability, *_ in curve] == [*run.PROBABILITIES]
+    befores = [pair.before for pair in pairs]
+    read = [a.steps for a in systems.edit(model, min_edit_probability=1.0)(befores)]
+    assert read == [1] * len(pairs)  # a draft without likely edits is read and left alone
+    edited = [a.steps for a in systems.edit(model, min_edit_probability=1e-12)(befores)]
+    assert min(edited) >= 2  # one step to read it, and at least one to edit it
+    seen = {"ids": 10, "examples": 2}
+    found["models"] = {name: {"parameters": 10, "seen": seen} for name in systems.MAKERS}
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    results = {"stories": found, "arms": found, "cost": cost, "ideal": ideal}
+    results["precision"] = {"curve": curve, "pairs": 12}
+    for name, content in results.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    page = report.page()
+    assert "| left alone |" in page
+    assert "| 25 | 1 | 2 | 0 | 0 |" in page
+    for heading in ("How it is trained", "Precision", "What it would cost without mistakes"):
+        assert f"## {heading}" in page
+    assert "Blocks that could not be applied: " in page

@@ -1,0 +1,81 @@
+"""What a model folder says about editing, also one that was saved before `editing.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reviser.core.actions import ActionVocab
+from reviser.errors import CheckpointError
+from reviser.models.editing import Editing
+
+NOTED = {"recipe": {"policy": {"kind": "edits", "noted": True}}}
+CURVE = {"curve": [[0.3, 0.5, 0.4, 0.45, 90], [0.6, 0.7, 0.3, 0.5, 60], [0.9, 0.8, 0.1, 0.2, 9]]}
+
+
+def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -> Path:
+    ActionVocab.build(20, operators=operators).save(path)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (path / f"{name}.json").write_text(text, encoding="utf-8")
+    return path
+
+
+def test_what_was_saved_is_read(tmp_path: Path) -> None:
+    editing = Editing(True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1)
+    editing.save(folder(tmp_path))
+    assert Editing.load(tmp_path) == editing
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"run": {"recipe": {"policy": {"kind": "spans"}}}}, None),
+        ({"run": {"recipe": {"policy": {"kind": "edits"}}}}, Editing(False)),
+        ({"run": NOTED}, Editing(True)),
+        (
+            {"run": NOTED, "calibration": {"precision": [[0.3, 0.5]], "by": "notes"}},
+            Editing(True, ((0.3, 0.5),)),
+        ),
+        (
+            {"calibration": {"precision": [[0.3, 0.5], [0.6, 0.7]], "by": "notes", **CURVE}},
+            Editing(True, ((0.3, 0.5), (0.6, 0.7)), threshold=0.6),
+        ),
+        # A calibration by move_bias says nothing about edit probabilities.
+        ({"calibration": {"precision": [[1, 0.5]]}}, Editing(False)),
+        (
+            {"run": NOTED, "calibration": {"precision": [[1, 0.5]], "by": "move_bias"}},
+            Editing(True),
+        ),
+    ],
+)
+def test_older_folders_have_a_recipe_and_a_calibration(
+    tmp_path: Path, files: dict[str, Any], expected: Editing | None
+) -> None:
+    assert Editing.load(folder(tmp_path, **files)) == expected
+
+
+def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
+    assert (
+        Editing.load(folder(tmp_path, (), run=NOTED, editing={"edit_probabilities": True})) is None
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"editing": "{"},
+        {"editing": "[]"},
+        {"editing": {"calibration": []}},
+        {"editing": "[" * 100_000},
+        {"calibration": {"by": "notes"}},
+        {"run": {"recipe": []}},
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="Cannot read how"):
+        Editing.load(folder(tmp_path, **files))

@@ -1,0 +1,355 @@
+"""Requests that are answered or refused: keys, origins, sizes, fields, logs, OpenAI's routes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="The extra serve is not installed.")
+
+import httpx2
+
+from reviser.engines.settings import SETTINGS, DecodeConfig
+from reviser.errors import ConfigError
+from reviser.serve.middleware import ApiKeys, read_keys
+from reviser.serve.schema import GenerateBody, InfillBody, ReviseBody, RolloutBody, Settings
+from reviser.writing.rollout import Rollout
+from reviser.writing.tasks import Continue, Infill, Revise
+from support.serving import NAME, Served, error_message, serving
+
+KEY = {"Authorization": "Bearer first-key"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    limits = {
+        "body_bytes": 20_000, "prompt_characters": 2000, "prompt_tokens": 900, "max_actions": 300,
+        "body_seconds": 2,
+    }  # fmt: skip
+    origins = ("https://ours.example",)
+    with serving(keys=("first-key", "second-key"), limits=limits, origins=origins) as served:
+        yield served
+
+
+def post(server: Served, path: str, body: Any) -> Any:
+    return server.post(path, body, headers=KEY)
+
+
+# -- keys and origins -----------------------------------------------------------------------------
+
+
+def test_without_a_key_nothing_is_written(server: Served) -> None:
+    for headers in (
+        {}, {"Authorization": "Bearer"}, {"Authorization": "Bearer first-keyy"},
+        {"Authorization": "Basic first-key"}, {"Authorization": "first-key"},
+        {"X-Api-Key": "first-key"}, {"Authorization": b"Bearer \xff"},
+    ):  # fmt: skip
+        for route in ("generate", "infill", "revise", "completions", "streams/x/cancel"):
+            answer = server.post(f"/v1/{route}", {"prompt": "The"}, headers=headers)
+            assert (answer.status_code, "valid key" in error_message(answer)) == (401, True)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert server.get("/v1/models", headers=headers).status_code == 401
+    for path in ("/health", "/ready", "/metrics", "/client.js", "/openapi.json"):
+        assert server.get(path).status_code == 200
+    for key in ("first-key", "second-key"):
+        headers = {"Authorization": f"bearer {key}"}
+        assert server.post("/v1/generate", {"max_actions": 3}, headers=headers).status_code == 200
+
+
+def test_a_stream_belongs_to_the_key_that_began_it(server: Served) -> None:
+    body = {"stream": True, "max_actions": 5}
+    stream = post(server, "/v1/generate", body).headers["x-stream-id"]
+    other = {"Authorization": "Bearer second-key"}
+    assert server.get(f"/v1/streams/{stream}", headers=other).status_code == 404
+    assert server.post(f"/v1/streams/{stream}/cancel", None, headers=other).status_code == 404
+    assert server.get(f"/v1/streams/{stream}", headers=KEY).status_code == 200
+
+
+def test_pages_of_other_hosts_are_answered_only_if_they_were_named(server: Served) -> None:
+    asks = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    for origin, allowed in (
+        ("https://ours.example", "https://ours.example"),
+        ("https://other.example", None),
+        ("https://ours.example.other", None),
+        ("http://ours.example", None),
+        ("null", None),
+    ):
+        before = server.http.options("/v1/generate", headers={"origin": origin} | asks)
+        assert (before.status_code == 200) == (allowed is not None)
+        after = server.post("/v1/generate", {"max_actions": 1}, headers=KEY | {"origin": origin})
+        for answer in (before, after):
+            assert answer.headers.get("access-control-allow-origin") == allowed
+            assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", None]
+)
+def test_what_a_form_of_another_page_can_send_is_refused(server: Served, kind: str | None) -> None:
+    headers = KEY | ({} if kind is None else {"content-type": kind})
+    for path in ("generate", "completions"):
+        answer = server.http.post(f"/v1/{path}", content=b'{"prompt": "a"}', headers=headers)
+        assert (answer.status_code, error_message(answer) != "") == (400, True)
+
+
+def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# ours\nabc\n\n  def \n")
+    assert read_keys(tmp_path / "keys", "x") == ["abc", "def", "x"]
+    assert read_keys(None, "x, y,#z") == ["x", "y", "#z"]
+    assert read_keys(None, None) == []
+    (tmp_path / "none").write_text("#\n")
+    for file, listed, words in (
+        (tmp_path / "none", None, "no key in"),
+        (None, "", "no key in REVISER_API_KEYS"),  # an empty secret must not accept everybody
+        (None, " , ", "no key in REVISER_API_KEYS"),
+        (tmp_path / "missing", None, "Cannot read the keys"),
+        (None, "é", "cannot send"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            read_keys(file, listed)
+    assert ApiKeys(["a"]).owner(b"Bearer a") == ApiKeys(["b", "a"]).owner(b"Bearer a") != ""
+    assert ApiKeys(["a"]).owner(b"Bearer b") is None
+    assert ApiKeys().owner(b"") == ""
+
+
+# -- bodies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/generate", {"prompt": "a" * 2001}, 400, "2,001 characters long"),
+        ("/v1/infill", {"text": "ʒ" * 1000 + "{}"}, 400, "the limit is 900"),
+        ("/v1/generate", {"prompt": "a" * 20_000}, 413, "20000 bytes or less"),
+        ("/v1/generate", {"max_actions": 301}, 400, "max_actions is 301; this server's limit"),
+        ("/v1/completions", {"max_tokens": 301}, 400, "this server's limit is 300"),
+        ("/v1/generate", {"temprature": 1}, 400, "not a field of this request. Did you"),
+        ("/v1/generate", {"zzz": 1}, 400, "Choose from: temperature, "),
+        ("/v1/generate", {"temperature": -1}, 400, "temperature is -1; it must be a number from 0"),
+        ("/v1/generate", {"temperature": "1"}, 400, "temperature is '1'; it must be a number"),
+        ("/v1/generate", {"top_k": 1.5}, 400, "top_k is 1.5; it must be a whole number"),
+        ("/v1/generate", {"top_k": 10**309}, 400, "top_k is 1000"),
+        ("/v1/generate", {"seed": True}, 400, "seed is True"),
+        ("/v1/generate", {"prompt": "\ud800"}, 400, "surrogate"),
+        ("/v1/generate", {"\ud800": 1}, 400, "is not a field"),
+        ("/v1/generate", [], 400, "Send one JSON object"),
+        ("/v1/generate", {"prompt": "The cat", "max_length": 1}, 400, "max_length is 1, but"),
+        ("/v1/infill", {"text": "no"}, 400, "The text has no gap"),
+        ("/v1/infill", {}, 400, "'text': Field required"),
+        ("/v1/infill", {"text": "no", "spans": [[0, 9]]}, 400, "within the text's 2"),
+        ("/v1/infill", {"text": "no", "spans": [[0]]}, 400, "'spans.0'"),
+        ("/v1/infill", {"text": "no", "spans": []}, 400, "give one or more"),
+        ("/v1/revise", {"draft": "no", "locked": ["yes"]}, 400, "'yes', which does not occur"),
+        ("/v1/revise", {"draft": "no", "locked": [[0]]}, 400, "'locked.0"),
+        ("/v1/revise", {"draft": "no", "locked": ["n"] * 1001}, 400, "'locked': List should"),
+        ("/v1/revise", {"draft": "no", "window": 0}, 400, "window is 0"),
+        ("/v1/revise", {"draft": "no", "min_edit_probability": 2}, 400, "min_edit_probability is"),
+        ("/v1/revise", {"draft": "no", "notes": 2}, 400, "min_edit_probability is"),
+        ("/v1/revise", {"draft": "no", "precision": 0.9}, 400, "has no calibration"),
+        ("/v1/revise", {"draft": "a" * 1500, "instruction": "a" * 501}, 400, "2,001 characters"),
+        ("/v1/revise", {"draft": "ʒ" * 1000}, 400, "the limit is 900"),
+        ("/v1/revise", {"draft": "a b " * 9, "window": 8, "stream": True}, 400, "Leave out stream"),
+        ("/v1/completions", {"model": "gpt"}, 404, "no such model"),
+        ("/v1/completions", {"n": 2}, 400, "'n' is not supported here"),
+        ("/v1/completions", {"best_of": True}, 400, "'best_of' is not supported here"),
+        ("/v1/completions", {"stop": "."}, 400, "'stop' is not supported here"),
+        ("/v1/completions", {"prompt": ["a", "b"]}, 400, "one prompt per request"),
+        ("/v1/completions", {"max_tokens": 3, "max_actions": 3}, 400, "mean the same"),
+        ("/v1/nothing", {}, 404, "nothing at this address"),
+        ("/health", {}, 405, "does not take this method"),
+    ],
+)  # fmt: skip
+def test_an_invalid_request_is_refused_in_a_sentence(
+    server: Served, path: str, body: Any, status: int, words: str
+) -> None:
+    headers = KEY | {"content-type": "application/json"}
+    # Python's own JSON, which allows more than httpx2 would send.
+    answer = server.http.post(path, content=json.dumps(body), headers=headers)
+    assert answer.status_code == status, answer.text
+    assert words in error_message(answer)
+
+
+def test_a_body_that_is_endless_or_does_not_come_is_cut_off(server: Served) -> None:
+    def endless() -> Iterator[bytes]:
+        yield from [b"x" * 1000] * 100
+
+    try:
+        answer = server.http.post("/v1/generate", content=endless(), headers=KEY)
+        assert answer.status_code == 413
+    except httpx2.TransportError:
+        pass  # the connection may end before the response is read
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.sendall(b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+                     b"authorization: Bearer first-key\r\n\r\n{")  # fmt: skip
+        slow.settimeout(20)
+        assert b" 408 " in slow.recv(200)
+
+
+def test_many_bad_items_make_one_error() -> None:
+    with serving(limits={"body_bytes": 4 << 20}) as large:
+        for path, body in (
+            ("/v1/infill", {"text": "a", "spans": [0] * 500_000}),
+            ("/v1/infill", {"text": "ab" * 900, "spans": [[n, n - 1] for n in range(1, 99_000)]}),
+            ("/v1/revise", {"draft": "a", "locked": [0] * 500_000}),
+            ("/v1/completions", {"stream_options": {str(n): 1 for n in range(80_000)}}),
+            ("/v1/generate", {str(n) * 100: 1 for n in range(5000)}),
+        ):
+            began = time.process_time()
+            answer = large.post(path, body)
+            assert time.process_time() - began < 2
+            assert (answer.status_code, len(answer.text) < 500) == (400, True)
+            error_message(answer)
+
+
+def test_a_model_that_was_not_trained_to_edit_is_refused_by_the_name_clients_know() -> None:
+    with serving(is_editor=False) as server:
+        answer = server.post("/v1/revise", {"draft": "It have a end."})
+        assert answer.status_code == 400
+        assert error_message(answer).startswith(f"{NAME} was not trained to edit")
+        assert server.post("/v1/generate", {"prompt": "It", "max_actions": 3}).status_code == 200
+
+
+def test_control_tokens_in_a_prompt_are_letters(server: Served) -> None:
+    text = "<|stop|><|endoftext|> <|move+1|>"
+    rollout = post(server, "/v1/generate", {"prompt": text, "max_actions": 20}).json()
+    assert rollout["text"].startswith(text)
+    assert len(rollout["trajectory"]["prefix"]) > 10
+    filled = post(server, "/v1/infill", {"text": text + "{}" + text}).json()
+    assert filled["text"].startswith(text)
+    assert filled["text"].endswith(text)
+
+
+def test_fields_derive_from_settings_and_tasks() -> None:
+    assert list(Settings.model_fields) == list(SETTINGS)
+    assert DecodeConfig(**Settings().model_dump()) == DecodeConfig()
+    for body, task in ((GenerateBody, Continue), (InfillBody, Infill), (ReviseBody, Revise)):
+        assert {field.name for field in fields(task)} <= set(body.model_fields)
+    assert ReviseBody(draft="").temperature == Revise.default_config.temperature
+    assert set(RolloutBody.model_fields) == {field.name for field in fields(Rollout)}
+
+
+def test_no_body_makes_the_server_fail(server: Served) -> None:
+    rng = Random(6)
+    words: list[Any] = [
+        None, True, False, 0, -1, 1, 2**63, 2**64, 2**200, 1e308, -0.0, 1.5, "", "The{}", "{}",
+        "\ud800", "\0", "😀{}", "x" * 3000, [], {}, [[]], [[0, 1]], [[1, 0], [2]], {"a": 1},
+        float("nan"), float("inf"), "utf16", "char",
+    ]  # fmt: skip
+    names = [
+        *Settings.model_fields, "prompt", "text", "spans", "unit", "stream", "max_tokens",
+        "draft", "locked", "window", "context", "precision", "instruction", "notes",
+        "min_edit_probability", "suffix", "echo", "model", "n", "stop", "logit_bias",
+        "stream_options", "x",
+    ]  # fmt: skip
+    broken = [b"", b"{", b"[" * 5000, b"\xff\xfe", b"null", b"1" * 5000, b'{"prompt": "\\ud800"}',
+              b'{"a":1,"a":2}', b"{}" * 3, b'"x"']  # fmt: skip
+    headers = KEY | {"content-type": "application/json"}
+    statuses = set()
+    for n in range(300):
+        path = rng.choice(["/v1/generate", "/v1/infill", "/v1/revise", "/v1/completions"])
+        body = {rng.choice(names): rng.choice(words) for _ in range(rng.randint(0, 4))}
+        if rng.random() < 0.5:
+            text = {"/v1/infill": {"text": "The{}"}, "/v1/revise": {"draft": "The"}}
+            body |= {"max_actions": 3} | text.get(path, {})
+        data = broken[n] if n < len(broken) else json.dumps(body).encode()
+        answer = server.http.post(path, content=data, headers=headers)
+        statuses.add(answer.status_code)
+        if answer.status_code != 200:
+            error_message(answer)
+    assert {200, 400} <= statuses <= {200, 400, 404}
+
+
+def test_other_ways_to_ask_do_no_harm(server: Served) -> None:
+    assert server.http.head("/health").status_code == 200
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
+    assert server.get("/health", headers=upgrade).status_code == 200
+    assert server.get("/v1/models", headers=upgrade).status_code == 401
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+def test_the_log_has_facts_and_no_text(server: Served) -> None:
+    marker = "zebra-crossing"
+    for path, body in [
+        ("/v1/generate", {"prompt": marker}),
+        ("/v1/generate", {"prompt": marker, "stream": True}),
+        ("/v1/infill", {"text": marker + "{}"}),
+        ("/v1/infill", {"text": marker}),
+        ("/v1/revise", {"draft": marker, "instruction": marker, "locked": ["zebra"]}),
+        ("/v1/revise", {"draft": "The cat", "locked": [marker]}),
+        ("/v1/completions", {"prompt": marker, "user": marker}),
+        ("/v1/completions", {"prompt": marker, "suffix": marker, "stream": True}),
+        ("/v1/completions", {"model": marker}),
+        ("/v1/generate", {marker: marker}),
+        ("/v1/generate", {"temperature": marker}),
+        (f"/v1/{marker}?{marker}={marker}", {}),
+        (f"/v1/streams/{marker}/cancel", {}),
+    ]:
+        server.post(path, body, headers=KEY | {"user-agent": marker, "x-request-id": marker})
+        server.post(path, body, headers={"authorization": f"Bearer {marker}"})
+    body = {"prompt": marker, "max_actions": 300, "stop_bias": -1, "stream": True}
+    with server.http.stream("POST", "/v1/generate", headers=KEY, json=body) as response:
+        response.close()
+    time.sleep(0.1)
+    log = server.log.read_text()
+    assert marker not in log
+    assert "-key" not in log
+    assert "secret" not in log
+    lines = [json.loads(line) for line in log.splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert {"time", "level", "id", "route", "status", "seconds"} <= set(requests[0])
+    assert any(line.get("actions") for line in requests)
+    assert "none" in {line["route"] for line in requests}
+    assert marker not in server.get("/metrics").text
+
+
+# -- OpenAI's routes ------------------------------------------------------------------------------
+
+
+def test_completions_are_what_openais_clients_expect(server: Served) -> None:
+    def ask(**body: Any) -> Any:
+        return post(server, "/v1/completions", {"seed": 4, "max_tokens": 30, **body})
+
+    completion = ask(prompt="The cat", model=NAME, n=1, stop=None, presence_penalty=0).json()
+    settings = {"prompt": "The cat", "seed": 4, "max_actions": 30}
+    rollout = post(server, "/v1/generate", settings).json()
+    assert completion["object"] == "text_completion"
+    assert completion["model"] == NAME
+    [choice] = completion["choices"]
+    assert "The cat" + choice["text"] == rollout["text"]
+    reasons = {"stop": "stop", "max_actions": "length"}
+    assert choice["finish_reason"] == reasons[rollout["stop_reason"]]
+    cost = rollout["statistics"]
+    assert completion["usage"] == {
+        "prompt_tokens": cost["tokens_before"],
+        "completion_tokens": cost["actions"],
+        "total_tokens": cost["tokens_before"] + cost["actions"],
+    }
+    assert ask(prompt="The cat", echo=True).json()["choices"][0]["text"] == rollout["text"]
+    between = ask(prompt="The", suffix=" end.").json()["choices"][0]["text"]
+    whole = ask(prompt="The", suffix=" end.", echo=True).json()["choices"][0]["text"]
+    assert whole == "The" + between + " end."
+    lines = ask(prompt="The cat", stream=True, stream_options={"include_usage": True}).text
+    first, last, end = lines.split("\n\n")[:-1]
+    assert json.loads(first.removeprefix("data: "))["choices"] == [choice]
+    assert json.loads(last.removeprefix("data: "))["usage"] == completion["usage"]
+    assert end == "data: [DONE]"
+    nulls = dict.fromkeys(["temperature", "top_p", "n", "echo", "stream", "stop", "logprobs"])
+    for sent in ({"prompt": ["The cat"]}, {"prompt": "The cat", **nulls}, {"prompt": "The cat",
+                 "stop": [], "logprobs": 0, "logit_bias": {}, "user": "me"}):  # fmt: skip
+        assert ask(**sent).json()["choices"] == [choice]
+    models = server.get("/v1/models", headers=KEY).json()
+    assert [model["id"] for model in models["data"]] == [NAME]

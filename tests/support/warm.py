@@ -1,0 +1,24 @@
+"""What the fork server of `support.processes` imports before it forks: only that server reads it.
+
+Nothing here may start a thread or compute with torch: a fork copies neither.
+"""
+
+import importlib
+
+MODULES = (
+    "pytest",  # the main module of a test process that multiprocessing imports again in a child
+    "numba",
+    "torch",
+    "torch.distributed.tensor",
+    "transformers.trainer",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
+    "transformers.models.llama.modeling_llama",
+    "reviser.cli",
+    "reviser.engines.hf",
+    "reviser.evals.report",
+    "reviser.reproduce",
+    "reviser.train.run",
+    "reviser.writing.batch",
+)
+for name in MODULES:
+    importlib.import_module(name)
