@@ -141,7 +141,7 @@ def _records(
             except ReviserError as error:
                 yield error
 
-    for result in run_plans(plans(), model.driver, model.start, on_error="return"):
+    for result in run_plans(plans(), model.driver, model.provenance, on_error="return"):
         is_error = isinstance(result, ReviserError)
         yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
