@@ -6,7 +6,7 @@ that the change is wrong. "The cats sat" can become "The cat sat" without a mist
 number kind leaves it alone; "these cats" cannot, so it offers that one.
 
 The weights follow the error types of learners (Write & Improve) and native writers (LOCNESS) in
-the BEA-2019 development set, in equal parts. `profile.py` compares them. Everything drawn depends
+the BEA-2019 development set, in equal parts. `error_types.py` compares them. Everything drawn depends
 only on the random generator that the caller passes.
 """
 
@@ -25,16 +25,16 @@ import numpy as np
 MAX_PER_SENTENCE = 4
 CLEAN = 0.35
 """Share of texts that get no mistake."""
-RATES = (3.0, 6.0, 10.0, 15.0)
+RATES = (4.0, 8.0, 12.0, 18.0)
 """Mistakes per 100 words; each text draws one of these."""
 
 WEIGHTS = {
-    "comma missing": 11.0,
+    "comma missing": 15.0,
     "comma extra": 4.0,
-    "comma splice": 4.0,
+    "comma splice": 6.0,
     "end mark": 3.0,
-    "other punctuation": 2.0,
-    "spelling": 12.0,
+    "other punctuation": 3.0,
+    "spelling": 11.0,
     "confusion": 6.0,
     "article missing": 5.0,
     "article extra": 3.5,
@@ -50,8 +50,8 @@ WEIGHTS = {
     "agreement": 4.0,
     "noun number": 4.5,
     "word form": 2.5,
-    "word choice": 3.0,
-    "pronoun": 2.0,
+    "word choice": 5.0,
+    "pronoun": 2.5,
     "word order": 1.5,
     "word missing": 3.0,
     "word extra": 2.5,

@@ -38,7 +38,7 @@ ABBREVIATIONS = re.compile(
 )
 SENTENCE_END = re.compile(r"[.!?][\"')\u2019\u201d]*(?= +[\"'(\u2018\u201c]?[A-Z])")
 WORD = re.compile(r"[A-Za-z]+(?:['\u2019][A-Za-z]+)*")
-UNWANTED = re.compile(r"https?:|www\.|[=<>{}|\\^~_#*\[\]@]|\.\.|--|  | [,.;:!?)]|\( |\bISBN\b|[^\x20-\x7e\u00a0-\u00ff\u2013\u2014\u2018\u2019\u201c\u201d]")
+UNWANTED = re.compile(r"https?:|www\.|[=<>{}|\\^~_#*\[\]@]|\.\.|--|  | [,.;:!?)]|\( |\bISBN\b|[a-z]{3}[.!?] [a-z]|[^\x20-\x7e\u00a0-\u00ff\u2013\u2014\u2018\u2019\u201c\u201d]")
 CODE = re.compile(r"::|\(\)|\b(?:Listing|Figure|Table|Err|Ok|Vec|fn|impl|mut|struct|enum)\b|[a-z]+_[a-z]+")
 STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
