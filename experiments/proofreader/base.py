@@ -37,6 +37,7 @@ def convert(wheel: Path, tokenizer: Path, output: Path) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
     parser.add_argument("tokenizer", type=Path)

@@ -28,7 +28,9 @@ def drawn_types(units: Path, count: int) -> Counter[str]:
             found["clean"] += 1
             continue
         found["wrong"] += 1
-        docs = (" ".join(t.text for t in language.tokenizer(text)) for text in (draft, unit["text"]))
+        docs = (
+            " ".join(t.text for t in language.tokenizer(text)) for text in (draft, unit["text"])
+        )
         found.update(edit.type for edit in scorer.annotate(*map(scorer.parse, docs)))
     return found
 
@@ -45,12 +47,17 @@ def human_types(folder: Path, levels: str) -> Counter[str]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("units", type=Path)
     parser.add_argument("tests", type=Path)
     parser.add_argument("--count", type=int, default=600)
     given = parser.parse_args()
-    columns = [human_types(given.tests, "ABC"), human_types(given.tests, "N"), drawn_types(given.units, given.count)]
+    columns = [
+        human_types(given.tests, "ABC"),
+        human_types(given.tests, "N"),
+        drawn_types(given.units, given.count),
+    ]
     shares = []
     for column in columns:
         texts = column.pop("clean"), column.pop("wrong")

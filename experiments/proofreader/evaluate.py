@@ -25,6 +25,7 @@ import errant
 import spacy
 import torch
 from proofread import Reader, Suggestion, choose, corrected
+
 from reviser.evals.revision import gleu_rows, gleu_score
 
 LOWEST = 0.1
@@ -187,9 +188,7 @@ def bea(reader: Reader, folder: Path, count: int) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "best": best,
         "grid": grid,
-        "recall_by_type": {
-            kind: [found_types[kind], n] for kind, n in gold_types.most_common(20)
-        },
+        "recall_by_type": {kind: [found_types[kind], n] for kind, n in gold_types.most_common(20)},
         "first": [
             [text, corrected(text, choose(m, detection=best["detection"], ratio=best["ratio"]))]
             for (_, text, _, _), m in list(zip(drafts, made, strict=True))[:30]
@@ -217,7 +216,12 @@ def jfleg(reader: Reader, folder: Path, count: int) -> dict[str, Any]:
             grid.append({"detection": detection, "ratio": ratio, "gleu": round(float(score), 4)})
     alone = gleu_score(gleu_rows(sources, sources, references))
     best = max(grid, key=lambda row: row["gleu"])
-    return {"sentences": len(rows), "left_alone": round(float(alone), 4), "best": best, "grid": grid}
+    return {
+        "sentences": len(rows),
+        "left_alone": round(float(alone), 4),
+        "best": best,
+        "grid": grid,
+    }
 
 
 def clean(reader: Reader, units: Path, count: int) -> dict[str, Any]:
@@ -246,6 +250,7 @@ def clean(reader: Reader, units: Path, count: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", type=Path)
     parser.add_argument("adapter", type=Path)
@@ -266,7 +271,16 @@ def main() -> None:
         if not given.only or name in given.only:
             scores[name] = run(reader, folder, given.first)
             given.output.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
-            print(name, json.dumps({k: v for k, v in scores[name].items() if k in ("best", "left_alone", "words", "seconds")}))  # noqa: E501
+            print(
+                name,
+                json.dumps(
+                    {
+                        k: v
+                        for k, v in scores[name].items()
+                        if k in ("best", "left_alone", "words", "seconds")
+                    }
+                ),
+            )
 
 
 if __name__ == "__main__":

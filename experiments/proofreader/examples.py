@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from mistakes import apply, draw_mistakes, read_words
+from tokenizers import Tokenizer
+
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
 from reviser.core.diff import Hunk, diff
-from tokenizers import Tokenizer
 
 NONE, DETECTION, SEARCH, CONTENT, STOP = range(5)
 """What a target is about."""

@@ -6,8 +6,8 @@ that the change is wrong. "The cats sat" can become "The cat sat" without a mist
 number kind leaves it alone; "these cats" cannot, so it offers that one.
 
 The weights follow the error types of learners (Write & Improve) and native writers (LOCNESS) in
-the BEA-2019 development set, in equal parts. `error_types.py` compares them. Everything drawn depends
-only on the random generator that the caller passes.
+the BEA-2019 development set, in equal parts. `error_types.py` compares them. Everything drawn
+depends only on the random generator that the caller passes.
 """
 
 import re
@@ -143,7 +143,7 @@ def apply(text: str, mistakes: Sequence[Mistake]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _choose(things: Sequence, sums: Sequence[float], rng: np.random.Generator):  # noqa: ANN202
+def _choose(things: Sequence, sums: Sequence[float], rng: np.random.Generator):
     return things[min(bisect_right(sums, rng.random() * sums[-1]), len(things) - 1)]
 
 
@@ -173,13 +173,18 @@ def inflected(word: str, tag: str, to: str) -> str | None:
     return next((form for form in forms if form != word and form.isalpha()), None)
 
 
-BE = frozenset("be am is are was were been being".split())
+def listed(words: str) -> frozenset[str]:
+    """Return the set of some words."""
+    return frozenset(words.split())
+
+
+BE = listed("be am is are was were been being")
 BE_FORMS = {"VB": "be", "VBZ": "is", "VBP": "are", "VBD": "was", "VBN": "been", "VBG": "being"}
-VERBS = frozenset("VB VBD VBG VBN VBP VBZ".split())
-NOUNS = frozenset("NN NNS NNP NNPS".split())
+VERBS = listed("VB VBD VBG VBN VBP VBZ")
+NOUNS = listed("NN NNS NNP NNPS")
 ARTICLES = frozenset(["a", "an", "the"])
-SINGULAR = frozenset("a an one each every another this that either neither".split())
-PLURAL = frozenset("these those many several few both two three four five six ten various most".split())
+SINGULAR = listed("a an one each every another this that either neither")
+PLURAL = listed("these those many several few both two three four five six ten various most")
 PREPOSITIONS = {
     "in": "on at into of for",
     "on": "in at of about upon",
@@ -307,12 +312,14 @@ RULES = [
         ("(?<=[aeiou])([tpnmlr])(?=ing$|ed$)", r"\1\1", 2), ("([bdfglmnprtsc])\\1", r"\1", 5),
         ("(?<=[aeiou])([lmnprtsc])(?=[aeiou])", r"\1\1", 2), ("a(?=[lnrt])", "e", 1.3),
         ("e(?=[lnrt])", "a", 1.3), ("(?<=[a-z])i(?=[a-z])", "e", 1.3), ("o(?=r)", "e", 1.0),
-        ("(?<=[a-z])e(?=[a-z])", "i", 1.0), ("(?<=[a-z])ea", "ee", 1), ("ee", "ea", 1), ("ai", "a", 1),
+        ("(?<=[a-z])e(?=[a-z])", "i", 1.0), ("(?<=[a-z])ea", "ee", 1), ("ee", "ea", 1),
+        ("ai", "a", 1),
         ("ai", "ia", 1), ("ou", "o", 1.5), ("ou", "uo", 0.6), ("oo", "o", 0.7), ("au", "a", 1),
         ("ui", "iu", 0.8), ("eau", "eu", 2), ("(?<=[a-z])er$", "or", 1), ("or$", "er", 1.2),
         ("ar(?=[dy]?$)", "er", 1.2), ("ary$", "ery", 1.5), ("ory$", "ary", 1), ("ury$", "ery", 1),
         ("(?<=[a-z])e$", "", 1.5), ("(?<=[bcdfgmnprst])$", "e", 0.5), ("ise$", "ice", 1),
-        ("eed", "ede", 0.7), ("cede", "ceed", 2), ("mb$", "m", 1.5), ("mn$", "m", 2), ("^h", "", 0.3),
+        ("eed", "ede", 0.7), ("cede", "ceed", 2), ("mb$", "m", 1.5), ("mn$", "m", 2),
+        ("^h", "", 0.3),
         ("(?<=[a-z])h(?=[aeiou])", "", 0.5), ("ck", "k", 1), ("dge", "ge", 1.5), ("tch", "ch", 1.5),
         ("(?<=[a-z])u(?=[a-z])", "o", 0.7), ("nm", "m", 2), ("st(?=l)", "s", 1), ("nv", "v", 0.5),
         ("pt$", "p", 0.6), ("sy", "si", 1), ("(?<=[a-z])y(?=[a-z])", "i", 1.5), ("xc", "x", 2),
@@ -409,7 +416,18 @@ def _plain(word: Word) -> bool:
 
 def _phrase_start(words: Sequence[Word], i: int) -> int:
     """Return where the noun phrase of the noun at `i` begins, without its determiner."""
-    while i and words[i - 1].tag in ("JJ", "JJR", "JJS", "NN", "NNP", "VBG", "VBN", "CD", "RB", "NNS"):
+    while i and words[i - 1].tag in (
+        "JJ",
+        "JJR",
+        "JJS",
+        "NN",
+        "NNP",
+        "VBG",
+        "VBN",
+        "CD",
+        "RB",
+        "NNS",
+    ):
         i -= 1
     return i
 
@@ -437,7 +455,9 @@ def _comma_missing(text: str, words: Sequence[Word]) -> Sites:
         # The comma before the last item of a list is a matter of style.
         is_list = after.lower in ("and", "or") and commas > 1
         starts = commas == 1 and since <= 9
-        weight = 0.15 if is_list else 2.0 if starts else 1.5 if after.tag in ("CC", "WDT", "WP") else 0.8
+        weight = (
+            0.15 if is_list else 2.0 if starts else 1.5 if after.tag in ("CC", "WDT", "WP") else 0.8
+        )
         yield Site(word.start, word.end, [""], weight)
 
 
@@ -490,9 +510,8 @@ def _other_punctuation(text: str, words: Sequence[Word]) -> Sites:
             yield Site(word.start, word.end, [""], 0.7)
         elif word.text in ("(", ")"):
             yield Site(word.start, word.end, [""], 0.5)
-        elif word.text == "-" and 0 < i < len(words) - 1 and word.end - word.start == 1:
-            if text[word.start - 1].isalpha() and text[word.end : word.end + 1].isalpha():
-                yield Site(word.start, word.end, [" ", " ", ""], 3.0)
+        elif word.text == "-" and f"{text[word.start - 1]}{text[word.end :][:1]}".isalpha():
+            yield Site(word.start, word.end, [" ", " ", ""], 3.0)
         elif word.text in (",", ".") and i + 1 < len(words):
             yield Site(word.start, word.end, [word.text * 2], 0.2)
 
@@ -544,7 +563,11 @@ def _article_extra(_: str, words: Sequence[Word]) -> Sites:
         if not _plain(first) or first.tag in ("RB", "CD", "VBN"):
             continue
         at = first.start
-        lower = first.text[0].lower() + first.text[1:] if first.tag not in ("NNP", "NNPS") else first.text
+        lower = (
+            first.text[0].lower() + first.text[1:]
+            if first.tag not in ("NNP", "NNPS")
+            else first.text
+        )
         for article, weight in (("the", 1.0 if word.tag != "NN" else 0.7), ("a", 0.5)):
             if article == "a" and word.tag in ("NNP", "NNPS"):
                 continue
@@ -599,7 +622,8 @@ def _preposition_extra(text: str, words: Sequence[Word]) -> Sites:
         if text[word.end : after.start] != " " or not _plain(word):
             continue
         if word.tag in VERBS and word.lower not in BE and after.tag in ("DT", "PRP$", "PRP", "NNS"):
-            yield Site(word.end, after.start, [f" {p} " for p in ("to", "about", "for", "of", "in", "with", "on", "at")])
+            others = ("to", "about", "for", "of", "in", "with", "on", "at")
+            yield Site(word.end, after.start, [f" {other} " for other in others])
         elif word.tag == "MD" and after.tag == "VB":
             yield Site(word.end, after.start, [" to "], 1.0)
         elif word.tag in ("CD", "JJ", "DT") and after.tag in ("NNS", "NN"):
@@ -618,9 +642,12 @@ def _capital(text: str, words: Sequence[Word]) -> Sites:
         elif first.isupper():
             weight = 1.0 if starts else 1.2 if word.tag in ("NNP", "NNPS", "JJ") else 0.5
             yield Site(word.start, word.start + 1, [other], weight)
-        elif word.tag in ("NN", "NNS", "JJ") and len(word.text) > 3:
-            if text[word.start - 1 : word.start] == " ":
-                yield Site(word.start, word.start + 1, [other], 0.25)
+        elif (
+            word.tag in ("NN", "NNS", "JJ")
+            and len(word.text) > 3
+            and text[word.start - 1 : word.start] == " "
+        ):
+            yield Site(word.start, word.start + 1, [other], 0.25)
 
 
 def _space(text: str, words: Sequence[Word]) -> Sites:
@@ -628,7 +655,19 @@ def _space(text: str, words: Sequence[Word]) -> Sites:
         after = words[i + 1]
         gap = text[word.end : after.start]
         if gap == " " and _plain(word) and _plain(after):
-            short = word.lower in ("a", "in", "any", "every", "some", "may", "can", "all", "to", "up", "on")
+            short = word.lower in (
+                "a",
+                "in",
+                "any",
+                "every",
+                "some",
+                "may",
+                "can",
+                "all",
+                "to",
+                "up",
+                "on",
+            )
             yield Site(word.end, after.start, [""], 0.8 if short else 0.15)
         elif word.text == "," and gap == " ":
             yield Site(word.end, after.start, [""], 0.7)
@@ -667,7 +706,11 @@ def _finite(words: Sequence[Word], i: int) -> list[str]:
         low -= 1
     while high < len(words) and words[high].tag != ".":
         high += 1
-    return [w.tag for n, w in enumerate(words[low:high], low) if n != i and w.tag in ("VBD", "VBZ", "VBP")]
+    return [
+        w.tag
+        for n, w in enumerate(words[low:high], low)
+        if n != i and w.tag in ("VBD", "VBZ", "VBP")
+    ]
 
 
 def _tense(_: str, words: Sequence[Word]) -> Sites:
@@ -689,10 +732,18 @@ def _tense(_: str, words: Sequence[Word]) -> Sites:
             new = inflected(word.lower, word.tag, to)
         if new:
             yield _put(word, new, weight=weight)
-        if word.tag == "VBD" and (base := inflected(word.lower, "VBD", "VBP")) and word.lower not in BE:
+        if (
+            word.tag == "VBD"
+            and (base := inflected(word.lower, "VBD", "VBP"))
+            and word.lower not in BE
+        ):
             yield _put(word, f"have {base}", f"had {base}", f"was {base}", weight=0.08)
     for i, word in enumerate(words[:-1]):
-        if word.tag == "MD" and word.lower in ("will", "would", "can", "could") and words[i + 1].tag == "VB":
+        if (
+            word.tag == "MD"
+            and word.lower in ("will", "would", "can", "could")
+            and words[i + 1].tag == "VB"
+        ):
             swap = {"will": "would", "would": "will", "can": "could", "could": "can"}
             yield _put(word, swap[word.lower], weight=0.15)
 
@@ -720,7 +771,12 @@ def _verb_form(text: str, words: Sequence[Word]) -> Sites:
             base = inflected(word.lower, "VBG", "VB")
             if base and before.lower not in BE:
                 yield _put(word, f"to {base}", weight=0.8)
-        if word.tag == "VB" and before is not None and before.tag == "TO" and text[before.end] == " ":
+        if (
+            word.tag == "VB"
+            and before is not None
+            and before.tag == "TO"
+            and text[before.end] == " "
+        ):
             ing = inflected(word.lower, "VB", "VBG")
             if ing:
                 yield Site(before.start, word.end, [f"for {ing}", f"of {ing}", ing], 0.3)
@@ -756,7 +812,7 @@ def _noun_number(_: str, words: Sequence[Word]) -> Sites:
             continue
         determiner = before.lower if before is not None else ""
         follows = after.tag if after is not None else ""
-        numbers = any(w.tag == "CD" or w.lower in PLURAL for w in words[start : i])
+        numbers = any(w.tag == "CD" or w.lower in PLURAL for w in words[start:i])
         if word.tag == "NNS":
             if numbers or determiner in PLURAL:
                 weight = 2.0
@@ -770,7 +826,14 @@ def _noun_number(_: str, words: Sequence[Word]) -> Sites:
             weight = 1.2
         elif follows == "VBZ":
             weight = 1.0
-        elif word.lower in ("information", "knowledge", "research", "advice", "equipment", "evidence"):
+        elif word.lower in (
+            "information",
+            "knowledge",
+            "research",
+            "advice",
+            "equipment",
+            "evidence",
+        ):
             weight = 3.0
         else:
             weight = 0.05
@@ -787,9 +850,9 @@ def _word_form(_: str, words: Sequence[Word]) -> Sites:
             if base in known_words():
                 yield _put(word, base, weight=1.5)
         after = _next(words, i)
-        if word.tag == "JJ" and f"{lower}ly" in known_words() and len(lower) > 3:
-            if after is not None and after.tag in NOUNS:
-                yield _put(word, f"{lower}ly", weight=0.5)
+        is_followed = after is not None and after.tag in NOUNS
+        if word.tag == "JJ" and is_followed and len(lower) > 3 and f"{lower}ly" in known_words():
+            yield _put(word, f"{lower}ly", weight=0.5)
         if word.tag in ("JJR", "RBR") and lower not in ("more", "less") and lower.endswith("er"):
             yield _put(word, f"more {lower}", weight=1.0)
 
@@ -815,9 +878,12 @@ def _pronoun(_: str, words: Sequence[Word]) -> Sites:
 
 
 def _word_order(text: str, words: Sequence[Word]) -> Sites:
-    good = {("JJ", "NN"): 1.5, ("JJ", "NNS"): 1.5, ("RB", "JJ"): 1.0, ("RB", "VB"): 0.7, ("RB", "VBN"): 0.7,
-            ("MD", "RB"): 0.7, ("VBZ", "RB"): 0.5, ("IN", "DT"): 0.2, ("DT", "JJ"): 0.5, ("NN", "NN"): 0.4,
-            ("PRP", "MD"): 0.5, ("VB", "DT"): 0.1, ("TO", "VB"): 0.3}  # fmt: skip
+    good = {
+        ("JJ", "NN"): 1.5, ("JJ", "NNS"): 1.5, ("RB", "JJ"): 1.0, ("RB", "VB"): 0.7,
+        ("RB", "VBN"): 0.7, ("MD", "RB"): 0.7, ("VBZ", "RB"): 0.5, ("IN", "DT"): 0.2,
+        ("DT", "JJ"): 0.5, ("NN", "NN"): 0.4, ("PRP", "MD"): 0.5, ("VB", "DT"): 0.1,
+        ("TO", "VB"): 0.3,
+    }  # fmt: skip
     for i, word in enumerate(words[:-1]):
         after = words[i + 1]
         if not (_plain(word) and _plain(after)) or text[word.end : after.start] != " ":
@@ -844,9 +910,17 @@ def _word_extra(text: str, words: Sequence[Word]) -> Sites:
         short = word.lower in DROPPED or word.lower in PREPOSITIONS or word.lower in ARTICLES
         again = word.lower if word.text != "I" and word.tag not in ("NNP", "NNPS") else word.text
         yield Site(word.end, word.end, [f" {again}"], 1.0 if short else 0.1)
-        if word.tag in ("NN", "NNS", "NNP") and after.tag in ("VBZ", "VBD", "VBP") and _is_head(words, i):
+        if (
+            word.tag in ("NN", "NNS", "NNP")
+            and after.tag in ("VBZ", "VBD", "VBP")
+            and _is_head(words, i)
+        ):
             yield Site(word.end, word.end, [" it"] if word.tag == "NN" else [" they"], 0.15)
-        if word.tag in ("PRP", "NNS", "NN") and after.tag in ("VBD", "VBP", "VBZ") and after.lower not in BE:
+        if (
+            word.tag in ("PRP", "NNS", "NN")
+            and after.tag in ("VBD", "VBP", "VBZ")
+            and after.lower not in BE
+        ):
             yield Site(word.end, word.end, [" is", " was", " are", " were"], 0.4)
         if word.tag in VERBS and after.tag in ("JJ", "RB") and word.lower in BE:
             yield Site(word.end, word.end, [" being", " very much"], 0.15)

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from reviser.core.actions import ActionVocab
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+
+from reviser.core.actions import ActionVocab
 
 Cache = list[tuple[Tensor, Tensor]]
 """Keys and values of every layer."""
@@ -38,9 +39,9 @@ def control_rows(embedding: Tensor, vocab: ActionVocab, newline: int) -> Tensor:
     rows = embedding.mean(0) + noise * embedding.std(0)
     for near in (vocab.delimiter, vocab.mark):
         if near is not None:
-            rows[near - vocab.tokens] = (
-                embedding[newline] + 0.25 * noise[near - vocab.tokens] * embedding.std(0)
-            )
+            rows[near - vocab.tokens] = embedding[newline] + 0.25 * noise[
+                near - vocab.tokens
+            ] * embedding.std(0)
     return rows
 
 
@@ -78,7 +79,7 @@ class Proofreader(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         for n in range(frozen, self.depth):
             for name in PROJECTIONS:
-                out, size = weights[f"model.layers.{n}.{_path(name)}.weight"].shape
+                out, size = weights[f"model.layers.{n}.{projection_path(name)}.weight"].shape
                 bound = 1 / math.sqrt(size)
                 a = torch.empty(rank, size).uniform_(-bound, bound, generator=generator)
                 self.lora[f"{n}_{name}_A"] = nn.Parameter(a)
@@ -87,7 +88,10 @@ class Proofreader(nn.Module):
     @staticmethod
     def _layer(weights: dict[str, Tensor], n: int) -> dict[str, Tensor]:
         """Return the weights of a layer; projections of the same input are joined."""
-        part = {name: weights[f"model.layers.{n}.{_path(name)}.weight"] for name in PROJECTIONS}
+        part = {
+            name: weights[f"model.layers.{n}.{projection_path(name)}.weight"]
+            for name in PROJECTIONS
+        }
         return {
             "before": weights[f"model.layers.{n}.input_layernorm.weight"],
             "after": weights[f"model.layers.{n}.post_attention_layernorm.weight"],
@@ -135,7 +139,9 @@ class Proofreader(nn.Module):
         return self.base_output(ids) @ self.table.T
 
     @torch.no_grad()
-    def step(self, ids: Tensor, cache: Cache | None, *, adapted: bool = True) -> tuple[Tensor, Cache]:
+    def step(
+        self, ids: Tensor, cache: Cache | None, *, adapted: bool = True
+    ) -> tuple[Tensor, Cache]:
         """Read more ids of one sequence; return the output of the last layer and the new cache.
 
         A cache is never changed, so several continuations can start from the same one.
@@ -164,8 +170,7 @@ class Proofreader(nn.Module):
         qkv = self._project(x, layer["qkv"], n, ("q_proj", "k_proj", "v_proj"))
         sizes = [self.heads * self.head, self.kv_heads * self.head, self.kv_heads * self.head]
         q, k, v = (
-            part.view(batch, length, -1, self.head).transpose(1, 2)
-            for part in qkv.split(sizes, -1)
+            part.view(batch, length, -1, self.head).transpose(1, 2) for part in qkv.split(sizes, -1)
         )
         start = past[0].shape[2] if past else 0
         cos, sin = self._rotation(start, length)
@@ -226,9 +231,9 @@ class Proofreader(nn.Module):
         tensors = {}
         for name, value in values.items():
             if name.startswith("lora."):
-                n, projection, side = name.removeprefix("lora.").split("_", 1)[0], *_sides(name)
-                key = f"base_model.model.model.layers.{n}.{_path(projection)}.lora_{side}.weight"
-                tensors[key] = value.detach().clone().half().contiguous()
+                tensors[peft_name(name.removeprefix("lora."))] = (
+                    value.detach().clone().half().contiguous()
+                )
         save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
         rows = {
             "output_rows": values["rows"].detach().clone(),
@@ -252,25 +257,40 @@ class Proofreader(nn.Module):
 
     def load_adapter(self, folder: Path) -> None:
         """Read what `save_adapter` wrote."""
+        config = json.loads((folder / "adapter_config.json").read_text())
+        made = config["r"], config["lora_alpha"], config["layers_to_transform"][0]
+        if made != (self.rank, self.alpha, self.frozen):
+            raise ValueError(
+                f"The adapter in {folder} has rank, alpha and first layer {made}; this model has"
+                f" {(self.rank, self.alpha, self.frozen)}."
+            )
         tensors = load_file(folder / "adapter_model.safetensors")
         with torch.no_grad():
             for name, value in self.lora.items():
-                n, projection, side = name.split("_", 1)[0], *_sides(name)
-                key = f"base_model.model.model.layers.{n}.{_path(projection)}.lora_{side}.weight"
-                value.copy_(tensors[key].float())
+                value.copy_(tensors[peft_name(name)].float())
             self.rows.copy_(load_file(folder / "control_rows.safetensors")["output_rows"])
 
 
-def _path(projection: str) -> str:
+def projection_path(projection: str) -> str:
+    """Return where a projection is in a layer.
+
+    >>> projection_path("q_proj")
+    'self_attn.q_proj'
+    """
     module = "self_attn" if projection[0] in "qkvo" else "mlp"
     return f"{module}.{projection}"
 
 
-def _sides(name: str) -> tuple[str, str]:
-    """Split `lora.20_q_proj_A` into the projection and the side."""
-    rest = name.split("_", 1)[1]
+def peft_name(name: str) -> str:
+    """Return PEFT's name of an adapter weight.
+
+    >>> peft_name("20_q_proj_A")
+    'base_model.model.model.layers.20.self_attn.q_proj.lora_A.weight'
+    """
+    n, _, rest = name.partition("_")
     projection, _, side = rest.rpartition("_")
-    return projection, side
+    path = projection_path(projection)
+    return f"base_model.model.model.layers.{n}.{path}.lora_{side}.weight"
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

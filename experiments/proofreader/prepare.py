@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import lemminflect
 import spacy
-from mistakes import known_words
+from mistakes import known_words, listed
 
 MAX_CHARACTERS = 680
 """About 160 tokens of SmolLM2."""
@@ -38,8 +39,13 @@ ABBREVIATIONS = re.compile(
 )
 SENTENCE_END = re.compile(r"[.!?][\"')\u2019\u201d]*(?= +[\"'(\u2018\u201c]?[A-Z])")
 WORD = re.compile(r"[A-Za-z]+(?:['\u2019][A-Za-z]+)*")
-UNWANTED = re.compile(r"https?:|www\.|[=<>{}|\\^~_#*\[\]@]|\.\.|--|  | [,.;:!?)]|\( |\bISBN\b|[a-z]{3}[.!?] [a-z]|[^\x20-\x7e\u00a0-\u00ff\u2013\u2014\u2018\u2019\u201c\u201d]")
-CODE = re.compile(r"::|\(\)|\b(?:Listing|Figure|Table|Err|Ok|Vec|fn|impl|mut|struct|enum)\b|[a-z]+_[a-z]+")
+UNWANTED = re.compile(
+    r"https?:|www\.|[=<>{}|\\^~_#*\[\]@]|\.\.|--|  | [,.;:!?)]|\( |\bISBN\b|[a-z]{3}[.!?] [a-z]"
+    r"|[^\x20-\x7e\u00a0-\u00ff\u2013\u2014\u2018\u2019\u201c\u201d]"
+)
+CODE = re.compile(
+    r"::|\(\)|\b(?:Listing|Figure|Table|Err|Ok|Vec|fn|impl|mut|struct|enum)\b|[a-z]+_[a-z]+"
+)
 STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 
@@ -151,9 +157,10 @@ def sampled(data: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
             for m, text in enumerate(clean_units(paragraph, seed, source, name, n)):
                 if len(text) > MAX_CHARACTERS:
                     continue
+                shown = text
                 if draw(seed, text, "quotes") < 0.7:
-                    text = text.translate(STRAIGHT)  # noqa: PLW2901
-                unit = {"text": text, "source": f"{source}/{name}", "held_out": held_out}
+                    shown = text.translate(STRAIGHT)
+                unit = {"text": shown, "source": f"{source}/{name}", "held_out": held_out}
                 found.setdefault((source, held_out), []).append(
                     (draw(seed, source, name, n, m), unit)
                 )
@@ -165,10 +172,10 @@ def sampled(data: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 # -- real edits -------------------------------------------------------------------------------
 
-FUNCTION_WORDS = frozenset(
+FUNCTION_WORDS = listed(
     "a an the of in on at to for with by from as about into over under between through during"
     " is are was were be been being has have had do does did this these those it its their there"
-    " they them he she his her him we us and or than not".split()
+    " they them he she his her him we us and or than not"
 )
 
 
@@ -213,11 +220,16 @@ def small_edit(before: str, after: str) -> list[str] | None:
     if before == after or max(len(before), len(after)) > MAX_CHARACTERS:
         return None
     old, new = (re.findall(r"\w+(?:['\u2019]\w+)*|[^\w\s]", text) for text in (before, after))
-    changes = [c for c in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if c[0] != "equal"]
-    kinds = [edit_kind(old[a:b], new[c:d]) for _, a, b, c, d in changes]
+    changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    kinds = [edit_kind(old[a:b], new[c:d]) for name, a, b, c, d in changes if name != "equal"]
     if not 1 <= len(kinds) <= 4 or None in kinds:
         return None
     return [kind for kind in kinds if kind]
+
+
+def similarity(one: str, two: str) -> float:
+    """Return an upper bound of the share of characters that two texts have in common."""
+    return SequenceMatcher(None, one, two, autojunk=False).quick_ratio()
 
 
 def real_edits(data: Path) -> Iterator[dict[str, Any]]:
@@ -235,12 +247,11 @@ def real_edits(data: Path) -> Iterator[dict[str, Any]]:
             [s for line in essay[f"draft{n}"].splitlines() for s in sentences(line) if s]
             for n in (1, 2, 3)
         ]
-        for old, new in zip(drafts, drafts[1:], strict=False):
+        for old, new in pairwise(drafts):
             same = set(old) & set(new)
             rest = [s for s in new if s not in same]
             for one in (s for s in old if s not in same):
-                ratios = [(SequenceMatcher(None, one, two, autojunk=False).quick_ratio(), two) for two in rest]
-                ratio, two = max(ratios, default=(0.0, ""))
+                ratio, two = max(((similarity(one, two), two) for two in rest), default=(0.0, ""))
                 if ratio > 0.9:
                     found.append((one, two, f"argrewrite/{essay['essay']}"))
     for before, after, source in found:
@@ -253,7 +264,13 @@ def real_edits(data: Path) -> Iterator[dict[str, Any]]:
         seen.add((before, after))
         name = source.rpartition("osbooks-")[2]
         held_out = name in HELD_OUT_BOOKS or draw("held out", after) < 0.03
-        yield {"before": before, "text": after, "source": source, "kinds": kinds, "held_out": held_out}
+        yield {
+            "before": before,
+            "text": after,
+            "source": source,
+            "kinds": kinds,
+            "held_out": held_out,
+        }
 
 
 # -- tags -------------------------------------------------------------------------------------
@@ -267,12 +284,15 @@ def tagged(units: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     pairs = ((unit["text"], unit) for unit in units)
     for doc, unit in language.pipe(pairs, as_tuples=True, batch_size=256):
         if "before" not in unit:
-            unit["spans"] = [bound for token in doc for bound in (token.idx, token.idx + len(token))]
+            unit["spans"] = [
+                bound for token in doc for bound in (token.idx, token.idx + len(token))
+            ]
             unit["tags"] = " ".join(token.tag_ or "XX" for token in doc)
         yield unit
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)

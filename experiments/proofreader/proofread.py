@@ -42,7 +42,9 @@ class Suggestion:
 class Reader:
     """A model that suggests edits."""
 
-    def __init__(self, base: Path, adapter: Path | None, *, delay: int = DELAY, frozen: int = 20) -> None:
+    def __init__(
+        self, base: Path, adapter: Path | None, *, delay: int = DELAY, frozen: int = 20
+    ) -> None:
         self.vocab, self.codec, self.newline = open_tokenizer(base)
         self.model = Proofreader(base, self.vocab, newline=self.newline, frozen=frozen)
         if adapter is not None:
@@ -68,7 +70,9 @@ class Reader:
         return (1 - stays).numpy(), cache
 
     @torch.no_grad()
-    def write(self, tokens: list[int], goal: int, cache: Cache, last: int) -> tuple[int, list[int], float] | None:
+    def write(
+        self, tokens: list[int], goal: int, cache: Cache, last: int
+    ) -> tuple[int, list[int], float] | None:
         """Return where the edit that ends at a boundary starts, its tokens and its probability.
 
         None if the model makes no edit there. `last` is the id that the cache has not read yet.
@@ -79,7 +83,9 @@ class Reader:
         allowed = self._first
         for _ in range(MAX_IDS):
             output, cache = self.model.step(torch.tensor([ids]), cache)
-            scores = self.model.logits(output[0, -1]).masked_fill(~allowed, -torch.inf).log_softmax(-1)
+            scores = (
+                self.model.logits(output[0, -1]).masked_fill(~allowed, -torch.inf).log_softmax(-1)
+            )
             if not start and allowed is self._first:
                 scores[[vocab.delete, vocab.replace]] = -torch.inf
             best = int(scores.argmax())
@@ -135,7 +141,9 @@ class Reader:
         for row, new in enumerate(news, start=1):
             shortest = min(len(old), len(new))
             same = next((n for n in range(shortest) if old[n] != new[n]), shortest)
-            tail = next((n for n in range(shortest - same) if old[-1 - n] != new[-1 - n]), shortest - same)
+            tail = next(
+                (n for n in range(shortest - same) if old[-1 - n] != new[-1 - n]), shortest - same
+            )
             likelihoods = []
             for at, ids in ((0, old), (row, new)):
                 end = min(len(ids), len(ids) - tail + RIGHT)
@@ -170,6 +178,7 @@ def corrected(text: str, suggestions: list[Suggestion]) -> str:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", type=Path)
     parser.add_argument("adapter", type=Path)

@@ -156,9 +156,7 @@ class Trainer:
             unit = units[int(index)]
             rng = np.random.default_rng((self.settings.seed, epoch, int(index)))
             draft = draft_of(unit, rng)
-            example = encode(
-                self.vocab, self.codec, draft, unit["text"], delay=self.settings.delay
-            )
+            example = encode(self.vocab, self.codec, draft, unit["text"], delay=self.settings.delay)
             if len(example.ids) <= MAX_IDS:
                 yield example
 
@@ -419,6 +417,7 @@ def detection_measures(scores: np.ndarray, labels: np.ndarray) -> dict[str, floa
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("units", type=Path)
     parser.add_argument("base", type=Path)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ pytest.importorskip("symspellpy")
 import examples  # noqa: E402
 import mistakes  # noqa: E402
 import model  # noqa: E402
+
 import train  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
 
@@ -45,7 +47,9 @@ def opened(base):
 
 def proofreader(base, opened, **options):
     vocab, _, newline = opened
-    return model.Proofreader(base, vocab, newline=newline, **{"frozen": 2, "rank": 4, "alpha": 4.0} | options)
+    return model.Proofreader(
+        base, vocab, newline=newline, **{"frozen": 2, "rank": 4, "alpha": 4.0} | options
+    )
 
 
 # -- mistakes ---------------------------------------------------------------------------------
@@ -65,7 +69,7 @@ def test_mistakes_change_the_text_and_do_not_touch():
     for n in range(300):
         made = drawn(n)
         assert 1 <= len(made) <= 2 * mistakes.MAX_PER_SENTENCE
-        assert all(a.end < b.start for a, b in zip(made, made[1:], strict=False))
+        assert all(a.end < b.start for a, b in pairwise(made))
         assert mistakes.apply(TEXT, made) != TEXT
 
 
@@ -170,9 +174,34 @@ def test_peft_reads_the_adapter(base, opened, tmp_path):
         expected = theirs(ids).logits
         for each in (ours, again):
             hidden = each.upper(each.lower(ids).float())
-            torch.testing.assert_close(
-                hidden @ each.table.T, expected, atol=5e-3, rtol=5e-2
-            )
+            torch.testing.assert_close(hidden @ each.table.T, expected, atol=5e-3, rtol=5e-2)
+
+
+def test_an_adapter_of_another_shape_is_refused(base, opened, tmp_path):
+    proofreader(base, opened).save_adapter(tmp_path)
+    with pytest.raises(ValueError, match="has rank, alpha and first layer"):
+        proofreader(base, opened, rank=8).load_adapter(tmp_path)
+
+
+def test_the_merged_model_is_the_same(base, opened, tmp_path, monkeypatch):
+    import merge
+    from transformers import AutoModelForCausalLM
+
+    vocab = opened[0]
+    ours = proofreader(base, opened)
+    with torch.no_grad():
+        for value in ours.parameters():
+            value.copy_((0.2 * torch.randn_like(value)).half())
+    ours.save_adapter(tmp_path / "adapter")
+    monkeypatch.setattr(merge, "Proofreader", lambda *_, **__: proofreader(base, opened))
+    merge.merge(base, tmp_path / "adapter", tmp_path / "merged")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
+    ids = torch.tensor([[0, vocab.delimiter, vocab.mark, 5, 9, 17, vocab.back]])
+    with torch.no_grad():
+        expected = theirs(ids).logits[..., : vocab.size]
+        found = ours.logits(ours.upper(ours.lower(ids)))
+    torch.testing.assert_close(found, expected, atol=2e-2, rtol=5e-2)
+    assert type(vocab).load(tmp_path / "merged") == vocab
 
 
 def test_control_rows_are_distinct_and_fixed(base, opened):
@@ -195,7 +224,15 @@ def units(tmp_path):
     return folder
 
 
-SETTINGS = {"frozen": 2, "rank": 4, "alpha": 4.0, "chunk": 12, "passes": 2, "batch": 400, "held_out": 5}
+SETTINGS = {
+    "frozen": 2,
+    "rank": 4,
+    "alpha": 4.0,
+    "chunk": 12,
+    "passes": 2,
+    "batch": 400,
+    "held_out": 5,
+}
 
 
 def run(units, base, output, steps, **options):
