@@ -12,6 +12,7 @@ exactly what they would have been without the interruption.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -47,7 +48,7 @@ class Settings:
     alpha: float = 64.0
     chunk: int = 2048
     """Units that are cached together."""
-    passes: int = 3
+    passes: int = 2
     """Passes over a chunk before the next one."""
     batch: int = 512
     """Ids in a batch, padding included."""
@@ -145,6 +146,7 @@ class Trainer:
         self.average = {n: p.detach().clone() for n, p in self.model.named_parameters()}
         self.step = self.chunk = self.number = self.batch = self.seen = 0
         self.cached: set[int] = set()
+        self.cached_digest = ""
         if not self._load():
             self._raise_controls()
 
@@ -169,11 +171,14 @@ class Trainer:
         indices = order[number * settings.chunk : (number + 1) * settings.chunk]
         found = batches(list(self.examples(self.units, epoch, indices)), settings.batch)
         rows = sum(batch.ids.numel() for batch in found)
+        # A cache of other ids must not be read, such as one that an older version of the code made.
+        digest = hashlib.sha256(b"".join(batch.ids.numpy().tobytes() for batch in found))
+        self.digest = digest.hexdigest()
         self.starts = np.cumsum([0, *(batch.ids.numel() for batch in found)])
         path = self.output / "cache.f16"
         shape = (rows, self.model.width)
         is_whole = path.is_file() and path.stat().st_size == 2 * rows * self.model.width
-        if not is_whole:
+        if not is_whole or self.cached_digest != self.digest:
             self.cached = set()
         self.cache = np.memmap(path, np.float16, "r+" if is_whole else "w+", shape=shape)
         return found
@@ -341,6 +346,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "at": [self.step, self.chunk, self.number, self.batch, self.seen],
             "cached": sorted(self.cached),
+            "digest": self.digest,
         }
         path = self.output / "checkpoint.pt"
         part = path.with_suffix(".part")
@@ -372,7 +378,7 @@ class Trainer:
             return False
         state = torch.load(path, weights_only=True)
         # The schedule may change between sessions; everything else must stay.
-        free = {"decay_from", "decay", "learning_rate", "held_out"}
+        free = {"decay_from", "decay", "learning_rate", "held_out", "passes"}
         new = asdict(self.settings)
         changed = {k for k, v in state["settings"].items() if k not in free and new[k] != v}
         if changed:
@@ -384,7 +390,7 @@ class Trainer:
         self.average = state["average"]
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.chunk, self.number, self.batch, self.seen = state["at"]
-        self.cached = set(state["cached"])
+        self.cached, self.cached_digest = set(state["cached"]), state.get("digest", "")
         return True
 
     def _write(self, name: str, record: dict[str, Any]) -> None:
