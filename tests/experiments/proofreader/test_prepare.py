@@ -1,6 +1,5 @@
 """The proofreader experiment: cutting text into units and choosing real edits."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -10,12 +9,11 @@ pytest.importorskip("lemminflect")
 pytest.importorskip("symspellpy")
 pytest.importorskip("spacy")
 
-FOLDER = Path(__file__).parents[3] / "experiments/proofreader"
-sys.path.append(str(FOLDER))
-# The benchmarks have a module `prepare` too, so this one is opened by its path.
-spec = importlib.util.spec_from_file_location("proofreader_prepare", FOLDER / "prepare.py")
-prepare = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(prepare)
+sys.path.append(str(Path(__file__).parent))
+
+from proofreader_modules import opened
+
+prepare = opened("prepare")
 
 
 def test_sentences_end_at_marks_but_not_at_abbreviations():

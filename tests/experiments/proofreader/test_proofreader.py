@@ -9,20 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXPERIMENT = Path(__file__).parents[3] / "experiments/proofreader"
-# Last on the path, so that no module of the benchmarks is hidden by one of the same name here.
-sys.path.append(str(EXPERIMENT))
+sys.path.append(str(Path(__file__).parent))
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("lemminflect")
 pytest.importorskip("symspellpy")
 
-import examples  # noqa: E402
-import mistakes  # noqa: E402
-import model  # noqa: E402
+import proofreader_modules  # noqa: E402
 
-import train  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
+
+FOLDER, module = proofreader_modules.FOLDER, proofreader_modules.opened
+examples, mistakes, model, train = map(module, ("examples", "mistakes", "model", "train"))
 
 TEXT = "The cats sat on the mat, and they were happy. However, a dog barked at these birds."
 TAGS = "DT NNS VBD IN DT NN , CC PRP VBD JJ . RB , DT NN VBD IN DT NNS ."
@@ -184,9 +182,9 @@ def test_an_adapter_of_another_shape_is_refused(base, opened, tmp_path):
 
 
 def test_the_merged_model_is_the_same(base, opened, tmp_path, monkeypatch):
-    import merge
     from transformers import AutoModelForCausalLM
 
+    merge = module("merge")
     vocab = opened[0]
     ours = proofreader(base, opened)
     with torch.no_grad():
@@ -264,7 +262,7 @@ def test_a_lost_cache_changes_nothing(units, base, tmp_path):
 def test_a_killed_run_resumes_exactly(units, base, tmp_path):
     whole = run(units, base, tmp_path / "whole", 12)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
-    command = [sys.executable, EXPERIMENT / "train.py", units, base, "-o", tmp_path / "part"]
+    command = [sys.executable, FOLDER / "train.py", units, base, "-o", tmp_path / "part"]
     command += ["--steps=100000", "--save-seconds=0", "--log-every=1", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
