@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
-from reviser.core.diff import Hunk, diff
+from reviser.trajectories.alignment import Hunk, diff
 
 NONE, DETECTION, SEARCH, CONTENT, STOP = range(5)
 """What a target is about."""

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from reviser.models import rows_for, save
+from reviser.models.trunks import rows_for, save
 
 
 def merge(base: Path, adapter: Path, output: Path) -> None:

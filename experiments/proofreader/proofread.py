@@ -110,7 +110,7 @@ class Reader:
         cache = [(k[:, :, :-1], v[:, :, :-1]) for k, v in cache]
         assert self.vocab.back is not None
         order = np.argsort(-probabilities, kind="stable")[:limit]
-        places = self.codec.places(tokens)
+        places = self.codec.char_offsets(tokens)
         found = []
         for goal in (int(n) for n in order if probabilities[n] >= threshold):
             made = self.write(tokens, goal, cache, self.vocab.back)
