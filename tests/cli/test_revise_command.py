@@ -160,10 +160,10 @@ def test_a_model_that_gives_edit_probabilities_reads_the_draft_first(opens: Open
         result = run(*option, stdin=draft)
         assert result.exit_code == 0
         assert ("--notes is now called" in result.stderr) == ("--notes" in option)
-        assert asked.pop(0).with_edit_probabilities
+        assert asked[0].then is not None
         asked.clear()
     run("--min-edit-probability", 0, stdin=draft)
-    assert not asked[0].with_edit_probabilities
+    assert asked[0].then is None
 
 
 def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Opens) -> None:

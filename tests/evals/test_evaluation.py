@@ -269,7 +269,7 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="needs its own name"):
         evaluate([ours, ours])
-    with pytest.raises(ConfigError, match="not 'reference'"):
+    with pytest.raises(ConfigError, match="other than 'reference'"):
         evaluate([System(name="reference", samples=ours.samples)])
     with pytest.raises(
         DataError, match="'ours' and 'theirs' cannot be compared: 1 of the 16 samples"
