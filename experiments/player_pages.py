@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
-from reviser.player.film import Cutter, Film
+from reviser.player.film import Film, Replayer
 from reviser.player.page import to_html
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 PRINTED = ROOT / "tests" / "fixtures" / "paper.json"
@@ -53,14 +53,14 @@ def pages() -> dict[str, str]:
         "rollouts.html": to_html(
             films(
                 ROOT / "experiments" / "stories" / "results" / "rollouts.jsonl",
-                Cutter(ActionVocab.load(stories), Codec.load(stories)),
+                Replayer(ActionVocab.load(stories), Codec.load(stories)),
                 "Story",
             ),
             title="Ten stories, written by editing",
             note=STORIES,
         ),
         "edits.html": to_html(
-            films(edits / "edits.jsonl", Cutter(ActionVocab.load(edits), editor_codec), "Draft"),
+            films(edits / "edits.jsonl", Replayer(ActionVocab.load(edits), editor_codec), "Draft"),
             title="Ten drafts, revised",
             note=DRAFTS,
         ),
@@ -70,7 +70,7 @@ def pages() -> dict[str, str]:
     }  # fmt: skip
 
 
-def films(rollouts: Path, cutter: Cutter, name: str) -> list[Film]:
+def films(rollouts: Path, cutter: Replayer, name: str) -> list[Film]:
     """Return the films of a file of rollouts, numbered from 1."""
     lines = rollouts.read_text("utf-8").splitlines()
     return [
@@ -85,12 +85,12 @@ def printed_films() -> list[Film]:
     tokens = list(dict.fromkeys(token for each in printed for token in _tokens(each)))
     ids = {token: n for n, token in enumerate(tokens)}
     vocab = ActionVocab.paper()
-    cutter = Cutter(vocab, _codec(tokens))
+    cutter = Replayer(vocab, _codec(tokens))
     return [_printed_film(each, ids, vocab, cutter) for each in printed]
 
 
 def _printed_film(
-    printed: dict[str, Any], ids: dict[str, int], vocab: ActionVocab, cutter: Cutter
+    printed: dict[str, Any], ids: dict[str, int], vocab: ActionVocab, cutter: Replayer
 ) -> Film:
     actions = []
     for kind, *argument in printed["actions"]:

@@ -21,8 +21,9 @@ import torch
 
 from reviser import Append, Codec
 from reviser.data.dataset import NO_LABEL
-from reviser.models.trunks import adapt, load, load_base
-from reviser.train.inputs import held_out_set, open_parts
+from reviser.models.adaptation import adapt
+from reviser.models.trunks import load, load_base
+from reviser.train.inputs import held_out_set, open_inputs
 from reviser.train.recipe import load_recipe
 
 
@@ -50,7 +51,7 @@ def before(name: str, text: Path, begin: str | None, windows: int = 8, length: i
 def after(base_name: str, run: Path) -> None:
     """Print the held-out losses of the base and of the adapted run."""
     recipe = load_recipe(run / "recipe.json")
-    parts = open_parts(recipe, run)
+    parts = open_inputs(recipe, run)
     base, (trained, _) = load_base(base_name)[0], load(run)
     batches = held_out_set(recipe, parts, Append())
     ordinary, tokens = parts.vocab.tokens, 0

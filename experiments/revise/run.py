@@ -11,8 +11,8 @@ Words are compared as `gec_sets.tokenize` splits them.
     python -m experiments.revise.run watch PAIRS EDITOR
 
 Results go to `experiments/revise/results`, from which `experiments.revise.report` makes the page.
-An editor that predicts edit probabilities (`policy: {noted: true}`) reads each draft first and
-edits only where a change is likely enough; `arms` measures it without that, too.
+An editor that predicts edit probabilities reads each draft first and edits only where a change is
+likely enough; `arms` also measures it without reading first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from reviser import ActionVocab, Codec
 from reviser.data.pairs import Pair, read_pairs
 from reviser.evals import intervals, revision
 from reviser.files import write_json, write_whole
-from reviser.writing.model import CALIBRATION, Reviser
+from reviser.models.editing import Editing
+from reviser.writing.model import Reviser
 
 RESULTS = Path(__file__).parent / "results"
 FEWEST_CHANGES = 30
@@ -144,7 +145,7 @@ def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
     references = [[tokenize(pair.after)] for pair in pairs]
     curve = []
     for value in PROBABILITIES:
-        made = edit(model, notes=value)([pair.before for pair in pairs])
+        made = edit(model, min_edit_probability=value)([pair.before for pair in pairs])
         texts = [tokenize(attempt.text) for attempt in made]
         counts = revision.edit_rows(sources, texts, references)
         scores = [f(counts) for f in (revision.edit_precision, revision.edit_recall)]
@@ -153,12 +154,14 @@ def precision(pairs: list[Pair], model: Reviser) -> list[tuple[float, ...]]:
     return curve
 
 
-def watch(pairs: list[Pair], model: Reviser, probability: float | None) -> list[str]:
+def watch(pairs: list[Pair], model: Reviser, probability: float) -> list[str]:
     """Return ten revisions for the player, drawn by a seed from the pairs that need a change."""
     wanted = [pair.before for pair in pairs if not pair.is_unchanged]
     drawn = np.random.default_rng(SEED).choice(len(wanted), WATCHED, replace=False)
     drafts = [wanted[n] for n in sorted(drawn.tolist())]
-    made = model.revise_many(drafts, window=WINDOW, context=CONTEXT, notes=probability)
+    made = model.revise_many(
+        drafts, window=WINDOW, context=CONTEXT, min_edit_probability=probability
+    )
     return [
         replace(each, provenance=each.provenance | {"model": "the editor"}).to_json()
         for revised in made
@@ -173,9 +176,9 @@ def arms(pairs: list[Pair], folders: list[Path]) -> dict[str, Any]:
     for folder in folders:
         model, made, policy = reviser.load(folder), facts(folder), policy_of(folder)
         name = f"{policy['address']}, {made['seen']['ids'] / 1e6:.1f} million ids"
-        if policy.get("noted"):
+        if gives_probabilities(policy):
             name += ", edit probabilities"
-            systems[f"{name}, read first"] = edit(model, notes=MIN_PROBABILITY)
+            systems[f"{name}, read first"] = edit(model, min_edit_probability=MIN_PROBABILITY)
         systems[name] = edit(model)
         models[name] = made
     return quality(pairs, systems) | {"models": models}
@@ -188,9 +191,14 @@ def policy_of(folder: Path) -> dict[str, Any]:
     return policy
 
 
-def min_probability(folder: Path) -> float | None:
-    """Return MIN_PROBABILITY for a model that predicts edit probabilities, None for others."""
-    return MIN_PROBABILITY if policy_of(folder).get("noted") else None
+def gives_probabilities(policy: dict[str, Any]) -> bool:
+    """Return whether a policy trains edit probabilities; older recipes call the field `noted`."""
+    return bool(policy.get("edit_probabilities", policy.get("noted", False)))
+
+
+def min_probability(folder: Path) -> float:
+    """Return MIN_PROBABILITY for a model that predicts edit probabilities, 0 for others."""
+    return MIN_PROBABILITY if gives_probabilities(policy_of(folder)) else 0.0
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -228,10 +236,11 @@ def on_pairs(given: argparse.Namespace) -> dict[str, Any]:
     if given.command == "precision":
         curve = precision(pairs, reviser.load(given.models[0]))
         enough = [(value, right) for value, right, *_, made in curve if made >= FEWEST_CHANGES]
-        found = {"precision": enough, "curve": curve, "pairs": len(pairs), "by": "notes"}
-        found |= {"window": WINDOW, "context": CONTEXT}
-        write_json(given.models[0] / CALIBRATION, found)
-        return found
+        best = max(curve, key=lambda row: row[3])[0]
+        editing = Editing(edit_probabilities=True, calibration=tuple(enough), threshold=best)
+        editing.save(given.models[0])
+        found = {"precision": enough, "curve": curve, "pairs": len(pairs)}
+        return found | {"window": WINDOW, "context": CONTEXT}
     if given.command == "arms":
         found = arms(pairs, given.models)
     else:
@@ -246,7 +255,7 @@ def systems_of(folders: Sequence[Path]) -> dict[str, Any]:
     """Return "left alone" and the systems of the model folders, in the order of MAKERS."""
     systems: dict[str, Any] = {"left alone": leave}
     for (name, make), folder in zip(MAKERS.items(), folders, strict=False):
-        options = {"notes": min_probability(folder)} if name == "editor" else {}
+        options = {"min_edit_probability": min_probability(folder)} if name == "editor" else {}
         systems[name] = make(reviser.load(folder), **options)
     return systems
 

@@ -14,8 +14,11 @@ from itertools import islice
 from typing import Any
 
 from reviser.data import blocks
+from reviser.engines.settings import DecodeConfig
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import windows
+from reviser.writing.plan import windows
+from reviser.writing.running import run_plans
+from reviser.writing.tasks import Continue
 
 WINDOW, CONTEXT = 62, 12
 """The longest texts that the models were trained on, in tokens."""
@@ -48,11 +51,11 @@ def edit(model: Reviser, **settings: Any) -> System:
     """Return a system that revises with an editor."""
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
-        options = {"window": WINDOW, "context": CONTEXT} | settings
+        options = {"window": WINDOW, "context": CONTEXT, "min_edit_probability": 0.0} | settings
         for made in model.revise_many(drafts, **options):
             ends = {rollout.stop_reason for rollout in made.rollouts}
             read = 0
-            if options.get("notes") is not None:
+            if options["min_edit_probability"]:
                 # A window that is locked as a whole was read and left alone. Reading was its only
                 # step, and is counted already.
                 locked = ([part.text for part in rollout.locked] for rollout in made.rollouts)
@@ -71,11 +74,12 @@ def rewrite(
         for _, start, end, _ in windows(model.codec, draft, WINDOW, 0):
             part = draft[start:end]
             most = 2 * len(model.codec.encode(part)) + 16
-            yield model.plan(part, temperature=0.0, max_actions=most)
+            yield model.plan(Continue(part), DecodeConfig(temperature=0.0, max_actions=most))
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         asked = [list(plans(draft)) for draft in drafts]
-        written = iter(model.write_many(plan for some in asked for plan in some))
+        each_plan = (plan for some in asked for plan in some)
+        written = run_plans(each_plan, model.driver, model.provenance)
         for some in asked:
             rollouts = list(islice(written, len(some)))
             made = [read(each.prompt, each.text[len(each.prompt) :]) for each in rollouts]

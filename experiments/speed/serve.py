@@ -32,7 +32,10 @@ from experiments.speed.core import ratio
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
-from reviser.writing.model import Rollout, load
+from reviser.engines.settings import DecodeConfig
+from reviser.writing.model import load
+from reviser.writing.rollout import Rollout
+from reviser.writing.tasks import Continue
 
 NAMES = ("Ben", "Ada", "The dog", "Mia", "A small bird", "Tom", "Her mother", "The old man")
 WAYS = ("stream", "JSON")
@@ -63,7 +66,11 @@ def bare(args: argparse.Namespace) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        requests = [model.plan(body.pop("prompt"), **body).request for body in asked]
+        requests = [
+            part.request
+            for body in asked
+            for part in model.plan(Continue(body.pop("prompt")), DecodeConfig.of(body)).parts
+        ]
         start = time.perf_counter()
         actions = sum(1 for _ in model.driver.run(requests, ahead=args.concurrency))
         print(json.dumps([time.perf_counter() - start, actions]), flush=True)

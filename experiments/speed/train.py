@@ -16,7 +16,7 @@ import torch
 
 from experiments.speed.core import ratio, take_turns
 from reviser import PRESETS, ActionVocab, Sampler
-from reviser.data.dataset import GROUP, MicroBatches, Stream, WindowConfig, Windows
+from reviser.data.dataset import GROUP, MicroBatches, WindowConfig, Windows, WindowStream
 from reviser.models.trunks import TrunkConfig, build
 from reviser.trajectories.policy import operators_needed
 
@@ -48,7 +48,7 @@ def batches(policy: str, size: int) -> MicroBatches:
     def units(tokens: np.ndarray) -> np.ndarray:
         return np.full(len(tokens), 3, np.uint8)
 
-    stream = Stream(windows, Sampler(vocab, PRESETS[policy]), context=256, unit_starts=units)
+    stream = WindowStream(windows, Sampler(vocab, PRESETS[policy]), context=256, unit_starts=units)
     return MicroBatches(stream, size=size, count=10_000_000)
 
 

@@ -84,4 +84,4 @@ def _flops_per_example(recipe: Recipe) -> float:
 
 def stream_of(recipe: Recipe) -> Stream:
     """Return the stream of training examples of a recipe."""
-    return inputs.training_set(recipe, inputs.open_parts(recipe, NO_OUTPUT)).stream
+    return inputs.training_set(recipe, inputs.open_inputs(recipe, NO_OUTPUT)).stream

@@ -34,16 +34,16 @@ from torch.utils.data import Dataset
 from transformers.trainer_utils import IntervalStrategy
 
 from reviser import ActionVocab, Append, Codec, Kind
-from reviser.data.dataset import MicroBatches, Stream
+from reviser.data.dataset import MicroBatches, WindowStream
 from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals.texts import read_prompts
 from reviser.files import write_json, write_whole
 from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments
-from reviser.train.inputs import Parts, held_out_set, make_missing, open_parts, training_set
+from reviser.train.inputs import Inputs, held_out_set, make_missing, open_inputs, training_set
 from reviser.train.recipe import Recipe, load_recipe
-from reviser.train.report import JsonLines, TerminalBar, cut_after
+from reviser.train.report import LogWriter, TerminalBar, truncate_log
 from reviser.train.resume import MarkComplete, check_claim, claim, last_checkpoint, step_of
 from reviser.train.yaml_reader import to_plain
 
@@ -90,7 +90,9 @@ def weighted_loss(
     return nats_N.new_zeros(len(ids_BT)).index_add(0, rows_N, nats_N) * weights_B
 
 
-def read_texts(stream: Stream, indices: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+def read_texts(
+    stream: WindowStream, indices: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return texts padded with STOP, and the number of ids of each that are begin and prefix."""
     vocab = stream.sampler.vocab
     ids_BT = np.full((len(indices), width), vocab.stop)
@@ -109,7 +111,7 @@ class MaskedTexts(Dataset[dict[str, torch.Tensor]]):
     A step with n texts draws one time from each of n equal parts of the range.
     """
 
-    def __init__(self, recipe: Recipe, stream: Stream, width: int) -> None:
+    def __init__(self, recipe: Recipe, stream: WindowStream, width: int) -> None:
         self.training, self.seed = recipe.training, recipe.seed
         self.stream, self.width = stream, width
 
@@ -211,7 +213,7 @@ def train(recipe: Recipe, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     check_claim(output, recipe)
     make_missing(recipe, output)
-    parts = open_parts(recipe, output)
+    parts = open_inputs(recipe, output)
     claim(output, recipe, parts)
     width = parts.context
     parts = replace(parts, context=width + 1)  # for the delimiter, which is taken out again
@@ -236,7 +238,7 @@ def train(recipe: Recipe, output: Path) -> None:
     print(json.dumps(metrics, indent=1))
 
 
-def run(recipe: Recipe, parts: Parts, output: Path, width: int) -> DiffusionTrainer:
+def run(recipe: Recipe, parts: Inputs, output: Path, width: int) -> DiffusionTrainer:
     arguments = training_arguments(recipe, output)
     if arguments.world_size > 1:
         raise ConfigError("Diffusion is trained by one process.")
@@ -247,12 +249,12 @@ def run(recipe: Recipe, parts: Parts, output: Path, width: int) -> DiffusionTrai
         model=parts.model,
         args=arguments,
         train_dataset=MaskedTexts(recipe, training_set(recipe, parts).stream, width),
-        callbacks=[JsonLines(output / "log.jsonl"), bar := TerminalBar(), MarkComplete()],
+        callbacks=[LogWriter(output / "log.jsonl"), bar := TerminalBar(), MarkComplete()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     checkpoint = last_checkpoint(output)
     step = -1 if checkpoint is None else step_of(checkpoint)
-    logged = cut_after(output / "log.jsonl", step, last=recipe.training.steps)
+    logged = truncate_log(output / "log.jsonl", step, last=recipe.training.steps)
     trainer.seconds, trainer.clock = logged.get("seconds", 0.0), time.perf_counter()
     try:
         trainer.train(resume_from_checkpoint=checkpoint)

@@ -23,14 +23,15 @@ import torch
 
 import reviser
 from experiments.stories.world import RESULTS, held_out_texts, recipe_of
-from reviser import Codec
+from reviser import Codec, Continue, DecodeConfig, Infill
 from reviser.engines.hf import HFEngine
 from reviser.evals import intervals, perplexity
 from reviser.evals.texts import Sample
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Plan
+from reviser.writing.plan import Plan
+from reviser.writing.running import run_plans
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, including the space before it."""
@@ -90,7 +91,7 @@ def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     """
     with reviser.load(model) as writer:
         plans = [_plan(writer, gap.left, seed) for seed, gap in enumerate(gaps)]
-        rollouts = list(writer.write_many(plans))
+        rollouts = list(run_plans(plans, writer.driver, writer.provenance))
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
         parts = SENTENCE.findall(rollout.text[len(gap.left) :])
@@ -99,12 +100,12 @@ def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
 
 
 def _plan(writer: Reviser, left: str, seed: int) -> Plan:
-    tokens = tuple(writer.codec.encode(left))
-    request = replace(
-        writer.plan(left, seed=seed, **SETTINGS).request,
-        history=(*writer.engine.vocab.prefix_actions([]), *tokens),
-    )
-    return Plan(prompt=left, prefix=(), given=tokens, locked=(left, ""), request=request)
+    plan = writer.plan(Continue(left), DecodeConfig.of(SETTINGS | {"seed": seed}))
+    (part,) = plan.parts
+    history = (*writer.engine.vocab.prefix_actions([]), *part.prefix)
+    request = replace(part.request, history=history)
+    part = replace(part, prefix=(), preamble=part.prefix, request=request)
+    return replace(plan, parts=(part,))
 
 
 def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict[str, Any]:
@@ -139,7 +140,8 @@ def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
         left, middle, _ = writer.codec.encode_parts([gap.left, gap.gap, gap.right])
         history = (*vocab.prefix_actions([]), *left)
         if sees_right:
-            history = writer.plan_infill(f"{gap.left}{{}}{gap.right}").request.history
+            plan = writer.plan(Infill(f"{gap.left}{{}}{gap.right}"))
+            history = plan.parts[0].request.history
         ids = torch.tensor([[*history, *middle]])
         logits = model(input_ids=ids).logits[0, :-1]
         logits[:, torch.from_numpy(vocab.controls)] = -torch.inf

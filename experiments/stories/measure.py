@@ -27,7 +27,7 @@ from reviser.train import inputs
 from reviser.train.recipe import Recipe
 from reviser.trajectories.order_tax import policy_cost
 from reviser.writing import batch
-from reviser.writing.model import Rollout
+from reviser.writing.rollout import Rollout
 
 POLICY_LENGTH, POLICY_TARGETS = 145, 1000
 """Length and number of the held-out texts that a policy's cost is measured on."""
@@ -84,7 +84,7 @@ def score_in_parts(recipe: Recipe, folder: Path) -> dict[str, float]:
     `kind` is the choice to insert, move or stop; `text` is which token, given an insert; `move` is
     which move, given a move. The order tax of a policy is part of `kind` and `move`.
     """
-    opened = inputs.open_parts(recipe, folder)
+    opened = inputs.open_inputs(recipe, folder)
     model, vocab = trunks.load(folder, dtype=torch.float32)
     kinds = torch.from_numpy(vocab.kinds.astype(np.int64))
     sums, tokens = {"kind": 0.0, "text": 0.0, "move": 0.0}, 0
@@ -162,7 +162,7 @@ def measure(
     # A baseline that is still in training is left out; run the command again later.
     if baseline != folder and (baseline / "run.json").is_file():
         systems.append(system(baseline, prompts, settings))
-    record = evaluation.evaluate(systems, judged_by(judge), kept=world / "measured")
+    record = evaluation.evaluate(systems, judged_by(judge), cache=world / "measured")
     found = {name: record["systems"][0][name] for name in KEPT}
     ratios = [r["ratio"] for c in record["comparisons"] for r in c["perplexity_ratio"]]
     found["ratio_to_baseline"] = ratios[0] if ratios else None

@@ -81,7 +81,7 @@ def run_diffusion(world: Path, judge: Path, seed: int, budget: str) -> None:
     samples = texts.read_samples(path, system=folder.name, prompts=texts.read_prompts(prompts))
     systems = [System(name=folder.name, samples=tuple(samples))]
     systems.append(system(baseline_of(folder), prompts, {}))
-    record = evaluation.evaluate(systems, judged_by(judge), kept=world / "measured")
+    record = evaluation.evaluate(systems, judged_by(judge), cache=world / "measured")
     made = json.loads((folder / "run.json").read_text("utf-8"))
     names = ("parameters", "ids_seen", "seconds", "metrics", "bounds", "versions", "machine")
     written = {name: record["systems"][0][name] for name in ("perplexity", "mauve", "diversity")}
@@ -112,7 +112,7 @@ def check(world: Path, judges: dict[str, Path], real: Path, folder: Path) -> Non
             scorers=tuple(str(path) for path in judges.values()),
             names={str(path): judge for judge, path in judges.items()},
         )
-        record = evaluation.evaluate(systems, measures, kept=world / "measured")
+        record = evaluation.evaluate(systems, measures, cache=world / "measured")
         found[name] = {
             "samples": count,
             "perplexity": {s["name"]: s["perplexity"] for s in record["systems"]},

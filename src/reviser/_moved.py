@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -43,7 +44,10 @@ def moved_names(old: str, *modules: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module whose names are in other modules now."""
 
     def get(name: str) -> Any:
-        for module in () if name.startswith("__") else map(import_module, modules):
+        # `from package import module` asks here first, and must not import the other modules.
+        is_package = old in sys.modules and "__path__" in vars(sys.modules[old])
+        is_own = name.startswith("__") or (is_package and find_spec(f"{old}.{name}"))
+        for module in () if is_own else map(import_module, modules):
             if hasattr(module, name):
                 new = f"{module.__name__}.{name}"
                 warnings.warn(f"{old}.{name} is {new} now.", DeprecationWarning, stacklevel=2)

@@ -114,7 +114,7 @@ def test_mistakes_are_put_into_texts_and_counted(tmp_path: Path) -> None:
     assert 25 <= same <= 75
     again = CliRunner().invoke(main, [*command, "-o", str(output)])
     assert again.exit_code == 1
-    assert again.stderr == f"error: '{output}' exists already: delete it or name another.\n"
+    assert again.stderr == f"error: '{output}' exists already. Delete it or choose another name.\n"
     CliRunner().invoke(main, [*command, "-o", str(tmp_path / "same.jsonl")])
     assert (tmp_path / "same.jsonl").read_bytes() == output.read_bytes()
     CliRunner().invoke(main, [*command, "--seed", "1", "-o", str(tmp_path / "other.jsonl")])
@@ -146,4 +146,4 @@ def test_pairs_are_taken_from_a_git_history(tmp_path: Path) -> None:
     assert ": 0 pairs, 0.0% of" in CliRunner().invoke(main, other).stdout
     refused = CliRunner().invoke(main, ["data", "from-git", str(tmp_path), "-o", str(output)])
     assert refused.exit_code == 1
-    assert "is no git repository" in refused.stderr
+    assert "is not a git repository" in refused.stderr

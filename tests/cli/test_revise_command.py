@@ -56,7 +56,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
 def corrects(opens: Opens) -> list[Request]:
     """Makes `load` return a model that turns `BEFORE` into `AFTER`."""
     trajectory = oracle(VOCAB, CODEC.encode(BEFORE), CODEC.encode(AFTER))
-    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.unlearned) :]))
+    return opens(ScriptedEngine(VOCAB, trajectory.restoration[len(trajectory.no_loss) :]))
 
 
 @pytest.mark.usefixtures("corrects")
@@ -160,10 +160,10 @@ def test_a_model_that_gives_edit_probabilities_reads_the_draft_first(opens: Open
         result = run(*option, stdin=draft)
         assert result.exit_code == 0
         assert ("--notes is now called" in result.stderr) == ("--notes" in option)
-        assert asked.pop(0).with_edit_probabilities
+        assert asked[0].then is not None
         asked.clear()
     run("--min-edit-probability", 0, stdin=draft)
-    assert not asked[0].with_edit_probabilities
+    assert asked[0].then is None
 
 
 def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Opens) -> None:
@@ -190,7 +190,7 @@ def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Open
         (["--lock", "b"], "a", 1, "which does not occur in the draft"),
         (["--precision", "0.9"], "a", 1, "was not trained to give edit probabilities"),
         (["--temperature", "-1"], "a", 1, "temperature is -1"),
-        (["--max-length", "2"], "The cat sat", 1, "max_length is 2, and the text has"),
+        (["--max-length", "2"], "The cat sat", 1, "max_length is 2, but the text is already"),
         (["--window", "0"], "a", 1, "window is 0"),
         (["--format", "critic"], "a {++b++}", 1, "cannot be written in CriticMarkup"),
     ],

@@ -82,7 +82,7 @@ def test_labels_for_edit_probabilities_cover_the_draft_and_change_nothing_else(
 ) -> None:
     places = np.arange(len(given))
     plain = stream_of(given, Edits()).examples(places)
-    noted = stream_of(given, Edits(noted=True)).examples(places)
+    noted = stream_of(given, Edits(edit_probabilities=True)).examples(places)
     drafts = {a + c: b for a, b, c in given}
     for bare, example in zip(plain, noted, strict=True):
         assert np.array_equal(bare.ids, example.ids)
@@ -104,7 +104,9 @@ def test_the_label_after_a_token_is_the_edit_needed_before_it() -> None:
         ("The cat sat on", "The cat on", "The cat sat on", VOCAB.delete),
     ]
     for before, after, read, note in cases:
-        (example,) = stream_of([("", before, after)], Edits(noted=True)).examples(np.arange(1))
+        (example,) = stream_of([("", before, after)], Edits(edit_probabilities=True)).examples(
+            np.arange(1)
+        )
         (place,) = np.flatnonzero(
             example.learned & (example.labels != example.ids) & (example.labels != VOCAB.stop)
         )
@@ -166,7 +168,7 @@ def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
         *written, last = trajectory.restoration
         assert last == VOCAB.stop
         assert blocks.apply(before, CODEC.decode(written)) == (after, ())
-        assert not trajectory.unlearned
+        assert not trajectory.no_loss
 
 
 def test_a_vocabulary_without_the_needed_actions_is_refused() -> None:

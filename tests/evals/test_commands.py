@@ -75,7 +75,7 @@ def test_people_judge_by_file(files: Path) -> None:
     done = reviser("eval", *systems, "-o", files / "e.json", "--verdicts", files / "v.jsonl")
     assert done.exit_code == 0, done.output
     assert "wins of ours / theirs: 0.5" in done.stdout
-    assert "the judge prefers a side" in done.stdout
+    assert "the judge prefers one side" in done.stdout
     one = reviser("eval", systems[0], "-o", files / "e.json", "--questions", files / "q.jsonl")
     assert one.stderr == "error: An arena needs two systems or more.\n"
 
@@ -84,12 +84,12 @@ def test_nothing_is_overwritten_that_people_made(files: Path) -> None:
     systems = [f"ours={files / 'ours'}", f"theirs={files / 'theirs'}", "-o", files / "e.json"]
     (files / "q.jsonl").write_text("judged", encoding="utf-8")
     done = reviser("eval", *systems, "--questions", files / "q.jsonl")
-    assert "is there already: delete it or name another" in done.stderr
+    assert "already exists: delete it or name another" in done.stderr
     assert (files / "q.jsonl").read_text("utf-8") == "judged"
     before = (files / "prompts" / "1.jsonl").read_bytes()
     options = ["--tokenizer", files, "--seed", 1, "--seed", 2, *SMALL, "-o", files / "prompts"]
     other = reviser("prompts", files / "text.jsonl", "--count", 3, *options)
-    assert "holds other prompts: delete it or name another" in other.stderr
+    assert "holds prompts that were chosen differently" in other.stderr
     assert (files / "prompts" / "1.jsonl").read_bytes() == before
     same = reviser("prompts", files / "text.jsonl", "--count", 6, *options)
     assert same.exit_code == 0, same.output
@@ -122,13 +122,13 @@ def test_a_path_alone_names_its_system(files: Path) -> None:
     [
         (["a=gone.jsonl"], "Cannot read 'gone.jsonl'"),
         (["a=ours/1.jsonl", "a=ours/1.jsonl"], "'ours/1.jsonl' is given twice for 'a'"),
-        (["a=ours", "b=theirs/1.jsonl"], "'a' and 'b' do not compare: 6 of the 12 samples"),
+        (["a=ours", "b=theirs/1.jsonl"], "'a' and 'b' cannot be compared: 6 of the 12 samples"),
         (["a=."], "needs a text as its 'prompt'"),
         (["a=empty"], "There are no .jsonl files in 'empty'"),
         (["a=ours", "--scorer", "./gone"], "There is no folder './gone'"),
-        (["a=ours", "--scorer", "."], "'.' is no model folder"),
-        (["a=ours", "--mauve", "bert"], "give pll:NAME of a masked LM"),
-        (["a=ours", "--model", "b=."], "--model names 'b', which is no system here"),
+        (["a=ours", "--scorer", "."], "'.' is not a model folder"),
+        (["a=ours", "--mauve", "bert"], "Give pll:NAME of a masked LM"),
+        (["a=ours", "--model", "b=."], "--model names 'b', which is not one of the systems"),
         (["a=ours", "--judge", "m", "--verdicts", "x"], "A judge is a model"),
         (["a=ours", "--verdicts", "gone"], "Cannot read 'gone'"),
         (["a=ours", "--judge", "m", "--judge-url", "http://u", "--judge-template", "gone"],
@@ -136,7 +136,7 @@ def test_a_path_alone_names_its_system(files: Path) -> None:
         (["a=ours", "--judge", "m", "--judge-url", "u"], "must begin with http://"),
         (["a=ours", "--judge-url", "http://u"], "need the name of a --judge"),
         (["a=ours", "--judge", "m", "--judge-url", "http://u"], "An arena needs two systems"),
-        (["a=ours", "--model", "a=."], "'a' has a model, but its samples are no rollouts"),
+        (["a=ours", "--model", "a=."], "'a' has a model, but its samples are not rollouts"),
         (["a=ours", "--device", "nonsense"], "The device 'nonsense' cannot be used"),
         (["=ours"], "Give NAME=PATH; got '=ours'"),
         (["a="], "Give NAME=PATH; got 'a='"),

@@ -89,6 +89,7 @@ def test_the_jackknife_leaves_one_prompt_out_at_a_time() -> None:
     assert diversity.distinct(texts[:1], 2).high == 1
 
 
+@pytest.mark.full
 def test_the_jackknife_of_distinct_covers_what_it_promises() -> None:
     rng = Random(1)
     weights = [1 / rank for rank in range(1, 400)]  # words as rare as words are
@@ -120,20 +121,6 @@ def test_a_report_holds_every_measure() -> None:
     assert report["words"].n == 3
     short = [Sample(system="s", id="1", prompt="", continuation="no")]
     assert list(diversity.diversity(short)) == ["distinct_1", "words", "characters"]
-
-
-def test_words_part_at_spaces_and_marks() -> None:
-    assert diversity.words("Déjà vu, 3.5\n—ok") == ["Déjà", "vu", ",", "3", ".", "5", "—", "ok"]
-
-
-def test_alike_texts_are_told_from_different_ones() -> None:
-    alike = [["a", "b", "c", "d", "e"]] * 4
-    assert diversity.self_bleu(alike) == pytest.approx([1] * 4)
-    assert diversity.distinct(alike, 1).value == 0.25
-    different = [list("abcd"), list("efgh")]
-    assert diversity.self_bleu(different) == [0, 0]
-    with pytest.raises(DataError, match="different prompts"):
-        diversity.self_bleu(alike, ["p"] * 4)
 
 
 @pytest.mark.parametrize("module", ["texts", "diversity", "arena", "judges"])

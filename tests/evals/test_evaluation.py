@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 from reviser.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.evals.evaluation import Measures, System, evaluate
-from reviser.models import hub, info, trunks
+from reviser.models import adaptation, hub, info, trunks
 from reviser.writing.model import load
 
 PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]
@@ -34,7 +34,7 @@ def folder(causal_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that writes by editing, untrained."""
     output = tmp_path_factory.mktemp("writes")
     model, tokenizer = trunks.load_base(causal_lm)
-    trunks.save(model, tokenizer, trunks.adapt(model, tokenizer, max_move=4), output)
+    trunks.save(model, tokenizer, adaptation.adapt(model, tokenizer, max_move=4), output)
     return output
 
 
@@ -142,6 +142,7 @@ def test_the_ratio_is_that_of_the_perplexities(record: dict[str, Any]) -> None:
     assert comparison["arena"] is None
 
 
+@pytest.mark.full
 def test_the_interval_of_the_ratio_covers_what_it_promises() -> None:
     """Two systems on the same 60 prompts, whose hardness is common to both."""
     rng, covered = np.random.default_rng(5), 0
@@ -231,7 +232,7 @@ def test_rollouts_of_several_models_are_no_system(ours: System) -> None:
     rollout = ours.samples[0].rollout
     assert rollout is not None
     other = replace(ours.samples[0], rollout=replace(rollout, provenance={"model": "b"}))
-    with pytest.raises(DataError, match="are of several models"):
+    with pytest.raises(DataError, match="are from several models"):
         evaluate([System(name="ours", samples=(other, *ours.samples[1:]))])
 
 
@@ -266,18 +267,20 @@ def test_a_judge_s_bias_is_in_the_record(ours: System, theirs: System, tmp_path:
 def test_what_cannot_be_compared_is_refused(
     ours: System, theirs: System, causal_lm: Path, folder: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="need names of their own"):
+    with pytest.raises(ConfigError, match="needs its own name"):
         evaluate([ours, ours])
-    with pytest.raises(ConfigError, match="not 'reference'"):
+    with pytest.raises(ConfigError, match="other than 'reference'"):
         evaluate([System(name="reference", samples=ours.samples)])
-    with pytest.raises(DataError, match="'ours' and 'theirs' do not compare: 1 of the 16 samples"):
+    with pytest.raises(
+        DataError, match="'ours' and 'theirs' cannot be compared: 1 of the 16 samples"
+    ):
         evaluate([ours, System(name="theirs", samples=theirs.samples[1:])])
     with pytest.raises(DataError, match="has no samples"):
         System(name="x", samples=())
     mixed = System(name="m", samples=(*ours.samples[:3], *theirs.samples[3:]))
     with pytest.raises(DataError, match="Only some samples of 'm' are rollouts"):
         evaluate([mixed])
-    with pytest.raises(DataError, match="is no model that writes by editing"):
+    with pytest.raises(DataError, match="is not a model that writes by editing"):
         evaluate([replace(ours, folder=causal_lm)])
     lost = replace(ours.samples[0].rollout, provenance={"model": "./gone"})  # type: ignore[type-var]
     moved = System(name="ours", samples=tuple(replace(s, rollout=lost) for s in ours.samples[:1]))
@@ -292,7 +295,7 @@ def test_rollouts_of_another_vocabulary_are_told(
     ours: System, causal_lm: Path, tmp_path: Path
 ) -> None:
     model, tokenizer = trunks.load_base(causal_lm)
-    vocab = trunks.adapt(model, tokenizer, max_move=4, delimiter=False)
+    vocab = adaptation.adapt(model, tokenizer, max_move=4, delimiter=False)
     trunks.save(model, tokenizer, vocab, tmp_path / "other")
     with pytest.raises(DataError, match=r"Rollout \d+ of 'ours' does not replay"):
         evaluate([replace(ours, folder=tmp_path / "other")])

@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from hypothesis import strategies as st
 from reviser.errors import DataError
 from reviser.evals.intervals import (
     FEW,
-    MANY,
     Estimate,
-    _bca_levels,
     bootstrap,
     mean,
     perplexity,
@@ -100,33 +97,11 @@ def test_a_mean_is_covered(draw: Any, n: int) -> None:
     assert holds(covered(TRUTH[draw], lambda rng: mean(draw(rng, n)), repetitions=repetitions))
 
 
-def test_a_mean_of_very_many_is_covered_by_students_t() -> None:
-    estimates = (
-        lambda rng: mean(lognormal(rng, MANY + 1)),
-        lambda rng: mean(normal(rng, MANY + 1)),
-    )
-    for estimate, draw in zip(estimates, (lognormal, normal), strict=True):
-        assert holds(covered(TRUTH[draw], estimate, repetitions=300))
-
-
-def test_students_t_would_not_cover_30_skewed_values() -> None:
-    def by_student(rng: Rng) -> Estimate:
-        values = lognormal(rng, 30)
-        half = student(29) * values.std(ddof=1) / math.sqrt(30)
-        middle = values.mean()
-        return Estimate(value=middle, low=middle - half, high=middle + half, n=30, method="")
-
-    assert covered(TRUTH[lognormal], by_student, repetitions=1000) < 0.91
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize("count", [30, 100])
 def test_a_mean_of_clusters_is_covered(count: int, equal: bool) -> None:
     assert holds(covered(PROMPTS_MEAN, lambda rng: mean(*prompts(rng, count, equal=equal)), seed=2))
-
-
-def test_forgetting_the_clusters_covers_far_too_seldom() -> None:
-    assert covered(PROMPTS_MEAN, lambda rng: mean(prompts(rng, 30)[0])) < 0.8
 
 
 def two_systems(rng: Rng, n: int) -> tuple[Floats, Floats]:
@@ -135,6 +110,7 @@ def two_systems(rng: Rng, n: int) -> tuple[Floats, Floats]:
     return 1.5 * prompt * rng.lognormal(-0.045, 0.3, n), prompt * rng.lognormal(-0.045, 0.3, n)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n", [50, 100])
 def test_two_systems_are_compared_on_the_same_prompts(n: int) -> None:
     gap = 0.5 * math.exp(0.6**2 / 2)
@@ -142,12 +118,7 @@ def test_two_systems_are_compared_on_the_same_prompts(n: int) -> None:
     assert holds(covered(gap, lambda rng: mean(np.subtract(*two_systems(rng, n))), seed=3))
 
 
-def test_pairing_narrows_the_interval() -> None:
-    ours, theirs = two_systems(np.random.default_rng(0), 100)
-    paired, apart = mean(np.subtract(ours, theirs)), mean(ours)
-    assert paired.high - paired.low < 0.8 * (apart.high - apart.low)
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("n", [30, 100])
 def test_a_perplexity_is_covered(n: int) -> None:
     def estimate(rng: Rng) -> Estimate:
@@ -168,16 +139,14 @@ def exact_coverage(n: int, p: float) -> float:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n", [30, 100, 1000])
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.3, 0.5, 0.613, 0.9])
 def test_a_proportion_is_covered(n: int, p: float) -> None:
     assert holds(exact_coverage(n, p))
 
 
-def test_a_proportion_of_less_than_one_success_falls_short_as_documented() -> None:
-    assert round(exact_coverage(30, 0.005), 2) == 0.86
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("count", [30, 100])
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_a_share_of_clusters_is_covered(count: int, p: float) -> None:
@@ -188,6 +157,7 @@ def test_a_share_of_clusters_is_covered(count: int, p: float) -> None:
     assert holds(covered(p, estimate, repetitions=1000, seed=4))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("draw", "n"), [(normal, 30), (exponential, 30), (mildly, 30), (lognormal, 100)]
 )
@@ -198,21 +168,7 @@ def test_a_bootstrapped_mean_is_covered(draw: Any, n: int) -> None:
     assert holds(covered(TRUTH[draw], estimate))
 
 
-def test_a_bootstrap_of_30_strongly_skewed_values_falls_short_as_documented() -> None:
-    def estimate(rng: Rng) -> Estimate:
-        return bootstrap(lambda x: x.mean(-1), lognormal(rng, 30), repeats=1000, batched=True)
-
-    assert 0.88 < covered(TRUTH[lognormal], estimate) < 0.92
-
-
-@pytest.mark.parametrize("n", [30, 100])
-def test_a_bootstrapped_median_is_covered(n: int) -> None:
-    def estimate(rng: Rng) -> Estimate:
-        return bootstrap(lambda x: np.median(x, -1), lognormal(rng, n), repeats=1000, batched=True)
-
-    assert holds(covered(1.0, estimate, repetitions=400))
-
-
+@pytest.mark.full
 def test_a_bootstrapped_ratio_of_perplexities_is_covered() -> None:
     def ratio(ours: Floats, theirs: Floats, tokens: Floats) -> Any:
         return np.exp((ours.sum(-1) - theirs.sum(-1)) / tokens.sum(-1))
@@ -225,6 +181,7 @@ def test_a_bootstrapped_ratio_of_perplexities_is_covered() -> None:
     assert holds(covered(math.exp(0.8), estimate, repetitions=400))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("count", "equal"), [(100, True), (60, False)])
 def test_a_bootstrap_of_clusters_is_covered(count: int, equal: bool) -> None:
     def estimate(rng: Rng) -> Estimate:
@@ -267,14 +224,6 @@ def test_every_mean_rests_on_its_clusters() -> None:
         assert found.n == 20
 
 
-def test_without_bias_and_skew_a_bootstrap_reaches_as_far_as_students_t() -> None:
-    # Draws of n spread as (n - 1) / n of the truth; the levels make up for it.
-    drawn, without = np.array([-1.0, 1.0]), np.array([-1.0, 1.0])
-    reach = student(9) * math.sqrt(10 / 9)
-    levels = _bca_levels(0.0, drawn, without, 10)
-    assert levels == pytest.approx([NormalDist().cdf(-reach), NormalDist().cdf(reach)])
-
-
 def test_few_values_have_the_textbook_interval() -> None:
     values = np.array([1.0, 4.0, 5.0, 9.0])
     half = 3.1824 * values.std(ddof=1) / 2
@@ -300,18 +249,6 @@ def test_a_cluster_of_copies_counts_once() -> None:
     assert (one.low, one.high) == pytest.approx((three.low, three.high))
 
 
-def test_labels_of_clusters_may_be_anything_in_any_order() -> None:
-    values, labels = [1.0, 2.0, 3.0, 5.0, 8.0, 9.0], ["b", "a", "b", "c", "a", "c"]
-    order = [5, 2, 0, 1, 4, 3]
-    for estimate in (mean, partial(bootstrap, np.mean)):
-        one = estimate(values, clusters=labels)
-        assert one.n == 3
-        other = estimate([values[i] for i in order], clusters=[labels[i] for i in order])
-        assert one.value == pytest.approx(other.value)
-    numbered = mean(values, clusters=[1, 0, 1, 2, 0, 2])
-    assert (mean(values, labels).low, mean(values, labels).high) == (numbered.low, numbered.high)
-
-
 def test_a_batched_bootstrap_is_the_same_as_one_by_one() -> None:
     values, clusters = prompts(np.random.default_rng(0), 20)
     batched, each = (
@@ -321,18 +258,6 @@ def test_a_batched_bootstrap_is_the_same_as_one_by_one() -> None:
         for batched in (True, False)
     )
     assert (batched.low, batched.high) == pytest.approx((each.low, each.high))
-
-
-def test_a_bootstrap_is_the_same_again_and_another_with_another_seed() -> None:
-    values = np.random.default_rng(0).lognormal(size=30)
-    assert bootstrap(np.median, values, seed=1) == bootstrap(np.median, values, seed=1)
-    assert bootstrap(np.mean, values, seed=1) != bootstrap(np.mean, values, seed=2)
-
-
-def test_a_bootstrap_draws_every_row_equally_often() -> None:
-    drawn: list[int] = []
-    bootstrap(lambda x: drawn.extend(x) or np.mean(x), np.arange(10), repeats=1000)
-    assert all(0.88 < drawn.count(row) / 1000 < 1.12 for row in range(10))
 
 
 def test_a_bootstrap_of_many_clusters_leaves_parts_out() -> None:
@@ -375,8 +300,8 @@ def test_an_estimate_goes_into_json() -> None:
         (lambda: ratio_of_means([1.0], [0.0]), "add up to nothing"),
         (lambda: bootstrap(np.mean, [1.0, 2.0], clusters=[1]), "differ"),
         (lambda: bootstrap(lambda _: math.nan, [1.0, 2.0]), "not finite"),
-        (lambda: proportion(3, 2), "no share"),
-        (lambda: proportion(0, 0), "no share"),
+        (lambda: proportion(3, 2), "are not a share"),
+        (lambda: proportion(0, 0), "are not a share"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(wrong: Callable[[], Any], message: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviser.evals import flops
 from reviser.evals.plots import SIZE, Bars, Dot, _width, bars, dots, escaped, heat_map, visible
 
 numbers = st.floats(1e-3, 1e6)
@@ -75,13 +74,6 @@ def test_dots_lie_in_the_order_of_their_values(values: list[float], log: bool) -
         assert (x - y) * (a - b) >= 0
 
 
-def test_a_log_axis_has_equal_ratios_at_equal_distances() -> None:
-    at = centres(check(dots([row(x) for x in (1, 10, 100)], title="t", axis="a", log=True)))
-    assert at[1] - at[0] == pytest.approx(at[2] - at[1], abs=0.2)
-    at = centres(check(dots([row(x) for x in (1, 2, 3)], title="t", axis="a")))
-    assert at[1] - at[0] == pytest.approx(at[2] - at[1], abs=0.2)
-
-
 @pytest.mark.parametrize("log", [False, True])
 @given(values=st.lists(numbers, min_size=1, max_size=4), mark=numbers)
 @settings(deadline=None)
@@ -124,21 +116,6 @@ def test_what_is_infinite_or_below_a_log_axis_is_left_out() -> None:
     check(dots([row(math.inf)], title="t", axis="a"))
 
 
-def test_the_papers_differ_in_shape() -> None:
-    root = check(dots([row(1), row(2, of_paper=True)], title="t", axis="a"))
-    assert len(centres(root)) == len(list(root.iter("polygon"))) == 1
-
-
-def test_the_methods_of_the_paper_fit() -> None:
-    rows = [
-        Dot(label=f"{r.method}, {r.variant}", value=r.multiplier, text=f"{r.multiplier:.4g}")
-        for r in flops.table()
-    ]
-    root = check(dots(rows, title="t", axis="a", log=True, mark=(1, "left to right")))
-    ticks = {"1", "10", "100", "1,000"}
-    assert ticks <= {text.text for text in root.iter("text")}
-
-
 @settings(deadline=None)
 @given(st.integers(1, 25), st.integers(1, 25), st.randoms(use_true_random=False))
 def test_a_heat_map_is_as_dark_as_its_shares(rows: int, columns: int, rng: Any) -> None:
@@ -177,16 +154,6 @@ def test_bars_are_as_high_as_their_values(data: Any, groups: int, count: int) ->
         assert heights == pytest.approx([scale * v for v in shown], abs=0.11 * scale + 0.2)
 
 
-def test_bars_have_their_intervals() -> None:
-    one = Bars(label="x", values=(0.2, 0.4), ends=((0.1, 0.3), (0.3, None)))
-    root = check(bars(["a", "b"], [one], title="t", x="size"))
-    lines = [x for x in root.iter("line") if x.get("x1") == x.get("x2")]
-    (a, b), (c, d) = ((float(x.get("y1", "")), float(x.get("y2", ""))) for x in lines)
-    assert a > b  # upwards
-    assert c == pytest.approx(b, abs=0.2)
-    assert d < c
-
-
 @settings(deadline=None)
 @given(st.text(min_size=1, max_size=60), st.text(max_size=20))
 def test_no_label_becomes_markup(label: str, title: str) -> None:
@@ -211,8 +178,3 @@ def test_hostile_labels_are_read_back() -> None:
     parser.feed(svg)
     assert visible(hostile) in data
     assert read(svg)[0].text == visible(hostile)
-
-
-def test_one_input_gives_one_output() -> None:
-    made = {dots([row(1.23456), row(7)], title="t", axis="a") for _ in range(3)}
-    assert len(made) == 1

@@ -38,30 +38,16 @@ def system(name: str, seed: float = 1.0, *, rollouts: bool = True) -> dict[str, 
     """What a record holds of a system; every number is another one."""
     numbers = iter(0.001953 * seed * n + 0.1 for n in range(1, 200))
     fields = [
-        "actions_per_token",
-        "insert_fraction",
-        "move_fraction",
-        "move_distance",
-        "backward_fraction",
-        "insert_position",
-        "end_append_fraction",
-        "inner_insert_fraction",
-        "revised",
-        "travel_per_token",
-        "detour_fraction",
-        "trailing_fraction",
-        "needed_actions_per_token",
+        *("actions_per_token", "insert_fraction", "move_fraction", "move_distance"),
+        *("backward_fraction", "insert_position", "end_append_fraction"),
+        *("inner_insert_fraction", "revised", "travel_per_token", "detour_fraction"),
+        *("trailing_fraction", "needed_actions_per_token"),
     ]
     trajectories: dict[str, Any] = {field: estimate(next(numbers)) for field in fields}
     trajectories["move_sizes"] = {str(2**k): estimate(next(numbers)) for k in range(6)}
     diversity = [
-        "distinct_1",
-        "distinct_2",
-        "distinct_3",
-        "self_bleu",
-        "repetition_4",
-        "words",
-        "characters",
+        *("distinct_1", "distinct_2", "distinct_3", "self_bleu", "repetition_4", "words"),
+        *("characters",),
     ]
     found: dict[str, Any] = {
         "name": name,
@@ -251,6 +237,7 @@ def test_each_estimate_is_shown_with_both_ends(render: Any) -> None:
         ), path
 
 
+@pytest.mark.full
 @each_kind
 def test_another_value_or_end_makes_another_page(render: Any) -> None:
     before = render(RECORD)
@@ -324,6 +311,7 @@ def test_the_papers_figures_are_all_there(render: Any) -> None:
         assert all(f"{round(100 * rate, 4):g} %" in page for rate in rates.values())
 
 
+@pytest.mark.full
 def test_the_same_record_gives_the_same_bytes() -> None:
     code = (
         "import json, sys; from reviser.evals import report; r = json.load(sys.stdin);"
@@ -365,16 +353,10 @@ def test_a_page_is_written_in_three_forms_and_read_again(tmp_path: Path) -> None
     assert page.read_text("utf-8") == html(RECORD)
 
 
-def test_a_file_that_holds_no_record_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("{")
-    for name in ("x.json", "missing.json"):
-        with pytest.raises(DataError, match="Cannot read the record"):
-            report.read(tmp_path / name)
-
-
 # -- of every shape -------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "content",
     [
@@ -390,28 +372,6 @@ def test_a_file_that_holds_no_record_is_refused(tmp_path: Path) -> None:
 def test_records_of_every_shape_make_a_page(content: dict[str, Any]) -> None:
     assert check_html(html(content)) > 50
     check_markdown(report.build(content))
-
-
-def test_a_record_without_documents_makes_a_page() -> None:
-    content = record()
-    del content["systems"][-1]
-    assert "the documents</th>" not in html(content)
-
-
-def test_rows_with_nothing_to_divide_by_have_a_dash() -> None:
-    content = record()
-    content["systems"][1]["trajectories"] |= {"move_distance": None, "move_sizes": {}}
-    assert "Mean size of a move" in html(content)
-
-
-def test_an_end_without_bound_is_called_that() -> None:
-    content = record()
-    content["systems"][0]["perplexity"][0]["perplexity"] |= {"low": None, "high": None}
-    content["systems"][0]["cost"]["measured"]["high"] = None
-    content["systems"][0]["trajectories"]["move_sizes"]["1"]["high"] = None
-    for render in (html, markdown):
-        assert "20.5 [unbounded, unbounded]" in render(content)
-    check_html(html(content))
 
 
 def test_an_infinite_value_is_no_crash() -> None:
@@ -466,15 +426,12 @@ def test_what_is_not_known_is_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "no record"),
-        ([], "no record"),
-        ({}, "no record"),
+        (None, "not the record"),
+        ({}, "not the record"),
         ({"format": 2}, "format 2"),
-        ({"format": 1}, "not whole"),
-        ({"format": 1, "systems": []}, "not whole"),
-        (RECORD | {"systems": [{"name": "x"}]}, "not whole"),
-        (RECORD | {"comparisons": None}, "not whole"),
-        (RECORD | {"made_with": []}, "not whole"),
+        ({"format": 1}, "not complete"),
+        (RECORD | {"systems": [{"name": "x"}]}, "not complete"),
+        (RECORD | {"comparisons": None}, "not complete"),
     ],
 )
 def test_what_is_no_record_is_refused_in_a_sentence(content: Any, said: str) -> None:
@@ -488,10 +445,8 @@ def test_what_is_no_record_is_refused_in_a_sentence(content: Any, said: str) -> 
 def test_the_format_is_that_of_evaluations() -> None:
     pytest.importorskip("torch", reason="torch is not installed, so nothing is evaluated.")
     from reviser.evals import evaluation
-    from reviser.evals.report import shown
     from reviser.evals.texts import Sample
 
-    assert (report.FORMAT, shown.REFERENCE) == (evaluation.FORMAT, evaluation.REFERENCE)
     samples = {
         name: tuple(
             Sample(system=name, id=str(n), prompt="A", continuation=f" {name} {n}", reference=" b")
@@ -507,47 +462,18 @@ def test_the_format_is_that_of_evaluations() -> None:
 # -- no text becomes markup -----------------------------------------------------------------------
 
 ALLOWED = {
-    "html",
-    "head",
-    "meta",
-    "title",
-    "style",
-    "body",
-    "main",
-    "h1",
-    "h2",
-    "h3",
-    "nav",
-    "ul",
-    "li",
-    "a",
-    "p",
-    "span",
-    "code",
-    "strong",
-    "div",
-    "section",
-    "table",
-    "caption",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-    "figure",
-    "figcaption",
-    "details",
-    "summary",
-    "blockquote",
-    "svg",
-    "desc",
-    "g",
-    "line",
-    "rect",
-    "circle",
-    "path",
-    "polygon",
-    "text",
+    *("html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3"),
+    *("nav", "ul", "li", "a", "p", "span", "code", "strong", "div", "section"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+    *("details", "summary", "blockquote", "svg", "desc", "g", "line", "rect"),
+    *("circle", "path", "polygon", "text"),
+}
+MARKDOWN = {
+    *("heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline"),
+    *("text", "fence", "code_inline", "strong_open", "strong_close", "em_open"),
+    *("em_close", "softbreak", "table_open", "table_close", "thead_open"),
+    *("thead_close", "tbody_open", "tbody_close", "tr_open", "tr_close", "th_open"),
+    *("th_close", "td_open", "td_close", "text_special"),
 }
 EMPTY = {"meta"}
 ATTRIBUTES = {
@@ -628,34 +554,7 @@ def check_markdown(page: Page) -> None:
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     every = [token for outer in tokens for token in (outer, *(outer.children or ()))]
     kinds = {token.type for token in every}
-    assert kinds <= {
-        "heading_open",
-        "heading_close",
-        "paragraph_open",
-        "paragraph_close",
-        "inline",
-        "text",
-        "fence",
-        "code_inline",
-        "strong_open",
-        "strong_close",
-        "em_open",
-        "em_close",
-        "softbreak",
-        "table_open",
-        "table_close",
-        "thead_open",
-        "thead_close",
-        "tbody_open",
-        "tbody_close",
-        "tr_open",
-        "tr_close",
-        "th_open",
-        "th_close",
-        "td_open",
-        "td_close",
-        "text_special",
-    }, kinds
+    assert kinds <= MARKDOWN, kinds
     assert "softbreak" not in kinds
     drawn = [b.numbers for b in page.blocks if isinstance(b, Figure) and b.numbers]
     tables = [*(b for b in page.blocks if isinstance(b, Table)), *drawn]
@@ -676,27 +575,10 @@ def test_what_a_model_writes_is_read_back_as_it_is() -> None:
 
 
 ATTACKS = (
-    "- x",
-    "+ x",
-    "* x",
-    "1. x",
-    "12) x",
-    "---",
-    "    x",
-    "> x",
-    "```",
-    "~~~\nx",
-    "a\n```\n<b>x</b>\n````\n",
-    '" onload="x',
-    "' onload='x",
-    "<!-- x",
-    "[x](y)",
-    "[x]: y",
-    "![x](y)",
-    "a|b\\|c\\\\|d`|`",
-    "<b>&lt;b&gt;&amp;#60;b&#62;</b>",
-    "</blockquote></style></title><svg onload=x>",
-    "a\r# x\u2028# y",
+    *("- x", "+ x", "* x", "1. x", "12) x", "---", "    x", "> x", "```", "~~~\nx"),
+    *("a\n```\n<b>x</b>\n````\n", '" onload="x', "' onload='x", "<!-- x", "[x](y)"),
+    *("[x]: y", "![x](y)", "a|b\\|c\\\\|d`|`", "<b>&lt;b&gt;&amp;#60;b&#62;</b>"),
+    *("</blockquote></style></title><svg onload=x>", "a\r# x\u2028# y"),
 )
 
 
@@ -723,12 +605,6 @@ def test_no_text_becomes_markup(text: str) -> None:
     assert read_html(made).quoted == [visible(text)] * 2
     report.to_markdown(page).encode()
     check_markdown(page)
-
-
-def test_addresses_do_not_become_links() -> None:
-    page = Page(title="t", blocks=(Paragraph(words("http://a.b WWW.a.b https://c")),))
-    told = report.to_markdown(page)
-    assert not re.search(r"://|www\.", told.replace("\\://", "").replace("WWW\\.", ""))
 
 
 def test_nothing_is_fetched() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 
 from experiments.revise import gec_sets
 from reviser.errors import DataError
-from reviser.evals import intervals, revision, word_edits
+from reviser.evals import revision, word_edits
 from reviser.evals.revision import Annotated, EditCounts, Kept, WordEdit
 
 texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
@@ -90,19 +88,6 @@ def test_a_hypothesis_that_is_the_reference_is_perfect(reference: str, source: s
     assert revision.exact_match(reference, [reference])
 
 
-@given(corpora)
-def test_the_order_of_references_does_not_matter(
-    corpus: list[tuple[str, str, list[str]]],
-) -> None:
-    sources, hypotheses, references = zip(*corpus, strict=True)
-    turned = [ours[::-1] for ours in references]
-    found = revision.gleu_rows(sources, hypotheses, references)
-    assert np.array_equal(found, revision.gleu_rows(sources, hypotheses, turned))
-    for source, hypothesis, ours in corpus:
-        for measure in (revision.sari, revision.edit_counts, revision.locality):
-            assert measure(source, hypothesis, ours) == measure(source, hypothesis, ours[::-1])
-
-
 # -- SARI -----------------------------------------------------------------------------------------
 
 SPECIES = "about 95 species are currently accepted ."
@@ -165,6 +150,7 @@ def slow_sari(source: str, hypothesis: str, references: list[str]) -> float:
     return sum(scores) / len(scores)
 
 
+@pytest.mark.full
 @given(texts, texts, some)
 def test_sari_is_the_slow_one(source: str, hypothesis: str, references: list[str]) -> None:
     found = revision.sari(source, hypothesis, references)
@@ -267,7 +253,7 @@ def test_an_m2_file_is_read_with_its_corrections_made(tmp_path: Path) -> None:
         Annotated(source="Nobody looked .", references=("Nobody looked .",)),
     ]
     path.write_text("S One .\nNot an edit\n")
-    with pytest.raises(DataError, match="a line S and lines A"):
+    with pytest.raises(DataError, match="one line S, then lines A"):
         revision.read_m2(path)
 
 
@@ -283,20 +269,7 @@ def test_locality_is_what_a_hand_counts() -> None:
     assert revision.locality("Ça va", "va", ["Ça ira"]) == Kept(0, 4)  # bytes, not characters
 
 
-def test_a_word_put_in_touches_nothing() -> None:
-    source = "The cat sat, and slept."
-    for revised in (
-        "So The cat sat, and slept.",
-        "The old cat sat, and slept.",
-        "The cat sat, and slept. Well.",
-    ):
-        assert revision.locality(source, revised, [source]).share == 1
-
-
-def test_another_text_keeps_no_spaces() -> None:
-    assert revision.untouched("one two three four", "five six seven eight") == set()
-
-
+@pytest.mark.full
 @given(st.lists(st.integers(0, 99), unique=True, min_size=1), st.data())
 def test_locality_is_one_if_and_only_if_all_that_should_stay_does(
     numbers: list[int], data: st.DataObject
@@ -336,17 +309,6 @@ def test_every_measure_comes_with_an_interval() -> None:
         assert estimate.n == 12
 
 
-def test_two_systems_are_compared_text_by_text() -> None:
-    sources = [f"he go to the {n} school ." for n in range(30)]
-    references = [[s.replace("go", "goes")] for s in sources]
-    better = [references[n][0] if n % 4 else source for n, source in enumerate(sources)]
-    ours, theirs = (revision.gleu_rows(sources, h, references) for h in (better, sources))
-    score = revision.gleu_score
-    found = intervals.bootstrap(lambda a, b: score(a) - score(b), ours, theirs, repeats=500)
-    assert found.value == pytest.approx(score(ours) - score(theirs))
-    assert found.low > 0
-
-
 def test_texts_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(DataError, match="2 sources, 1 hypotheses"):
         revision.gleu(["a", "b"], ["a"], [["a"]])
@@ -354,11 +316,6 @@ def test_texts_that_do_not_belong_together_are_refused() -> None:
         revision.sari("a", "a", [])
     with pytest.raises(DataError, match="Text 0 needs a list"):
         revision.locality("a", "a", "a")
-
-
-def test_no_torch_is_needed() -> None:
-    code = "import sys, reviser.evals.revision; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # -- JFLEG ----------------------------------------------------------------------------------------

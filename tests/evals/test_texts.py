@@ -97,17 +97,6 @@ def test_a_draw_depends_on_the_seed_and_not_on_the_order(codec: Codec) -> None:
     assert fewer[2] == one[2][:4]
 
 
-def test_every_document_is_drawn_about_as_often(codec: Codec) -> None:
-    protocol = Protocol(**SMALL, prompts=10, seeds=tuple(range(300)))
-    drawn = texts.choose_prompts(documents(), codec, protocol)[0]
-    counts: dict[str, int] = {}
-    for prompts in drawn.values():
-        for prompt in prompts:
-            counts[prompt.id] = counts.get(prompt.id, 0) + 1
-    mean = 3000 / len(counts)
-    assert all(0.6 * mean < count < 1.4 * mean for count in counts.values())
-
-
 def test_repeated_documents_count_once(codec: Codec) -> None:
     drawn, left_out = texts.choose_prompts(documents() * 3, codec, Protocol(**SMALL, prompts=20))
     assert len({prompt.id for prompt in drawn[123]}) == 20
@@ -182,7 +171,7 @@ def test_references_come_from_the_prompts(tmp_path: Path) -> None:
     prompts = [Prompt(id="a", prompt="The", reference=" dog")]
     (sample,) = texts.read_samples(path, prompts=prompts)
     assert sample.reference == " dog"
-    with pytest.raises(DataError, match="another prompt than prompt 'a' is"):
+    with pytest.raises(DataError, match="a different text for prompt 'a'"):
         texts.read_samples(path, prompts=[Prompt(id="a", prompt="A", reference="")])
     with pytest.raises(DataError, match="prompt 'a', which is not among the prompts"):
         texts.read_samples(path, prompts=[Prompt(id="b", prompt="The", reference="")])
@@ -201,9 +190,9 @@ def test_references_come_from_the_prompts(tmp_path: Path) -> None:
         ('{"prompt": "a", "continuation": "\\ud800"}', "half a surrogate pair"),
         ('{"prompt": "a", "text": "ab", "id": [1]}', "needs a text or a whole number"),
         ('{"prompt": "a", "text": "ab", "system": 1}', "the system 1; it must be a text"),
-        ('{"prompt": "a", "text": "ab", "reference": 1}', "a 'reference' that is no text"),
-        ('{"prompt": "a", "text": "ab", "rollout": {}}', "This is no rollout"),
-        ('{"error": "too long"}', r"holds no text but an error \(too long\)"),
+        ('{"prompt": "a", "text": "ab", "reference": 1}', "a 'reference' that is not a text"),
+        ('{"prompt": "a", "text": "ab", "rollout": {}}', "This is not a rollout"),
+        ('{"error": "too long"}', r"holds an error instead of a text \(too long\)"),
         ("", "There are no samples"),
     ],
 )
@@ -213,8 +202,3 @@ def test_errors_name_the_line(tmp_path: Path, line: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence) as caught:
         texts.read_samples(path)
     assert "o.jsonl" in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Cannot read"):
-        texts.read_samples(tmp_path / "none")

@@ -13,7 +13,8 @@ transformers = pytest.importorskip("transformers")
 
 from reviser import Codec, Kind  # noqa: E402
 from reviser.errors import CheckpointError  # noqa: E402
-from reviser.models.trunks import adapt, load_base  # noqa: E402
+from reviser.models.adaptation import adapt  # noqa: E402
+from reviser.models.trunks import load_base  # noqa: E402
 
 DATA = Path(os.environ.get("REVISER_DATA") or Path(__file__).parents[3] / "shared" / "data")
 STORIES = DATA / "stories15M"

@@ -16,6 +16,7 @@ from reviser.data.pairs import Pair, read_pairs
 from reviser.errors import DataError
 from reviser.evals import intervals
 from reviser.evals.revision import edits_between
+from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
 from support import small_tokenizers
 from support.random_engine import RandomEngine
@@ -184,7 +185,7 @@ def model() -> Reviser:
     vocab = ActionVocab.from_tokenizer(
         tokenizer, operators=["delete", "replace"], marks=True, search=True
     )
-    return Reviser(RandomEngine(vocab), Codec(tokenizer))
+    return Reviser(RandomEngine(vocab), Codec(tokenizer), editing=Editing(edit_probabilities=True))
 
 
 def test_lost_edits_are_counted_by_position_content_and_needless_changes() -> None:
@@ -252,9 +253,9 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
     curve = run.precision(pairs, model)
     assert [probability for probability, *_ in curve] == [*run.PROBABILITIES]
     befores = [pair.before for pair in pairs]
-    read = [a.steps for a in systems.edit(model, notes=1.0)(befores)]
+    read = [a.steps for a in systems.edit(model, min_edit_probability=1.0)(befores)]
     assert read == [1] * len(pairs)  # a draft without likely edits is read and left alone
-    edited = [a.steps for a in systems.edit(model, notes=0.0)(befores)]
+    edited = [a.steps for a in systems.edit(model, min_edit_probability=1e-12)(befores)]
     assert min(edited) >= 2  # one step to read it, and at least one to edit it
     seen = {"ids": 10, "examples": 2}
     found["models"] = {name: {"parameters": 10, "seen": seen} for name in systems.MAKERS}

@@ -469,6 +469,19 @@ def test_hostile_text_is_text(show: Any) -> None:
 
 
 @pytest.mark.full
+def test_the_page_runs_no_script_but_its_own(browser: Any, tmp_path: Path) -> None:
+    html = pages.to_html([rollout(most=5)[0]])
+    broken = html.replace("</body>", "<script>window.hit = 1</script></body>")
+    assert broken != html
+    path = tmp_path / "broken.html"
+    path.write_text(broken, encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("() => window.hit") is None
+    page.close()
+
+
+@pytest.mark.full
 def test_steps_are_announced_when_they_come_to_rest_and_not_while_it_plays(show: Any) -> None:
     shown, _ = rollout(most=60)
     page = show(shown)

@@ -201,7 +201,7 @@ class PairStream(ExampleStream):
         first action that is needed right before that token, or STOP if none is needed.
         """
         # The draft is the preamble of the restoration, or part of the prefix if there is none.
-        preamble = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.unlearned)])]
+        preamble = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.no_loss)])]
         tokens = np.flatnonzero(np.isin(preamble, [Kind.INSERT, Kind.BARRED]))
         in_preamble = int(tokens[-1]) + 1 if tokens.size else 0
         end = len(labels) - len(trajectory.restoration) + in_preamble
@@ -217,7 +217,11 @@ class PairStream(ExampleStream):
             trajectory = self.trajectory(pair)
             ids = np.array(trajectory.history(self.vocab), np.int32)
             labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
-            if isinstance(self.policy, Edits) and self.policy.noted and trajectory.unlearned:
+            if (
+                isinstance(self.policy, Edits)
+                and self.policy.edit_probabilities
+                and trajectory.no_loss
+            ):
                 self._label_draft(labels, pair, trajectory)
             ids, labels = ids[: self.context], labels[: self.context]
             is_cut = ids[-1] != self.vocab.stop

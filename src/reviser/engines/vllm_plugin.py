@@ -26,7 +26,7 @@ class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
         self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None
     ) -> None:
         model = vllm_config.model_config
-        vocab = ActionVocab.load(hub.find(model.model, hub.SMALL, revision=model.revision))
+        vocab = ActionVocab.load(hub.find(model.model, hub.CONFIG_FILES, revision=model.revision))
         check_config(vllm_config, vocab)
         self._mask: BatchMask | SlotMask
         # The first runner passes a device, the second its request states and no third argument.

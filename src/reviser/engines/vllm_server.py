@@ -63,7 +63,7 @@ class VLLMServer:
     @classmethod
     def load(cls, name: str | Path, /, *, url: str, **options: Any) -> tuple[VLLMServer, Path]:
         """Open the server at `url`; `name` is the model it serves, without its weights."""
-        folder = hub.find(name, hub.SMALL)
+        folder = hub.find(name, hub.CONFIG_FILES)
         vocab = ActionVocab.load(folder)
         try:
             return cls(url, vocab, **options), folder

@@ -249,7 +249,7 @@ def preamble_length(trajectory: Trajectory) -> int:
 
     A trajectory calls them `unlearned`: training takes no loss on them.
     """
-    return sum(index == n for n, index in enumerate(trajectory.unlearned))
+    return sum(index == n for n, index in enumerate(trajectory.no_loss))
 
 
 # -- the parts ------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def _from_training(folder: Path) -> Editing | None:
     is_usable = calibration.get("by") == "notes"
     points = calibration["precision"] if is_usable else ()
     return Editing(
-        edit_probabilities=bool(policy.get("noted", is_usable)),
+        edit_probabilities=bool(policy.get("edit_probabilities", policy.get("noted", is_usable))),
         calibration=tuple((float(least), float(reached)) for least, reached in points),
         threshold=_best(calibration.get("curve", ())) if is_usable else Editing.threshold,
     )

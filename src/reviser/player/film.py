@@ -72,7 +72,7 @@ class Replayer:
     @classmethod
     def load(cls, name: str | Path) -> Replayer:
         """Open a model folder, or a model from the hub, without its weights."""
-        folder = hub.find(name, hub.SMALL)
+        folder = hub.find(name, hub.CONFIG_FILES)
         return cls(ActionVocab.load(folder), Codec.load(folder))
 
     def film(
@@ -102,7 +102,7 @@ class Replayer:
                 f"These actions cannot be replayed with this model: {why} Give the model that wrote"
                 " them."
             ) from error
-        preamble = set(trajectory.unlearned)
+        preamble = set(trajectory.no_loss)
         chosen = iter(logprobs)
         words = list(_actions(self.vocab, trajectory))[start:]
         steps = tuple(
@@ -133,7 +133,7 @@ class Replayer:
         The film of a revision begins with the draft; an instruction becomes one of the facts.
         """
         trajectory = rollout.trajectory
-        preamble = sum(index == n for n, index in enumerate(trajectory.unlearned))
+        preamble = sum(index == n for n, index in enumerate(trajectory.no_loss))
         facts = list(facts_of(rollout))
         for instruction_length in dict.fromkeys((0, len(trajectory.prefix))):
             film = self.film(trajectory, name=name, instruction_length=instruction_length)

@@ -149,7 +149,7 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) ->
     part of the written text and are not scored.
     """
     if isinstance(policy, Edits):
-        policy = replace(policy, noted=False)
+        policy = replace(policy, edit_probabilities=False)
     stream = _stream(recipe, inputs, policy, held_out=True)
     examples = min(recipe.evaluation.examples, len(stream.split))
     size = min(recipe.training.micro_batch, examples)
@@ -205,6 +205,3 @@ def _context(recipe: Recipe, model: Any) -> int:
             " Set context to the maximum number of ids in a history, within the model's limit."
         )
     return context
-
-
-Parts, open_parts = Inputs, open_inputs

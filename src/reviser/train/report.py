@@ -144,6 +144,3 @@ def truncate_log(path: Path, step: int, *, last: int) -> dict[str, Any]:
             kept.append(record)
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
     return next((r for r in reversed(kept) if "ids_seen" in r), {})
-
-
-JsonLines, cut_after = LogWriter, truncate_log

@@ -99,7 +99,7 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     _save(trainer, inputs, output)
     if arguments.process_index == 0:
         if isinstance(recipe.policy, Edits):
-            Editing(edit_probabilities=recipe.policy.noted).save(output)
+            Editing(edit_probabilities=recipe.policy.edit_probabilities).save(output)
         write_json(output / "run.json", record)
     return output
 

@@ -178,7 +178,7 @@ class Edits:
 
     address: Address = "both"
     """The way to a position. Searches need a vocabulary that has them (`vocab.search`)."""
-    noted: bool = False
+    edit_probabilities: bool = False
     """True if the model also learns edit probabilities: as it reads a draft, it predicts at every
     token whether an edit is needed there (`alignment.edit_labels`). So one pass over a draft
     tells where to edit it."""
