@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from support import fuzz, small_tokenizers
 from support.serving import eventually
@@ -17,6 +18,7 @@ from support.serving import eventually
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
 
+from reviser.cli import main
 from reviser.serve.client import Client
 from reviser.writing.model import load
 from reviser.writing.tasks import Infill
@@ -58,9 +60,8 @@ def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: P
         (["nowhere", "--port", str(port)], f"Cannot listen on port {port} of 127.0.0.1"),
         (["nowhere", "--host", "192.0.2.1"], "of 192.0.2.1"),
     ]:
-        command = [sys.executable, "-m", "reviser", "serve", *arguments]
-        run = subprocess.run(command, capture_output=True, text=True)
-        assert run.returncode == 1
+        run = CliRunner().invoke(main, ["serve", *arguments])
+        assert run.exit_code == 1
         assert run.stderr.startswith("error: ")
         assert words in run.stderr
     used.close()

@@ -12,18 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner
 
-from reviser.cli import main
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.serve.limits import Limits
 from reviser.writing.rollout import Rollout
-from support import films, small_tokenizers
+from support import films
 from support.browsers import serious, walked
 
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
-from support.serving import NAME, Served, eventually, serving
+from support.serving import Served, eventually, serving
 
 full = pytest.mark.full
 _, REPLAYER = films.replayer()
@@ -211,29 +209,6 @@ def test_each_edit_is_shown_as_it_comes_and_again_afterwards(
     assert {n: expected[n] for n in seen} == seen
     steps = [*range(0, 61, 10), 33, 7, 60]
     assert walked(page, steps) == [expected[n] for n in steps]
-
-
-@full
-def test_a_written_text_is_played_with_the_players_controls(visit: Any, server: Served) -> None:
-    page = visit(server)
-    write(page, "The", seed=4, max_actions=40, stop_bias=-1)
-    expected = executed(page)
-    for button, shown in [("#first", 0), ("#on", 1), ("#last", 40)]:
-        page.click(button)
-        assert (step(page)[0], text(page)) == (shown, expected[shown])
-    page.select_option("#speed", "500")
-    page.click("#play")
-    page.wait_for_function("() => !document.body.classList.contains('playing')")
-    assert step(page)[0] == 40
-    page.keyboard.press("Home")
-    page.keyboard.press("Shift+ArrowRight")
-    assert (step(page)[0], text(page)) == (10, expected[10])
-    page.get_by_text("Statistics").click()
-    names, values = (page.locator(f".facts {tag}").all_inner_texts() for tag in ("dt", "dd"))
-    facts = dict(zip(names, values, strict=True))
-    assert facts["Actions"].startswith("40, of which ")
-    assert "seed 4" in facts["Settings"]
-    assert facts["model"] == NAME
 
 
 @full
@@ -548,20 +523,6 @@ def test_the_text_is_copied_with_and_without_the_clipboards_permission(
         page.get_by_role("button", name="Copied").wait_for()
         assert page.evaluate("() => navigator.clipboard.readText()") == text(page)
     assert page.evaluate("() => document.activeElement.id") == "copy"
-
-
-@full
-def test_a_saved_rollout_can_be_played(visit: Any, server: Served, tmp_path: Path) -> None:
-    page = visit(server)
-    write(page, MIXED, seed=2**53 - 1, max_actions=25, stop_bias=-1)
-    line = saved(page)
-    assert line.count("\n") == 1
-    (tmp_path / "rollout.json").write_text(line, encoding="utf-8")
-    REPLAYER.vocab.save(tmp_path)
-    small_tokenizers.byte_level().save(str(tmp_path / "tokenizer.json"))
-    arguments = ["--model", str(tmp_path), "-o", str(tmp_path / "page.html")]
-    played = CliRunner().invoke(main, ["play", str(tmp_path / "rollout.json"), *arguments])
-    assert played.exit_code == 0, played.output
 
 
 # -- errors ---------------------------------------------------------------------------------------

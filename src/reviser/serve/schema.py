@@ -22,13 +22,12 @@ from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 SENTENCE = "sentence"
 """Type of the validation errors whose message needs no rewording."""
-MAX_LOCKS = 1000
 
 SpanBody = Annotated[list[int], Field(min_length=2, max_length=2)]
 # `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
 _WIRE_TYPES: dict[str, Any] = {
     "spans": Annotated[list[SpanBody], Field(fail_fast=True)] | None,
-    "locked": Annotated[list[str | SpanBody], Field(max_length=MAX_LOCKS, fail_fast=True)],
+    "locked": Annotated[list[str | SpanBody], Field(max_length=1000, fail_fast=True)],
 }
 _DESCRIPTIONS = {
     "prompt": "The text to continue. Names of control tokens in it are ordinary text.",
