@@ -10,7 +10,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "reviser"
 MAX_FRAGMENTS = 0.05
 MAX_LINES = 450
 MIN_COMMENTS = 0.05
-DENSE = ("trajectories/_kernels*.py", "core/mask*.py", "trajectories/alignment*.py")
+DENSE = (
+    "trajectories/_kernels/*.py",
+    "core/mask.py",
+    "core/history.py",
+    "trajectories/diff.py",
+    "trajectories/edit_script.py",
+    "trajectories/alignment.py",
+)
 
 
 @pytest.mark.parametrize(

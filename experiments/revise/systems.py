@@ -79,7 +79,7 @@ def rewrite(
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         asked = [list(plans(draft)) for draft in drafts]
         each_plan = (plan for some in asked for plan in some)
-        written = run_plans(each_plan, model.driver, model.start)
+        written = run_plans(each_plan, model.driver, model.provenance)
         for some in asked:
             rollouts = list(islice(written, len(some)))
             made = [read(each.prompt, each.text[len(each.prompt) :]) for each in rollouts]

@@ -91,7 +91,7 @@ def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     """
     with reviser.load(model) as writer:
         plans = [_plan(writer, gap.left, seed) for seed, gap in enumerate(gaps)]
-        rollouts = list(run_plans(plans, writer.driver, writer.start))
+        rollouts = list(run_plans(plans, writer.driver, writer.provenance))
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
         parts = SENTENCE.findall(rollout.text[len(gap.left) :])

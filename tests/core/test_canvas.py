@@ -1,5 +1,6 @@
-"""The canvas: it does what the paper says, refuses the rest, and takes back what it did."""
+"""The canvas: it does what the paper says, refuses the rest, and undoes what it did."""
 
+import re
 from random import Random
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
-from reviser.core.canvas import Canvas, Edit
+from reviser.core.canvas import Canvas
 from reviser.errors import InvalidAction, VocabError
 from support import naive
 from support.strategies import (
@@ -22,7 +23,7 @@ from support.strategies import (
 
 ALL = SMALL_VOCABS[3]
 PLAIN = ActionVocab.build(10, operators=OPERATORS, max_move=8)
-LONGEST = 12  # canvases on which the twin lists every whole action
+LONGEST = 12  # canvases on which the reference lists every whole action
 STEPS = 60  # states of a walk, so 100 examples visit 6,000 and 2,000 visit 120,000
 
 Snapshot = tuple[list[int], int, bool]
@@ -33,7 +34,7 @@ def snapshot(canvas: Canvas) -> Snapshot:
 
 
 def accepts(canvas: Canvas, action_id: int) -> bool:
-    """Whether the id can be applied; leaves the canvas as it was."""
+    """Return whether the id can be applied, and leave the canvas unchanged."""
     before = snapshot(canvas)
     try:
         canvas.apply(action_id)
@@ -46,12 +47,12 @@ def accepts(canvas: Canvas, action_id: int) -> bool:
 
 
 def random_canvas(rng: Random, vocab: ActionVocab, longest: int) -> Canvas:
-    """A canvas whose tokens can be told apart."""
+    """Return a canvas of distinct tokens."""
     tokens = range(1000, 1000 + rng.randint(0, longest))
     return Canvas(vocab, tokens, rng.randint(0, len(tokens)))
 
 
-# -- the law --------------------------------------------------------------------------------------
+# -- the executor ---------------------------------------------------------------------------------
 
 
 @given(small_vocabs, seeds)
@@ -102,17 +103,6 @@ def test_an_edit_says_what_gave_way_to_what(seed: int) -> None:
         assert edit.changes_text or canvas.tokens() == before
 
 
-def test_an_id_that_only_begins_an_action_changes_nothing() -> None:
-    canvas = Canvas(PLAIN, [1, 2, 3], 2)
-    nothing = Edit(2, (), (), 2, 2)
-    assert PLAIN.span_delete is not None
-    assert canvas.apply(PLAIN.span_delete) == nothing
-    assert canvas.apply(PLAIN.move_id(2)) == nothing
-    assert not nothing.changes_text
-    assert PLAIN.end is not None
-    assert canvas.apply(PLAIN.end) == Edit(0, (1, 2), (), 2, 0)
-
-
 @pytest.mark.parametrize("largest", [1, 2, 8])
 def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) -> None:
     vocab = ActionVocab.build(3, max_move=largest)
@@ -124,7 +114,7 @@ def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) 
             assert table[p + 1, d] == (falls and digit * previous > 0)
 
 
-# -- taking back ----------------------------------------------------------------------------------
+# -- undo -----------------------------------------------------------------------------------------
 
 
 @given(seeds, st.integers(0, 60))
@@ -145,20 +135,17 @@ def test_a_whole_action_does_not_complete_another() -> None:
     canvas = Canvas(PLAIN, [1])
     assert PLAIN.replace is not None
     canvas.apply(PLAIN.replace)
-    with pytest.raises(InvalidAction, match="half spelled; complete it or roll it back"):
+    with pytest.raises(InvalidAction, match="unfinished; complete it or roll it back"):
         canvas.act(Action(Kind.INSERT, 5))
     canvas.rollback()
     assert canvas.act(Action(Kind.INSERT, 5))[0].inserted == (5,)
-
-
-def test_a_canvas_shows_its_cursor() -> None:
-    assert repr(Canvas(PLAIN, [1, 2, 3], 2)) == "<Canvas of 3 tokens: ... 1 2 | 3 ...>"
 
 
 def test_ids_from_an_array_leave_plain_numbers() -> None:
     canvas = Canvas(PLAIN)
     assert type(canvas.apply(np.int64(5)).inserted[0]) is int  # type: ignore[arg-type]
     assert type(canvas.tokens()[0]) is int
+    assert repr(canvas) == "<Canvas of 1 tokens: ... 5 |  ...>"
 
 
 @given(small_vocabs, seeds)
@@ -187,26 +174,19 @@ def test_a_fork_is_independent_and_shares_the_past(seed: int, data: st.DataObjec
     history = random_history(Random(seed), ALL, 10)
     count = data.draw(st.integers(0, len(history)))
     canvas = Canvas.replay(ALL, history)
-    before, twin = snapshot(canvas), canvas.fork()
-    twin.rollback(count)
-    assert snapshot(twin) == snapshot(Canvas.replay(ALL, history[: len(history) - count]))
+    before, forked = snapshot(canvas), canvas.fork()
+    forked.rollback(count)
+    assert snapshot(forked) == snapshot(Canvas.replay(ALL, history[: len(history) - count]))
     assert snapshot(canvas) == before
-    twin_before = snapshot(twin)
+    forked_before = snapshot(forked)
     canvas.rollback(len(history))
     canvas.apply(ALL.stop)
-    assert snapshot(twin) == twin_before
-
-
-@given(seeds)
-def test_replay_gives_what_the_history_left_behind(seed: int) -> None:
-    history = random_history(Random(seed), ALL, STEPS)
-    state = naive.replay(ALL, history)
-    assert snapshot(Canvas.replay(ALL, history)) == (list(state.tokens), state.cursor, False)
+    assert snapshot(forked) == forked_before
 
 
 def test_begin_and_delimiter_leave_the_canvas_as_it_is() -> None:
-    given_ids = [PLAIN.begin, PLAIN.delimiter]
-    assert snapshot(Canvas.replay(PLAIN, [*given_ids, 4, *given_ids, 5])) == ([4, 5], 2, False)
+    separators = [PLAIN.begin, PLAIN.delimiter]
+    assert snapshot(Canvas.replay(PLAIN, [*separators, 4, *separators, 5])) == ([4, 5], 2, False)
 
 
 @given(seeds, st.integers(0, 30), st.integers(0, 30))
@@ -237,7 +217,7 @@ def test_a_whole_action_happens_or_nothing_does(seed: int, kind: Kind) -> None:
         with pytest.raises(InvalidAction):
             canvas.act(action)
         assert snapshot(canvas) == before
-        assert accepts(canvas, vocab.stop)  # nothing is left half spelled
+        assert accepts(canvas, vocab.stop)  # no action is left unfinished
         return
     edits = canvas.act(action)
     name, *arguments = meant
@@ -261,33 +241,17 @@ def test_an_action_that_cannot_be_spelled_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("first", "refused", "message"),
     [
-        ([], "move -8", "the cursor is at 3, so it would land at -5. The canvas is unchanged."),
-        ([], "move +4", "the cursor is at 3, so it would land at 7. The canvas is unchanged."),
-        ([], "end", "it is not an action."),
-        ([], "forbidden id 999", "it is not an action."),
-        (["replace"], "stop", "replace expects a token here. The canvas is unchanged."),
-        (
-            ["span_delete"],
-            "move +4",
-            "span_delete expects a number from 1 to 3 here. The canvas is unchanged.",
-        ),
-        (["span_copy"], "end", "span_copy expects a digit here. The canvas is unchanged."),
-        (["span_copy"], "insert 3", "span_copy expects a digit here. The canvas is unchanged."),
-        (
-            ["span_copy", "move +1", "end"],
-            "move -4",
-            "span_copy expects a number from -3 to 2 here. The canvas is unchanged.",
-        ),
-        (
-            ["span_move", "move +1", "end"],
-            "move +4",
-            "span_move expects a number from -2 to 2 here. The canvas is unchanged.",
-        ),
-        (
-            ["span_move", "move +1"],
-            "move +2",
-            "span_move expects a number from 1 to 3 here. The canvas is unchanged.",
-        ),
+        ([], "move -8", "the cursor is at 3, so it would land at -5. The canvas is unchanged"),
+        ([], "move +4", "the cursor is at 3, so it would land at 7. The canvas is unchanged"),
+        ([], "end", "it is not an action"),
+        ([], "unknown id 999", "it is not an action"),
+        (["replace"], "stop", "replace expects a token here. The canvas is unchanged"),
+        (["span_delete"], "move +4", "span_delete expects a number from 1 to 3 here"),
+        (["span_copy"], "end", "span_copy expects a digit here"),
+        (["span_copy"], "insert 3", "span_copy expects a digit here"),
+        (["span_copy", "move +1", "end"], "move -4", "expects a number from -3 to 2 here"),
+        (["span_move", "move +1", "end"], "move +4", "expects a number from -2 to 2 here"),
+        (["span_move", "move +1"], "move +2", "expects a number from 1 to 3 here"),
     ],
 )
 def test_a_refusal_says_where_the_cursor_is_or_what_is_expected(
@@ -297,9 +261,8 @@ def test_a_refusal_says_where_the_cursor_is_or_what_is_expected(
     canvas = Canvas(PLAIN, [1, 2, 3, 4, 5], 3)
     for word in first:
         canvas.apply(ids[word])
-    with pytest.raises(InvalidAction) as refusal:
+    with pytest.raises(InvalidAction, match=f"^Cannot apply {re.escape(refused)}: .*{message}"):
         canvas.apply(ids[refused])
-    assert str(refusal.value) == f"Cannot apply {refused}: {message}"
     assert snapshot(canvas) == ([1, 2, 3, 4, 5], 3, False)
 
 
@@ -307,37 +270,27 @@ def test_a_refusal_says_where_the_cursor_is_or_what_is_expected(
 def test_an_operator_needs_tokens_to_its_left(operator: str) -> None:
     needed = 2 if operator == "swap" else 1
     canvas = Canvas(PLAIN, [1, 2, 3], needed - 1)
-    with pytest.raises(InvalidAction) as refusal:
+    message = rf"^Cannot apply {operator}: .* at {needed - 1}, so it needs {needed} token\(s\)"
+    with pytest.raises(InvalidAction, match=message):
         canvas.apply(getattr(PLAIN, operator))
-    assert str(refusal.value) == (
-        f"Cannot apply {operator}: the cursor is at {needed - 1}, so it needs {needed} token(s)"
-        " to its left. The canvas is unchanged."
-    )
 
 
 def test_nothing_follows_stop_until_it_is_rolled_back() -> None:
     canvas = Canvas(PLAIN, [1, 2])
     canvas.apply(PLAIN.stop)
     assert canvas.is_finished
-    with pytest.raises(InvalidAction) as refusal:
+    with pytest.raises(InvalidAction, match="has stopped; nothing can follow STOP"):
         canvas.apply(PLAIN.stop)
-    assert str(refusal.value) == "The trajectory has stopped; nothing can follow STOP."
     canvas.rollback()
     assert not canvas.is_finished
     assert canvas.apply(3).inserted == (3,)
 
 
-def test_a_cursor_outside_the_canvas_is_refused() -> None:
-    with pytest.raises(InvalidAction) as refusal:
+def test_a_cursor_outside_the_canvas_and_too_long_a_rollback_are_refused() -> None:
+    with pytest.raises(InvalidAction, match=r"Cursor 3 is outside 0\.\.2"):
         Canvas(PLAIN, [1, 2], 3)
-    assert str(refusal.value) == "Cursor 3 is outside 0..2."
-
-
-@pytest.mark.parametrize("count", [-1, 2])
-def test_no_more_is_rolled_back_than_was_applied(count: int) -> None:
-    canvas = Canvas(PLAIN)
-    canvas.apply(1)
-    with pytest.raises(InvalidAction) as refusal:
-        canvas.rollback(count)
-    assert str(refusal.value) == f"Cannot roll back {count} ids: 1 were applied."
+    canvas = Canvas.replay(PLAIN, [1])
+    for count in (-1, 2):
+        with pytest.raises(InvalidAction, match=f"Cannot roll back {count} ids: 1 were applied"):
+            canvas.rollback(count)
     assert snapshot(canvas) == ([1], 1, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -126,3 +127,24 @@ class Editor:
         assert len(shown.removed) <= len(reader.data(edit.removed)) + NEAR
         assert len(shown.inserted) <= len(reader.data(edit.inserted)) + NEAR
         return shown
+
+
+def reading_editor() -> tuple[Any, str]:
+    """A tiny editor with random weights that reads before it edits, and a draft for it."""
+    import torch
+
+    from reviser.engines.hf import HFEngine
+    from reviser.models import trunks
+    from reviser.models.editing import Editing
+    from reviser.writing.model import Reviser
+    from support import small_tokenizers
+
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete", "replace"], max_move=8)
+    sizes = {"layers": 1, "width": 16, "heads": 2, "mlp_width": 24, "context": 128}
+    trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=1)
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            parameter.mul_(3)
+    editing = Editing(edit_probabilities=True)
+    return Reviser(HFEngine(trunk, vocab), Codec(tokenizer), editing=editing), "It have a end. " * 3

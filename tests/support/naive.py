@@ -1,10 +1,10 @@
-"""The paper in slow Python: what every fast path in `core` is compared with.
+"""The paper in slow Python: the reference that every fast path in `core` is compared with.
 
-Written from the paper (its executor, its masking section and its appendix on other edit
-operators), never from the code it judges: a vocabulary is asked for the kind of an id and for
-nothing else. Actions are tuples in the paper's own terms, such as ("span_move", k, j), where j is
-a boundary of the whole canvas. Whatever is spelled in several ids is decided by listing every
-whole action there is, so keep canvases small.
+It is written from the paper (its executor, its masking section and its appendix on other edit
+operators), never from the code it judges: it asks a vocabulary for the kind of an id and nothing
+else. Actions are tuples in the paper's own terms, such as ("span_move", k, j), where j is a
+boundary of the whole canvas. What is spelled in several ids is decided by listing every whole
+action there is, so keep canvases small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ids = tuple[int, ...]
 
 
 def part(c: Tokens, first: int, last: int) -> Tokens:
-    """The tokens c_first, ..., c_last: counted from 1, both included, perhaps none."""
+    """Return the tokens c_first, ..., c_last: counted from 1, both included, perhaps none."""
     return c[first - 1 : last]
 
 
@@ -81,7 +81,7 @@ EXECUTOR = {
 
 @cache
 def names(vocab: ActionVocab) -> tuple[str, ...]:
-    """What every id does, as a word."""
+    """Return the kind of every id, as a word."""
     return tuple(vocab.kind(i).name.lower() for i in range(vocab.size))
 
 
@@ -91,13 +91,13 @@ def ids_of(vocab: ActionVocab, name: str) -> list[int]:
 
 @cache
 def deltas(vocab: ActionVocab) -> dict[int, int]:
-    """The delta of each move's id: they come in the order +1, -1, +2, -2, +4, ..."""
+    """Return the delta of each move's id: they come in the order +1, -1, +2, -2, +4, ..."""
     moves = ids_of(vocab, "move")
     return {i: (-1) ** n * 2 ** (n // 2) for n, i in enumerate(moves)}
 
 
 def valid_actions(vocab: ActionVocab, length: int, u: int) -> Iterator[Action]:
-    """Every whole action whose validity constraint holds at cursor u of a canvas of `length`."""
+    """Yield every whole action that is valid at cursor u of a canvas of `length`."""
     tokens = ids_of(vocab, "insert")
     to_the_left = range(1, u + 1)
     yield ("stop",)
@@ -119,7 +119,7 @@ def valid_actions(vocab: ActionVocab, length: int, u: int) -> Iterator[Action]:
 
 
 def spell_number(vocab: ActionVocab, value: int) -> list[int]:
-    """Binary: moves as digits, the largest that fits first, all of the number's sign; then END."""
+    """Spell a number in binary: moves as digits, the largest that fits first; then END."""
     id_of = {delta: i for i, delta in deltas(vocab).items()}
     sign = -1 if value < 0 else 1
     ids, rest = [], abs(value)
@@ -131,7 +131,7 @@ def spell_number(vocab: ActionVocab, value: int) -> list[int]:
 
 
 def spell(vocab: ActionVocab, action: Action, u: int) -> Ids:
-    """The ids of a whole action at cursor u: places are spelled relative to the cursor."""
+    """Return the ids of a whole action at cursor u; boundaries are relative to the cursor."""
     name, *arguments = action
     if name == "insert":
         return (arguments[0],)
@@ -151,9 +151,9 @@ def spell(vocab: ActionVocab, action: Action, u: int) -> Ids:
 
 
 def meaning(vocab: ActionVocab, ids: Ids, u: int) -> Action | None:
-    """The action that ids spell at cursor u, read from scratch; None if they break off."""
+    """Return the action that ids spell at cursor u, or None if they are not complete."""
     name, rest = names(vocab)[ids[0]], list(ids[1:])
-    if name in ("insert", "barred"):
+    if name in ("insert", "prefix_only"):
         return ("insert", ids[0])
     if name == "move":
         return ("move", deltas(vocab)[ids[0]])
@@ -181,7 +181,7 @@ def meaning(vocab: ActionVocab, ids: Ids, u: int) -> Action | None:
 
 @lru_cache(maxsize=4096)
 def spellings(vocab: ActionVocab, length: int, u: int) -> list[tuple[Action, Ids]]:
-    """Every valid action that this vocabulary can spell, with its spelling."""
+    """Return every valid action that this vocabulary can spell, with its spelling."""
     known = {*names(vocab)}
     actions = [action for action in valid_actions(vocab, length, u) if action[0] in known]
     return [(action, spell(vocab, action, u)) for action in actions]
@@ -200,10 +200,9 @@ class State(NamedTuple):
 
 
 def legal_ids(vocab: ActionVocab, state: State) -> set[int]:
-    """The ids that lead on to some valid action.
+    """Return the ids that lead to some valid action.
 
-    What a prefix may hold, and is never chosen, may stand between actions: begin, delimiter and
-    barred tokens.
+    Begin, delimiter and prefix-only tokens, which are never chosen, may stand between actions.
     """
     if state.stopped:
         return set()
@@ -213,21 +212,17 @@ def legal_ids(vocab: ActionVocab, state: State) -> set[int]:
         for _, spelling in spellings(vocab, len(state.tokens), state.cursor)
         if spelling[:read] == state.pending
     }
-    given = {*ids_of(vocab, "given"), *ids_of(vocab, "barred")}
-    return ids if state.pending else ids | given
-
-
-def legal(vocab: ActionVocab, state: State, action_id: int) -> bool:
-    return action_id in legal_ids(vocab, state)
+    never_chosen = {*ids_of(vocab, "separator"), *ids_of(vocab, "prefix_only")}
+    return ids if state.pending else ids | never_chosen
 
 
 def execute(vocab: ActionVocab, state: State, action_id: int) -> State:
-    """The state after a legal id."""
+    """Return the state after a legal id."""
     pending = (*state.pending, action_id)
     action = meaning(vocab, pending, state.cursor)
     if action is None:
         return state._replace(pending=pending)
-    if action == ("given",):
+    if action == ("separator",):
         return state
     name, *arguments = action
     tokens, cursor = EXECUTOR[name](state.tokens, state.cursor, *arguments)
@@ -245,7 +240,7 @@ def replay(vocab: ActionVocab, history: Iterable[int]) -> State:
 
 
 class Cell(NamedTuple):
-    """A token that can be told from its equals; locked ones are to stay."""
+    """A token that differs from its equals; locked ones must not change."""
 
     identity: Any
     locked: bool
@@ -264,7 +259,7 @@ class Document(NamedTuple):
     max_length: float = float("inf")
     edits_left: float = float("inf")
     max_moves: float = float("inf")
-    moves: int = 0  # whole ones, since the last action that was none
+    moves: int = 0  # since the last action that was not a move
     pending: Ids = ()
     stopped: bool = False
     written: int = 0  # the identity of the next cell that is written
@@ -278,10 +273,10 @@ def document(
     max_edits: int | None = None,
     max_moves: int | None = None,
 ) -> Document:
-    """A canvas on which all is locked but what lies between a gap's two boundaries."""
+    """Return a canvas on which only what lies between the boundaries of a gap is not locked."""
     gaps = list(gaps)
     cells = tuple(
-        Cell(("given", n), locked=not any(low <= n < high for low, high in gaps))
+        Cell(("start", n), locked=not any(low <= n < high for low, high in gaps))
         for n in range(length)
     )
     return Document(
@@ -294,25 +289,25 @@ def document(
     )
 
 
-def locked_before(cells: tuple[Cell, ...], place: int) -> int:
-    return sum(cell.locked for cell in cells[:place])
+def locked_before(cells: tuple[Cell, ...], boundary: int) -> int:
+    return sum(cell.locked for cell in cells[:boundary])
 
 
-def places(doc: Document) -> list[int]:
-    """The boundaries that lie in a gap."""
+def editable_boundaries(doc: Document) -> list[int]:
+    """Return the boundaries that lie in a gap."""
     return [p for p in range(len(doc.cells) + 1) if locked_before(doc.cells, p) in doc.gaps]
 
 
 def gap_bounds(doc: Document) -> list[tuple[int, int]]:
-    """The first and the last boundary of each gap, in order."""
+    """Return the first and the last boundary of each gap, in order."""
     by_gap: dict[int, list[int]] = {}
-    for place in places(doc):
-        by_gap.setdefault(locked_before(doc.cells, place), []).append(place)
+    for boundary in editable_boundaries(doc):
+        by_gap.setdefault(locked_before(doc.cells, boundary), []).append(boundary)
     return [(min(members), max(members)) for members in by_gap.values()]
 
 
 def perform(doc: Document, action: Action) -> Document:
-    """The document after a whole action; what it writes is new and free, also what it copies."""
+    """Return the document after a whole action; what it writes or copies is new, not locked."""
     name, *arguments = action
     if name in ("insert", "replace"):
         arguments = [Cell(doc.written, locked=False)]
@@ -333,7 +328,7 @@ def perform(doc: Document, action: Action) -> Document:
 
 
 def gap_of(cells: tuple[Cell, ...]) -> dict[Cell, int]:
-    """The gap that each free cell stands in."""
+    """Return the gap of each cell that is not locked."""
     gaps, locked = {}, 0
     for cell in cells:
         if cell.locked:
@@ -344,14 +339,14 @@ def gap_of(cells: tuple[Cell, ...]) -> dict[Cell, int]:
 
 
 def permits(doc: Document, action: Action) -> bool:
-    """Whether the policies let a valid action happen."""
+    """Return whether locks and budgets permit a valid action."""
     if action == ("stop",):
         return True
     if doc.edits_left <= 0:
         return False
     after = perform(doc, action)
     if action[0] == "move":
-        reach = places(doc)
+        reach = editable_boundaries(doc)
         in_reach = bool(reach) and min(reach) <= after.cursor <= max(reach)
         return in_reach and after.moves <= doc.max_moves
     if action[0] == "span_move":
@@ -368,7 +363,7 @@ def permits(doc: Document, action: Action) -> bool:
 
 
 def allowed_ids(vocab: ActionVocab, doc: Document) -> set[int]:
-    """The ids from which some permitted action can still be completed."""
+    """Return the ids from which some permitted action can still be completed."""
     if doc.stopped:
         return {*ids_of(vocab, "stop")}
     read = len(doc.pending)
@@ -380,7 +375,7 @@ def allowed_ids(vocab: ActionVocab, doc: Document) -> set[int]:
 
 
 def write(vocab: ActionVocab, doc: Document, action_id: int) -> Document:
-    """The document after an allowed id."""
+    """Return the document after an allowed id."""
     if doc.stopped:
         return doc
     pending = (*doc.pending, action_id)
@@ -392,7 +387,7 @@ def write(vocab: ActionVocab, doc: Document, action_id: int) -> Document:
 
 
 def move_counts(start: int, length: int, max_move: int) -> dict[int, int]:
-    """How many moves each boundary of a canvas is away from `start`, by breadth-first search."""
+    """Return how many moves each boundary is away from `start`, by breadth-first search."""
     steps = [sign * 2**n for n in range(max_move.bit_length()) for sign in (1, -1)]
     counts, queue = {start: 0}, deque([start])
     while queue:
@@ -408,9 +403,9 @@ def move_counts(start: int, length: int, max_move: int) -> dict[int, int]:
 
 
 def diff_cost(before: Tokens, after: Tokens, cuts: tuple[set[int], set[int]]) -> tuple[int, int]:
-    """The least cost of a diff, and then how few bounds of its hunks lie inside words.
+    """Return the least cost of a diff, and the fewest hunk bounds inside words at that cost.
 
-    By trying every hunk everywhere. `cuts` are the boundaries between words, the last included.
+    Every hunk is tried everywhere. `cuts` are the boundaries between words, the last included.
     """
 
     def ragged(i: int, j: int) -> int:
@@ -439,9 +434,9 @@ def diff_cost(before: Tokens, after: Tokens, cuts: tuple[set[int], set[int]]) ->
 def fewest_ids(
     vocab: ActionVocab, before: Tokens, after: Tokens, cursor: int, most: int
 ) -> int | None:
-    """The fewest ids that make one text of another, by trying all; None if it takes over `most`.
+    """Return the fewest ids that make one text of another, or None if it takes over `most`.
 
-    Texts on the way are at most three tokens longer than both.
+    All are tried whose texts on the way are at most three tokens longer than both.
     """
     longest = max(len(before), len(after)) + 3
     found = {(before, cursor): 0}
@@ -452,7 +447,7 @@ def fewest_ids(
                 return ids
             if found[tokens, u] < ids:
                 continue
-            for action, spelling in every_spelling(vocab, len(tokens), u):
+            for action, spelling in spellings(vocab, len(tokens), u):
                 state = EXECUTOR[action[0]](tokens, u, *action[1:])
                 total = ids + len(spelling)
                 if len(state[0]) <= longest and total < min(found.get(state, most + 1), most + 1):
@@ -461,15 +456,12 @@ def fewest_ids(
     return None
 
 
-every_spelling = lru_cache(maxsize=4096)(spellings)
-
-
 # -- text: what a person sees of a canvas ---------------------------------------------------------
 
 
 @cache
 def gpt2_bytes() -> dict[str, int]:
-    """The byte behind each character of byte-level BPE: `bytes_to_unicode` of GPT-2's release."""
+    """Return the byte of each character of byte-level BPE: GPT-2's `bytes_to_unicode`."""
     ranges = [("!", "~"), ("¡", "¬"), ("®", "ÿ")]
     of = {chr(i): i for first, last in ranges for i in range(ord(first), ord(last) + 1)}
     for i in range(256):
@@ -479,7 +471,7 @@ def gpt2_bytes() -> dict[str, int]:
 
 
 def piece_bytes(piece: str, *, byte_level: bool) -> bytes:
-    """What a tokenizer's piece stands for: byte-level BPE, else SentencePiece."""
+    """Return the bytes of a tokenizer's piece: byte-level BPE, else SentencePiece."""
     if byte_level:
         return bytes([gpt2_bytes()[char] for char in piece])
     if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
@@ -494,14 +486,14 @@ class Seen(NamedTuple):
     starts: list[int]
 
     def before(self, byte: int) -> str:
-        """The characters that begin before a byte."""
+        """Return the characters that begin before a byte."""
         return "".join(
             char for char, start in zip(self.text, self.starts, strict=True) if start < byte
         )
 
 
 def see(data: bytes, *, hides_first_space: bool) -> Seen:
-    """All of a canvas's bytes read as text, from the first, one character at a time."""
+    """Read all bytes of a canvas as text, one character at a time."""
     text, starts, at = "", [], 0
     while at < len(data):
         char, width = first_char(data[at : at + 4])
@@ -513,7 +505,7 @@ def see(data: bytes, *, hides_first_space: bool) -> Seen:
 
 
 def first_char(data: bytes) -> tuple[str, int]:
-    """The first character and its bytes; what makes none is replaced, as far as it might have."""
+    """Return the first character and its width; bytes that make none become U+FFFD."""
     broken = None
     for width in range(1, len(data) + 1):
         try:

@@ -1,9 +1,9 @@
-"""The policies in slow Python: what the sampling kernels are compared with.
+"""The policies in slow Python: the reference that the sampling kernels are compared with.
 
-Written from the paper's Algorithm 2 and from what `policy.py` says of the others. It reads policies
-as values, never the rows they compile to. What it shares with the kernels is the random numbers:
-the same generator, asked for the same draws in the same order, so that results can be compared one
-by one. Where several shortest chains of moves exist it only says how long they are.
+It is written from the paper's Algorithm 2 and from what `policy.py` says of the others, and reads
+policies as values, never the rows they compile to. It shares only the random numbers with the
+kernels: the same generator, asked for the same draws in the same order, so that results can be
+compared one by one. Of a shortest chain of moves it only knows the length.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reviser.core.actions import ActionVocab
 from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
 from support import naive
 
-Action = tuple[Any, ...]  # its name, then its arguments; a span moves by a jump, not to a place
+Action = tuple[Any, ...]  # its name, then its arguments; a span moves by a jump, not to a boundary
 Words = tuple[int, ...]
 
 MAX_ATTEMPTS = 1000  # walks over the step budget before giving up
@@ -29,7 +29,7 @@ UNIT_BITS = {"token": 1, "word": 2, "sentence": 4}
 
 
 def philox(counter: Words, key: Words) -> Words:
-    """Four random 32-bit words from a counter of four and a key of two."""
+    """Return four random 32-bit words for a counter of four and a key of two."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -53,11 +53,11 @@ class Draws:
             yield from philox((block, epoch, index % 2**32, index >> 32), key)
 
     def word(self) -> int:
-        """A number below 2**32."""
+        """Return a number below 2**32."""
         return next(self._words)
 
     def below(self, bound: int) -> int:
-        """A number below `bound`."""
+        """Return a number below `bound`."""
         return self.word() * bound >> 32
 
 
@@ -79,22 +79,22 @@ class Write(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What one run of Algorithm 2 records."""
+    """The record of one run of Algorithm 2."""
 
     start: int  # the first cursor
     B: list[Action]
     D: list[Token]
-    bits: float  # how unlikely its choices were, save of noise tokens, which bear no loss
+    bits: float  # the surprise of its choices, without noise tokens, which bear no loss
 
 
 def valid_jumps(left: int, right: int, max_move: int) -> list[int]:
-    """Powers of two that fit: forward first, then backward, the smallest first."""
+    """Return the powers of two that fit: forward first, then backward, the smallest first."""
     powers = [2**k for k in range(max_move.bit_length())]
     return [p for p in powers if p <= right] + [-p for p in powers if p <= left]
 
 
 def possible(u: int, length: int, longest: int) -> dict[str, bool]:
-    """Which operations the canvas allows, in the order in which they are tried."""
+    """Return which operations the canvas allows, in the order in which they are tried."""
     return {
         "delete": u >= 1,
         "insert": length + 1 <= longest,
@@ -106,7 +106,7 @@ def possible(u: int, length: int, longest: int) -> dict[str, bool]:
 
 
 def chances(policy: Obfuscation, allowed: dict[str, bool]) -> dict[str, float]:
-    """How likely each operation is here. The share of one that is not allowed goes to moving."""
+    """Return the probability of each operation; moves get the share of what is not allowed."""
     shares = {
         "delete": policy.delete,
         "insert": policy.noise.insert,
@@ -120,7 +120,7 @@ def chances(policy: Obfuscation, allowed: dict[str, bool]) -> dict[str, float]:
 
 
 def choose(policy: Obfuscation, allowed: dict[str, bool], x: int) -> str:
-    """The operation that a draw picks."""
+    """Return the operation that a draw selects."""
     everywhere = chances(policy, dict.fromkeys(allowed, True))
     bound = 0
     for name, is_allowed in allowed.items():
@@ -131,7 +131,7 @@ def choose(policy: Obfuscation, allowed: dict[str, bool], x: int) -> str:
 
 
 def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draws) -> Walk | None:
-    """Lines 1 to 14 once; None if the step budget ran out."""
+    """Run lines 1 to 14 once; return None if the step budget ran out."""
     n = len(target)
     longest = 2 * n + 2 * LONGEST_SPAN  # noise makes a canvas no longer than this
     y = [Token(x) for x in target]
@@ -194,7 +194,7 @@ def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draw
 
 
 def invert(walk: Walk) -> list[Write]:
-    """Lines 15 to 22: from last to first, each step's inverse, D a stack; then STOP."""
+    """Run lines 15 to 22: from last to first, each step's inverse, D a stack; then STOP."""
     D = list(walk.D)
     restoration: list[Write] = []
     for name, *arguments in reversed(walk.B):
@@ -224,7 +224,7 @@ def invert(walk: Walk) -> list[Write]:
 
 
 def effect(action: Action) -> tuple[int, int]:
-    """By how much an action changes the length and the cursor."""
+    """Return by how much an action changes the length and the cursor."""
     name, *arguments = action
     if name == "insert":
         return 1, 1
@@ -238,7 +238,7 @@ def effect(action: Action) -> tuple[int, int]:
 
 
 def merge(restoration: list[Write], max_move: int) -> list[Write]:
-    """Chains of moves as ("moves", displacement, fewest); none if it is 0, or before STOP."""
+    """Write chains of moves as ("moves", displacement, fewest); drop those that lead nowhere."""
     merged: list[Write] = []
     length = cursor = departed = 0
     for write in restoration:
@@ -256,53 +256,53 @@ def merge(restoration: list[Write], max_move: int) -> list[Write]:
 # -- spans, and appending, which is a single one --------------------------------------------------
 
 
-def cut_chance(policy: Spans, n: int, places: int) -> Fraction:
-    """How likely a cut at each place is, so that spans have their mean length if they can."""
+def cut_chance(policy: Spans, n: int, candidates: int) -> Fraction:
+    """Return the probability of a cut that gives spans their mean length, if possible."""
     wanted = n / Fraction(policy.mean) - 1  # cuts
-    return min(max(wanted / places, Fraction(0)), Fraction(1)) if places else Fraction(0)
+    return min(max(wanted / candidates, Fraction(0)), Fraction(1)) if candidates else Fraction(0)
 
 
-def cut(policy: Append | Spans, marks: list[int], draws: Draws) -> list[range]:
-    """The spans, in the order of the text."""
-    n, cuts = len(marks), [0]
+def cut(policy: Append | Spans, units: list[int], draws: Draws) -> list[range]:
+    """Return the spans, in the order of the text."""
+    n, cuts = len(units), [0]
     if isinstance(policy, Spans):
-        places = [i for i in range(1, n) if marks[i] & UNIT_BITS[policy.unit]]
-        chance = cut_chance(policy, n, len(places))
-        cuts += [i for i in places if draws.word() < int(chance * 2**32)]
+        candidates = [i for i in range(1, n) if units[i] & UNIT_BITS[policy.unit]]
+        chance = cut_chance(policy, n, len(candidates))
+        cuts += [i for i in candidates if draws.word() < int(chance * 2**32)]
     return [range(a, b) for a, b in zip(cuts, [*cuts[1:], n], strict=True)]
 
 
-def put_off(spans: list[range], count: int, draws: Draws) -> None:
-    """Some inner spans, drawn at random, come behind the rest, in the order of the text."""
+def put_last(spans: list[range], count: int, draws: Draws) -> None:
+    """Draw some inner spans and put them at the end, in the order of the text."""
     left, drawn = spans[1:-1], []
     for _ in range(min(count, len(left))):
         at = draws.below(len(left))
-        left[0], left[at] = left[at], left[0]  # the place of what is drawn goes to the first
+        left[0], left[at] = left[at], left[0]
         drawn.append(left.pop(0))
     late = [span for span in spans if span in drawn]
     spans[:] = [span for span in spans if span not in drawn] + late
 
 
 def shuffle(spans: list[range], draws: Draws) -> None:
-    """Fisher and Yates, from the end."""
+    """Shuffle from the end (Fisher and Yates)."""
     for i in reversed(range(1, len(spans))):
         j = draws.below(i + 1)
         spans[i], spans[j] = spans[j], spans[i]
 
 
 def write_spans(target: list[int], spans: Iterable[range], max_move: int) -> list[Write]:
-    """Each span left to right, with the fewest moves between them."""
+    """Write each span left to right, with the fewest moves between them."""
     restoration: list[Write] = []
-    there: list[int] = []  # places in the text that are on the canvas
+    there: list[int] = []  # indices of the text that are on the canvas
     cursor = 0
     for span in spans:
-        place = sum(i < span.start for i in there)
-        if place != cursor:
-            fewest = naive.move_counts(cursor, len(there), max_move)[place]
-            restoration.append(Write(("moves", place - cursor, fewest)))
+        position = sum(i < span.start for i in there)
+        if position != cursor:
+            fewest = naive.move_counts(cursor, len(there), max_move)[position]
+            restoration.append(Write(("moves", position - cursor, fewest)))
         restoration += [Write(("insert", target[i])) for i in span]
         there += span
-        cursor = place + len(span)
+        cursor = position + len(span)
     return [*restoration, Write(("stop",))]
 
 
@@ -310,7 +310,7 @@ def write_spans(target: list[int], spans: Iterable[range], max_move: int) -> lis
 
 
 def component(policy: Policy, progress: float, draws: Draws) -> Append | Obfuscation | Spans:
-    """The policy an example takes: of several, one by weight."""
+    """Return the policy that an example takes: of several, one by weight."""
     if not isinstance(policy, Mixture):
         return policy
     if len(policy.policies) == 1:
@@ -328,7 +328,7 @@ def component(policy: Policy, progress: float, draws: Draws) -> Append | Obfusca
 
 
 class Sample(NamedTuple):
-    """A restoration, the policy it came from, and how unlikely its walk was (0 for spans)."""
+    """A restoration, the policy it came from, and the surprise of its walk (0 for spans)."""
 
     restoration: list[Write]
     policy: Append | Obfuscation | Spans
@@ -341,15 +341,15 @@ def sample(
     max_move: int,
     draws: Draws,
     *,
-    marks: list[int] | None = None,
+    units: list[int] | None = None,
     progress: float = 0.0,
 ) -> Sample | None:
-    """The restoration of one target; None if every walk exceeded its budget."""
+    """Return the restoration of one target, or None if every walk exceeded its budget."""
     part = component(policy, progress, draws)
     if not isinstance(part, Obfuscation):
-        spans = cut(part, [1] * len(target) if marks is None else marks, draws)
+        spans = cut(part, [1] * len(target) if units is None else units, draws)
         if isinstance(part, Spans) and part.late is not None:
-            put_off(spans, part.late, draws)
+            put_last(spans, part.late, draws)
         else:
             shuffle(spans, draws)
         return Sample(write_spans(target, spans, max_move), part)
@@ -377,7 +377,7 @@ def spell(vocab: ActionVocab, action: Action) -> Words:
 
 
 def items(vocab: ActionVocab, sample: Sample) -> list[Item]:
-    """A sample as ids: one item an action. Chains of fewest moves stay as they are."""
+    """Return a sample as ids, one item per action, except for chains of fewest moves."""
     listed: list[Item] = []
     for action, learned in sample.restoration:
         if action[0] == "moves":
@@ -391,7 +391,7 @@ def items(vocab: ActionVocab, sample: Sample) -> list[Item]:
 def read_items(
     vocab: ActionVocab, ids: list[int], learned: list[bool], *, merged: bool
 ) -> list[Item]:
-    """Ids as `items` lists them; if `merged`, each chain of moves as its displacement and count."""
+    """Return ids as `items` does; if `merged`, chains of moves as displacement and count."""
     listed: list[Item] = []
     pending: list[tuple[int, bool]] = []
     for pair in zip(ids, learned, strict=True):

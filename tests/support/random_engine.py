@@ -15,7 +15,7 @@ from support import noting, strategies
 
 
 @dataclass
-class _Walk:
+class Walk:
     request: Request
     rows: Boundary
     rng: Random
@@ -29,7 +29,7 @@ class RandomEngine:
         self.vocab = vocab
         self.added = 0
         self.cancelled: list[int] = []
-        self.running: dict[int, _Walk] = {}
+        self.running: dict[int, Walk] = {}
         self._rows = rows
 
     def check(self, request: Request) -> None:
@@ -40,7 +40,7 @@ class RandomEngine:
         rows = Boundary(self.vocab, 1)
         request.enter(rows, 0)
         self.added += 1
-        self.running[self.added] = _Walk(request, rows, Random(request.config.seed))
+        self.running[self.added] = Walk(request, rows, Random(request.config.seed))
         return self.added
 
     def cancel(self, number: int) -> None:
@@ -54,7 +54,7 @@ class RandomEngine:
         steps = []
         for number, walk in list(self.running.items())[: self._rows]:
             allowed = np.flatnonzero(walk.rows.allowed()[0])
-            action = strategies.pick(walk.rng, self.vocab, {*allowed.tolist()})
+            action = self.pick(walk, {*allowed.tolist()})
             walk.rows.advance([action])
             walk.actions += 1
             ended: StopReason | None = None
@@ -69,6 +69,9 @@ class RandomEngine:
                 read = self.edit_probabilities(walk.request.history)
             steps.append(Step(number, action, -1.0, ended, edit_probabilities=read))
         return steps
+
+    def pick(self, walk: Walk, allowed: set[int]) -> int:
+        return strategies.pick(walk.rng, self.vocab, allowed)
 
     def edit_probabilities(self, history: tuple[int, ...]) -> tuple[float, ...]:
         return noting.edit_probabilities(history)

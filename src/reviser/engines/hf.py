@@ -1,7 +1,7 @@
 """The Transformers engine: many histories side by side, with a key-value cache.
 
-Requests enter as rows become free and leave when they end. From the action id on it is the core's
-code: the mask says what may be chosen, and whoever asked applies it.
+Requests enter as rows become free and leave when they end. The core's mask says what may be chosen;
+the caller applies the chosen action.
 
 Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K likeliest ids.
 """
@@ -32,7 +32,7 @@ from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
 
 ROWS_WITH_ALL_LOGITS = 8
-"""Most histories read together for edit probabilities, which need the logits of every position."""
+"""Limit of histories read together for edit probabilities, which need all positions' logits."""
 
 
 @dataclass
@@ -56,10 +56,10 @@ class _Row:
 
 
 class HFEngine:
-    """Runs requests on a Transformers model; `rows` at a time.
+    """An engine that runs requests on a Transformers model, `rows` of them at a time.
 
-    Processes that share the weights must take the same actions: `agree` turns each process'
-    choices into those of all.
+    Processes that share the weights must take the same actions: `agree` turns the choices of each
+    process into those of all.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HFEngine:
 
     @classmethod
     def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
-        """Open a model by folder or hub name; the engine and the folder it came from."""
+        """Open a model by folder or hub name; return the engine and the folder."""
         folder = hub.find(name)
         try:
             model, vocab = trunks.load_folder(folder, **options)
@@ -97,11 +97,11 @@ class HFEngine:
             if not options or isinstance(error, ReviserError):
                 raise
             raise ConfigError(f"Transformers does not take these options: {error}.") from error
-        if "device_map" in options:  # it is where it should be
+        if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
-        place = int(os.environ.get("LOCAL_RANK", "0"))  # of several processes, each with its own
+        rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each
         count = torch.cuda.device_count()
-        device = torch.device(f"cuda:{place % count}" if count else "cpu")
+        device = torch.device(f"cuda:{rank % count}" if count else "cpu")
         return cls(torch.nn.Module.to(model, device), vocab, rows=rows), folder
 
     @property
@@ -131,9 +131,9 @@ class HFEngine:
         self._clear()
 
     def step(self) -> list[Step]:
-        """One action for each running request, new ones included.
+        """Choose one action for each running request, new ones included.
 
-        If it is broken off, by Ctrl-C or for want of memory, the requests that ran are lost.
+        If this is interrupted, or memory runs out, the running requests are lost.
         """
         try:
             return self._step()
@@ -181,14 +181,14 @@ class HFEngine:
         return "context" if row.ids >= self._context else None
 
     def _go_on(self) -> torch.Tensor:
-        """The trunk reads the newest action of every row."""
+        """Let the trunk read the newest action of every row; return the logits after it."""
         lengths_B = self._tensor([row.ids for row in self._rows])
         width = self._cache.get_seq_length() + 1
-        places_T = torch.arange(width, device=self._device)
+        positions_T = torch.arange(width, device=self._device)
         output = self._model(
             input_ids=self._tensor([[row.last] for row in self._rows]),
             position_ids=lengths_B[:, None] - 1,
-            attention_mask=(places_T >= width - lengths_B[:, None]).long(),
+            attention_mask=(positions_T >= width - lengths_B[:, None]).long(),
             past_key_values=self._cache,
             use_cache=True,
         )
@@ -197,7 +197,7 @@ class HFEngine:
         return logits
 
     def _enter(self, probabilities: dict[int, tuple[float, ...]]) -> torch.Tensor:
-        """The trunk reads the histories of waiting requests, padded on the left."""
+        """Let the trunk read the histories of waiting requests, padded on the left."""
         reads_all = self._waiting[0][1].with_edit_probabilities
         alike = takewhile(lambda p: p[1].with_edit_probabilities == reads_all, self._waiting)
         most = ROWS_WITH_ALL_LOGITS if reads_all else sys.maxsize
@@ -212,8 +212,8 @@ class HFEngine:
             draws = np.random.Generator(np.random.Philox(key=request.config.seed))
             self._rows.append(_Row(number, request, slot, draws))
             ids_BT[n, width - len(request.history) :] = self._tensor(list(request.history))
-        places_T = torch.arange(width, device=self._device)
-        is_real_BT = places_T >= width - lengths_B[:, None]
+        positions_T = torch.arange(width, device=self._device)
+        is_real_BT = positions_T >= width - lengths_B[:, None]
         output = self._model(
             input_ids=ids_BT,
             position_ids=(is_real_BT.cumsum(1) - 1).clamp(min=0),
@@ -238,16 +238,16 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _keep(self, places: list[int]) -> None:
-        """Let all rows but these leave, and cut off padding that no row needs any more."""
-        if len(places) == len(self._rows):
+    def _keep(self, kept: list[int]) -> None:
+        """Remove all rows but these, and cut off padding that no row needs any more."""
+        if len(kept) == len(self._rows):
             return
-        self._free.extend(row.slot for n, row in enumerate(self._rows) if n not in set(places))
-        self._rows = [self._rows[n] for n in places]
-        if not places:
+        self._free.extend(row.slot for n, row in enumerate(self._rows) if n not in set(kept))
+        self._rows = [self._rows[n] for n in kept]
+        if not kept:
             self._cache = None
             return
-        chosen = self._tensor(places)
+        chosen = self._tensor(kept)
         # The newest action of a row is not in the cache yet.
         width = max(row.ids for row in self._rows) - 1
         for layer in self._cache.layers:
@@ -260,7 +260,7 @@ class HFEngine:
 
 
 def _joined(cache: Any, other: Any) -> Any:
-    """One cache of the rows of both, the narrower padded on the left."""
+    """Return one cache with the rows of both, the narrower padded on the left."""
     if cache is None:
         return other
     width = max(cache.get_seq_length(), other.get_seq_length())
@@ -277,7 +277,7 @@ def _joined(cache: Any, other: Any) -> Any:
 def choose(
     logits_BA: torch.Tensor, configs: Sequence[DecodeConfig], draws: Sequence[float]
 ) -> torch.Tensor:
-    """An action for each row by its own settings and its own random number in 0..1."""
+    """Choose an action for each row by its own settings and its own random number in 0..1."""
 
     def column(values: Sequence[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.tensor(values, dtype=dtype, device=logits_BA.device)[:, None]
@@ -287,9 +287,9 @@ def choose(
     values_BK, ids_BK = logits_BA.topk(min(size, max(counts)))  # likeliest first
     heat = column([config.temperature or 1.0 for config in configs])
     shares_BK = torch.softmax(values_BK / heat, dim=-1, dtype=torch.float64)
-    places_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)
+    ranks_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)
     greedy = column([config.temperature == 0 for config in configs], torch.bool)
-    kept_BK = (places_K < column(counts)) & ~(greedy & (places_K > 0))
+    kept_BK = (ranks_K < column(counts)) & ~(greedy & (ranks_K > 0))
     kept_BK &= shares_BK >= column([config.min_p for config in configs]) * shares_BK[:, :1]
     shares_BK = shares_BK * kept_BK
     shares_BK /= shares_BK.sum(-1, keepdim=True)
@@ -298,9 +298,9 @@ def choose(
     kept_BK &= shares_BK > 0
     sums_BK = (shares_BK * kept_BK).cumsum(-1)
     goals = column(draws, torch.float64) * sums_BK[:, -1:]
-    # The first sum above the goal; never a place that was left out.
+    # The first sum above the goal, which is never an action that was left out.
     chosen = torch.searchsorted(sums_BK, goals, right=True).clamp(max=sums_BK.shape[1] - 1)
-    last = kept_BK.long().cumsum(-1).argmax(-1, keepdim=True)  # should rounding reach the end
+    last = kept_BK.long().cumsum(-1).argmax(-1, keepdim=True)  # in case rounding reaches the end
     return ids_BK.gather(1, torch.minimum(chosen, last))[:, 0]
 
 
@@ -309,7 +309,7 @@ class MaskProcessor(LogitsProcessor):
     """The mask for `model.generate()`: one per call, with the requests of its rows.
 
     Left-pad the histories, and use STOP as end and padding token. It follows each row's actions
-    by the ids it is shown, so beams, which change places, are refused.
+    by the ids it is shown, so beams, which swap rows, are refused.
     """
 
     vocab: ActionVocab
@@ -323,7 +323,7 @@ class MaskProcessor(LogitsProcessor):
         self._mask: LogitsMask | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Close what is not allowed next."""
+        """Mask what is not allowed next."""
         if len(input_ids) != len(self.requests):
             raise ConfigError(
                 f"{len(self.requests)} requests but {len(input_ids)} rows: the mask follows one"

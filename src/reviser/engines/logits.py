@@ -1,4 +1,4 @@
-"""Biases and the mask as a few writes to logits, wherever they are: what every engine uses.
+"""Biases and the mask as a few writes to logits, on any device; every engine uses them.
 
 Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -20,21 +20,21 @@ Searched: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
 class LogitsMask:
-    """Closes what the rows of a `Boundary` may not do."""
+    """A mask of logits: what the rows of a `Boundary` may not do becomes -inf."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
         self.vocab = vocab
         self.controls = torch.from_numpy(vocab.controls.astype(np.int64)).to(device)
         self._forbidden = torch.from_numpy(vocab.forbidden.astype(np.int64)).to(device)
         self._stop = torch.tensor([vocab.stop], device=device)
-        about_places = np.isin(vocab.kinds, [Kind.MOVE, Kind.FIND, Kind.MARK])
+        is_biased = np.isin(vocab.kinds, [Kind.MOVE, Kind.FIND, Kind.MARK])
         self._nothing = torch.empty(0, dtype=torch.long, device=device)
-        self._moves = torch.from_numpy(np.flatnonzero(about_places)).to(device)
+        self._moves = torch.from_numpy(np.flatnonzero(is_biased)).to(device)
 
     def add_biases(
         self, logits_BA: torch.Tensor, rows: Boundary, configs: Sequence[DecodeConfig]
     ) -> None:
-        """Add, in place, to STOP, moves and marks what a row's settings say; not to arguments."""
+        """Add the biases of each row's settings to STOP, moves and marks; not to arguments."""
         is_free = ~rows.is_spelling
         for ids, biases in (
             (self._stop, [config.stop_bias for config in configs]),
@@ -45,9 +45,9 @@ class LogitsMask:
                 logits_BA[:, ids] += torch.from_numpy(biases_B1).to(logits_BA)
 
     def apply(self, logits_BA: torch.Tensor, rows: Boundary) -> tuple[BoolArray, Searched]:
-        """Close, in place, what each row may not do, in the order `Boundary.fill_mask` states.
+        """Mask, in place, what each row may not do, in the order that `Boundary.fill_mask` states.
 
-        Gives the mask that it filled, and the tokens that searches may go on with.
+        Returns the mask, and the tokens with which searches may continue.
         """
         allowed_BC = rows.fill_mask()
         closed = -torch.inf

@@ -104,7 +104,7 @@ class VLLMEngine:
             self._engine.abort_request([name])
 
     def step(self) -> list[Step]:
-        """The next actions of the requests that vLLM has run."""
+        """Return the next actions of the requests that vLLM has run."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         steps: list[Step] = []

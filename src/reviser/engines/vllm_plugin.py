@@ -20,16 +20,20 @@ from reviser.models import hub
 
 
 class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
-    """The mask under either of vLLM's model runners, each of which wants a class of its own."""
+    """The mask under either of vLLM's model runners, each of which needs a class of its own."""
 
-    def __init__(self, vllm_config: Any, place: Any, is_pin_memory: bool | None = None) -> None:
+    def __init__(
+        self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None
+    ) -> None:
         model = vllm_config.model_config
         vocab = ActionVocab.load(hub.find(model.model, hub.CONFIG_FILES, revision=model.revision))
         check_config(vllm_config, vocab)
         self._mask: BatchMask | SlotMask
-        # The first runner gives a device, the second its request states, and no third argument.
+        # The first runner passes a device, the second its request states and no third argument.
         self._mask = (
-            BatchMask(vocab, place) if is_pin_memory is not None else SlotMask(vocab, place)
+            BatchMask(vocab, device_or_states)
+            if is_pin_memory is not None
+            else SlotMask(vocab, device_or_states)
         )
 
     @classmethod
@@ -42,11 +46,11 @@ class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
             raise ConfigError("A thinking budget overrules the mask: leave it out.")
 
     def is_argmax_invariant(self) -> bool:
-        """The mask decides under greedy decoding too."""
+        """Return False: the mask matters under greedy decoding too."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow who left, came and moved, in this order; their newest ids are read in `apply`."""
+        """Remove, add and move requests, in this order; `apply` reads their newest ids."""
         mask = self._mask
         assert isinstance(mask, BatchMask)
         if batch_update is None:
@@ -59,13 +63,13 @@ class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
             mask.move(source, goal, swap=direction is MoveDirectionality.SWAP)
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """A request enters a slot of the second runner."""
+        """Add a request to a slot of the second runner."""
         assert isinstance(self._mask, SlotMask)
         self._mask.add(req_idx, sampling_params.extra_args)
         return True
 
     def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
-        """Close what may not come next; the second runner gives the layout of its rows."""
+        """Mask what may not come next; the second runner passes the layout of its rows."""
         if isinstance(self._mask, SlotMask):
             self._mask.apply(logits, ctx)
         else:

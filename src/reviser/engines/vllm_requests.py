@@ -1,4 +1,4 @@
-"""What both vLLM engines share: the form of a request there, and how its actions are counted.
+"""The part that both vLLM engines share: vLLM's form of a request, and counting its actions.
 
 Imports neither vllm nor torch.
 """

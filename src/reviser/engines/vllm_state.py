@@ -1,8 +1,8 @@
-"""What a vLLM worker knows of its requests: it follows them and closes what they may not do.
+"""The state of requests in a vLLM worker: it follows them and masks what they may not do.
 
-One mask for both of vLLM's runners, which differ in how they tell of requests; `vllm_plugin` holds
-their interfaces. Imports no vllm. Nothing a request holds may raise here, because that would end
-the engine for everybody: a request that makes no sense may only STOP.
+There is one mask for both of vLLM's runners, which differ in how they report requests;
+`vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
+that would end the engine for all callers: a request that makes no sense may only STOP.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -26,7 +26,7 @@ from reviser.errors import ConfigError, ReviserError
 
 
 def check_config(config: Any, vocab: ActionVocab) -> None:
-    """Refuse, at start, a vLLM configuration under which the mask could be passed by."""
+    """Refuse, at start, a vLLM configuration under which the mask could be bypassed."""
     model, speculation = config.model_config, config.speculative_config
     rows = model.get_vocab_size()
     if rows < vocab.size:
@@ -46,12 +46,12 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
         raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
 
 
-_USUAL = DecodeConfig()
+_DEFAULTS = DecodeConfig()
 
 
 @dataclass(eq=False)
 class _Live:
-    """A request that is running; its row of the mask has taken so many of its ids."""
+    """A running request; its row of the mask has followed the first `taken` of its ids."""
 
     row: int
     args: Mapping[str, Any]
@@ -59,13 +59,13 @@ class _Live:
     output_ids: Sequence[int] = field(default_factory=list)
     taken: int = 0
     last: int = -1
-    config: DecodeConfig = _USUAL
+    config: DecodeConfig = _DEFAULTS
     is_lost: bool = False
-    """It makes no sense, and may only STOP."""
+    """True if it makes no sense; then it may only STOP."""
 
 
 class _Follower:
-    """The part that both runners share: rows of the mask, and how they close logits."""
+    """The part that both runners share: rows of the mask, and masking logits with them."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str, rows: int) -> None:
         self.vocab = vocab
@@ -90,7 +90,7 @@ class _Follower:
             live.is_lost = True
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by the ids that are new; mostly one for each, taken all at once."""
+        """Advance requests by their new ids; usually one each, which are taken all at once."""
         single: list[tuple[_Live, int]] = []
         for live, ids in news:
             if not ids:
@@ -108,14 +108,14 @@ class _Follower:
         lives, actions = zip(*single, strict=True)
         try:
             self._boundary.advance(actions, [live.row for live in lives])
-        except ReviserError:  # of one, so none was taken
+        except ReviserError:  # one request is wrong, so none was advanced
             for live, action in single:
                 self._take_alone(live, [action])
 
     def _take_alone(self, live: _Live, ids: Sequence[int]) -> None:
         try:
             self._boundary.replay(live.row, ids)
-        except ReviserError:  # an id that the mask had closed, so somebody else's choice
+        except ReviserError:  # an id that the mask did not allow, so vLLM did not choose by it
             live.is_lost = True
 
     def _close(
@@ -125,20 +125,20 @@ class _Follower:
         rows: Boundary,
         lost: npt.NDArray[np.bool_],
     ) -> None:
-        """Close, in place, what the rows may not do; the lost ones may only STOP."""
+        """Mask, in place, what the rows may not do; the lost ones may only STOP."""
         at = np.flatnonzero(lost).tolist()
         rows.put(at, self._stopped.fork([0] * len(at)))
-        configs = [_USUAL if live is None else live.config for live in lives]
+        configs = [_DEFAULTS if live is None else live.config for live in lives]
         self._mask.add_biases(logits_BA, rows, configs)
         self._reopen(logits_BA, *self._mask.apply(logits_BA, rows))
 
     def _reopen(
         self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_], searched: Searched
     ) -> None:
-        """Where other settings closed all that was allowed, STOP wins.
+        """Allow STOP again in rows where other settings masked all that was allowed.
 
-        In the middle of an action it is not allowed; there whatever completes the action wins. A
-        row of nothing but -inf would not fail: vLLM takes its first id.
+        In the middle of an action STOP is not legal; there, what completes the action is allowed
+        again. A row of nothing but -inf would not fail: vLLM takes its first id.
         """
         device = logits_BA.device
         dead_B1 = logits_BA.amax(-1, keepdim=True) == -torch.inf
@@ -168,7 +168,7 @@ class _Follower:
 
 
 class BatchMask(_Follower):
-    """For the first runner (V1): row n of the logits is request n of a batch that is rearranged."""
+    """The mask for the first runner (V1): row n of the logits is request n of a changing batch."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
         super().__init__(vocab, device, rows=8)
@@ -176,7 +176,7 @@ class BatchMask(_Follower):
         self._live: dict[int, _Live] = {}
 
     def remove(self, index: int) -> None:
-        """A request has left."""
+        """Remove a request."""
         live = self._live.pop(index, None)
         if live is not None:
             self._free.append(live.row)
@@ -188,9 +188,9 @@ class BatchMask(_Follower):
         prompt_ids: Sequence[int] | None,
         output_ids: Sequence[int],
     ) -> None:
-        """A request has come, perhaps with outputs already, and perhaps in another's place.
+        """Add a request, maybe with outputs already, maybe at the index of another.
 
-        `output_ids` is vLLM's own list, which grows; its newest may not be known before `apply`.
+        `output_ids` is vLLM's own list, which grows; its newest id may not be known before `apply`.
         """
         self.remove(index)
         if not self._free:
@@ -204,7 +204,7 @@ class BatchMask(_Follower):
         self._live[index] = live
 
     def move(self, source: int, goal: int, *, swap: bool) -> None:
-        """A request has taken another place; the one that was there is gone, unless they swap."""
+        """Move a request to another index; the one that was there is gone, unless they swap."""
         moved = self._live.pop(source, None)
         other = self._live.pop(goal, None)
         if moved is not None:
@@ -215,7 +215,7 @@ class BatchMask(_Follower):
             self._free.append(other.row)
 
     def apply(self, logits_BA: torch.Tensor) -> None:
-        """Take the newest actions in and close, in place, what may not come next."""
+        """Follow the newest actions and mask, in place, what may not come next."""
         lives = [self._live.get(n) for n in range(len(logits_BA))]
         known = [live for live in lives if live is not None]
         for live in known:
@@ -234,11 +234,11 @@ class BatchMask(_Follower):
 
 
 class SlotMask(_Follower):
-    """For the second runner (V2): state by request slot; a request may have several rows of logits.
+    """The mask for the second runner (V2): state by slot; a request may have several logit rows.
 
     `states` and `context` are vLLM's `LogitsProcRequestState` and `LogitsContext`. The history is
-    on the device, and is read once a step, in one gather and one copy to the host. That copy waits
-    for the device, so the host cannot prepare the next step ahead meanwhile.
+    on the device. It is read once per step, in one gather and one copy to the host, which waits for
+    the device, so the host cannot prepare the next step meanwhile.
     """
 
     def __init__(self, vocab: ActionVocab, states: Any) -> None:
@@ -254,18 +254,18 @@ class SlotMask(_Follower):
         self._live: dict[int, _Live] = {}
 
     def add(self, slot: int, args: Mapping[str, Any] | None) -> None:
-        """A request has come, or come back; its history is read when it first has logits."""
+        """Add a request, maybe one that was preempted; its history is read when it has logits."""
         self._live[slot] = _Live(slot, args or {})
 
     def apply(self, logits_BA: torch.Tensor, context: Any) -> None:
-        """Take the newest actions in and close, in place, what may not come next."""
+        """Follow the newest actions and mask, in place, what may not come next."""
         slots = context.idx_mapping_np.tolist()
         totals, rows_of = self._read(slots, context)
         slot_B, local_B, pos_B, input_B = rows_of
         lives = [self._live.get(slot) for slot in slot_B.tolist()]
         total_B = np.array([totals.get(slot, -1) for slot in slot_B.tolist()])
-        # A row that stands before the end of its history is part of a prompt read in pieces;
-        # what it gives is thrown away.
+        # A row before the end of its history is part of a prompt that is read in pieces; its logits
+        # are not used.
         lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
         lost |= pos_B + 1 - local_B != total_B
         chosen = [0 if live is None else live.row for live in lives]
@@ -275,14 +275,14 @@ class SlotMask(_Follower):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
             allowed = self._are_allowed(rows.view(at.tolist()), drafts)
-            lost[at[~allowed]] = True  # the draft will be rejected, and all behind it
+            lost[at[~allowed]] = True  # the draft will be rejected, and all after it
             rows.advance(drafts[allowed], at[allowed].tolist())
         self._close(logits_BA, lives, rows, lost)
 
     def _read(self, slots: list[int], context: Any) -> tuple[dict[int, int], Any]:
-        """Let every slot take its committed ids.
+        """Advance every slot by its committed ids.
 
-        Gives how many those are by slot, and of each row its slot, offset, place and id.
+        Returns their number by slot, and the slot, offset, position and id of each row.
         """
         states = self._states
         uppers = np.minimum(context.seq_lens_upper_bound_np, states.all_token_ids.gpu.shape[1])
@@ -291,11 +291,11 @@ class SlotMask(_Follower):
             live = self._live.get(slot)
             starts.append(0 if live is None else live.taken)
             counts.append(max(0, upper - starts[-1]))
-        places = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
-        index = np.stack([np.repeat(slots, counts), np.concatenate(places)]).astype(np.int64)
-        slot_N, place_N = torch.from_numpy(index).to(states.device)
+        at = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
+        index = np.stack([np.repeat(slots, counts), np.concatenate(at)]).astype(np.int64)
+        slot_N, position_N = torch.from_numpy(index).to(states.device)
         parts = [
-            states.all_token_ids.gpu[slot_N, place_N],
+            states.all_token_ids.gpu[slot_N, position_N],
             states.total_len.gpu[context.idx_mapping.long()],
             context.expanded_idx_mapping,
             context.expanded_local_pos,

@@ -22,8 +22,8 @@ GAPS = PREFIX + "gaps"
 NAMES = (GAPS, *(PREFIX + name for name in MASK_SETTINGS))
 
 MOST_GAPS = 1000
-"""Most gaps of a request. A mask is as wide as the largest request of its batch, so one request
-with many gaps would slow down all others."""
+"""Limit of the gaps of a request. A mask is as wide as the largest request of its batch, so one
+request with many gaps would slow down all others."""
 
 
 def write(request: Request) -> dict[str, Any]:

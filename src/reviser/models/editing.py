@@ -21,17 +21,17 @@ CALIBRATION = "calibration.json"
 
 @dataclass(frozen=True)
 class Editing:
-    """What a model that was trained on edits can do; there is none for other models."""
+    """The abilities of a model that was trained on edits; other models have none."""
 
     edit_probabilities: bool = False
-    """Whether it was trained to give the probability that a word of a draft needs an edit."""
+    """True if it was trained to give the probability that a word of a draft needs an edit."""
     calibration: tuple[tuple[float, float], ...] = ()
     """Pairs of an edit probability and the precision of the changes that were made with it as the
     minimum, as measured on held-out text."""
     threshold: float = 0.5
     """The minimum edit probability of `revise` unless a caller asks for another."""
     label_delay: int = 0
-    """How many tokens later than the text that it is about an edit probability is given."""
+    """Number of tokens between a text and the position where its edit probability is given."""
 
     def minimum(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the lowest probability at which a word may be edited; 0 if all words may be.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, cast, overload
 
 from reviser.engines.settings import SETTINGS, DecodeConfig, DecodeSettings
 from reviser.serve.client_streams import AsyncEditStream, EditStream
@@ -101,7 +101,7 @@ class Client(_OldMethods):
     def run(self, task: Revise, config: DecodeConfig | None = None) -> Revision: ...
     def run(self, task: Task, config: DecodeConfig | None = None) -> Rollout | Revision:
         """Run a task and return its result."""
-        return self._run(task, changed_settings(task, config))
+        return cast("Rollout | Revision", self._run(task, changed_settings(task, config)))
 
     def stream(
         self,
@@ -116,13 +116,13 @@ class Client(_OldMethods):
 
     def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
-        return self._run(Continue(prompt), settings)
+        return cast("Rollout", self._run(Continue(prompt), settings))
 
     def infill(
         self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return self._run(Infill(text, spans), settings)
+        return cast("Rollout", self._run(Infill(text, spans), settings))
 
     def revise(
         self,
@@ -150,7 +150,7 @@ class Client(_OldMethods):
             window=window,
             context=context,
         )
-        return self._run(task, settings)
+        return cast("Revision", self._run(task, settings))
 
     def models(self) -> list[str]:
         """Return the names of the server's models."""
@@ -200,7 +200,7 @@ class AsyncClient(_OldMethods):
     async def run(self, task: Revise, config: DecodeConfig | None = None) -> Revision: ...
     async def run(self, task: Task, config: DecodeConfig | None = None) -> Rollout | Revision:
         """Run a task and return its result."""
-        return await self._run(task, changed_settings(task, config))
+        return cast("Rollout | Revision", await self._run(task, changed_settings(task, config)))
 
     def stream(
         self,
@@ -215,13 +215,13 @@ class AsyncClient(_OldMethods):
 
     async def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
-        return await self._run(Continue(prompt), settings)
+        return cast("Rollout", await self._run(Continue(prompt), settings))
 
     async def infill(
         self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return await self._run(Infill(text, spans), settings)
+        return cast("Rollout", await self._run(Infill(text, spans), settings))
 
     async def revise(
         self,
@@ -249,7 +249,7 @@ class AsyncClient(_OldMethods):
             window=window,
             context=context,
         )
-        return await self._run(task, settings)
+        return cast("Revision", await self._run(task, settings))
 
     async def models(self) -> list[str]:
         """Return the names of the server's models."""

@@ -19,7 +19,7 @@ from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 try:
-    import httpx2
+    import httpx2 as httpx2  # exported: this module handles its absence
 except ModuleNotFoundError as error:
     raise MissingExtra(
         "The client needs httpx2. Install it with: pip install 'reviser-lm[serve]'."

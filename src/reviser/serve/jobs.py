@@ -42,7 +42,7 @@ class EngineJob:
         self.cancelled_by = ""
         self.readers = 0
         self.was_read = not is_stream
-        """Whether a client has read the stream to its end, or cannot any more."""
+        """True once a client has read the stream to its end, or it has expired."""
         self.updated = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
         if is_stream:
@@ -91,7 +91,7 @@ class StreamStore:
 
     @property
     def are_all_read(self) -> bool:
-        """Whether no client can still want an event."""
+        """True if no client can still want an event."""
         return all(job.was_read for job in self._jobs.values())
 
     def add(self, job: EngineJob) -> None:

@@ -41,9 +41,9 @@ class RequestQueue:
         self.metrics = metrics
         self.is_draining = False
         self.is_dead = False
-        """Whether the engine failed for good."""
+        """True once the engine has failed for good."""
         self.has_lost_requests = False
-        """Whether the engine failed accepted requests while the server was draining."""
+        """True if the engine failed accepted requests while the server was draining."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the process should exit."""
         self.streams = StreamStore(limits, partial(self.cancel, by="absence"))
@@ -85,7 +85,7 @@ class RequestQueue:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be accepted, if there is capacity."""
+        """True if a request would be accepted, given capacity."""
         is_up = self._worker is not None and self._worker.state == "ready"
         return is_up and not self.is_draining and not self.is_dead
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
@@ -18,7 +17,7 @@ from reviser.core.codec import Unit
 from reviser.engines.base import StopReason
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
-from reviser.writing.rollout import Revision
+from reviser.serve.units import from_utf16
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 SENTENCE = "sentence"
@@ -50,7 +49,7 @@ def _setting_fields(config: DecodeConfig) -> dict[str, Any]:
     """Return a pydantic field for each setting, with the defaults of a config."""
     found: dict[str, Any] = {}
     for each in SETTINGS.values():
-        bounds = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
+        bounds: dict[str, Any] = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
         default = getattr(config, each.name)
         kind = each.type | None if each.is_optional else each.type
         found[each.name] = (kind, Field(default, description=each.help, **bounds))
@@ -183,25 +182,23 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
 
     def task(self) -> Task:
         """Return the task; its own checks raise ConfigError."""
-        if self.min_edit_probability is None:
-            self.min_edit_probability = self.notes
-        return super().task()
+        if getattr(self, "min_edit_probability") is None:  # noqa: B009  # made from the task's fields
+            setattr(self, "min_edit_probability", self.notes)  # noqa: B010
+        task: Task = super().task()
+        return task
 
 
-_UNSUPPORTED: dict[str, Any] = {
-    "n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}, "presence_penalty": 0,
-    "frequency_penalty": 0,
-}  # fmt: skip
-"""Fields of OpenAI's that would change the text, with the one value that is accepted."""
+# Fields of OpenAI's that would change the text, with the one value that is accepted.
+_UNSUPPORTED: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
+_UNSUPPORTED |= {"presence_penalty": 0, "frequency_penalty": 0}
 
 
 def _nullable(schema: dict[str, Any]) -> None:
     """Allow null for every field in the schema, as OpenAI's clients send it for "no value"."""
     for name, each in schema["properties"].items():
         if {"type": "null"} not in each.get("anyOf", ()):
-            kept = {
-                key: each.pop(key) for key in ("title", "description", "default") if key in each
-            }
+            names = {"title", "description", "default"} & set(each)
+            kept = {name: each.pop(name) for name in sorted(names)}
             schema["properties"][name] = kept | {"anyOf": [each, {"type": "null"}]}
     schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
 
@@ -402,34 +399,3 @@ def sentence(errors: list[Any]) -> str:
         except ConfigError as error:
             return str(error)  # the sentence that Python callers get
     return f"{'.'.join(names)[:80]!a}: {message.removeprefix('Value error, ')}."
-
-
-def from_utf16(text: str, parts: list[Any]) -> list[Any]:
-    """Return spans that count UTF-16 units as spans of characters; texts stay as they are."""
-    offsets = _utf16_offsets(text)
-    characters = {offset: n for n, offset in enumerate(offsets)}
-    try:
-        return [
-            part if isinstance(part, str) else [characters[bound] for bound in part]
-            for part in parts
-        ]
-    except KeyError as error:
-        raise ConfigError(
-            f"A span has the bound {error.args[0]}, which is outside the text's {offsets[-1]}"
-            " UTF-16 units or within a character."
-        ) from error
-
-
-def revision_body(revision: Revision, unit: Unit) -> dict[str, Any]:
-    """Return a revision as a JSON object, with positions in the client's unit."""
-    body = revision.to_dict()
-    if unit == "utf16":
-        offsets = _utf16_offsets(revision.changes.draft)
-        for change in body["changes"]:
-            change |= {"start": offsets[change["start"]], "end": offsets[change["end"]]}
-    return body
-
-
-def _utf16_offsets(text: str) -> list[int]:
-    """Return the start of each character, and the end of the last, in UTF-16 units."""
-    return list(accumulate((1 + (ord(char) > 0xFFFF) for char in text), initial=0))

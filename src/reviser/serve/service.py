@@ -23,7 +23,8 @@ from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.queue import RequestQueue
 from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
-from reviser.serve.schema import Failure, Settings, StreamableBody, revision_body
+from reviser.serve.schema import Failure, Settings, StreamableBody
+from reviser.serve.units import revision_body
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Plan
 from reviser.writing.rollout import Revision, Rollout
@@ -76,8 +77,9 @@ class Service:
         if not rollouts:
             return Response(status_code=CLIENT_CLOSED)
         result = await asyncio.to_thread(plan.result, rollouts)
-        is_revision = isinstance(result, Revision)
-        return JsonResponse(revision_body(result, body.unit) if is_revision else result.to_json())
+        if isinstance(result, Revision):
+            return JsonResponse(revision_body(result, body.unit))
+        return JsonResponse(result.to_json())
 
     async def submit(
         self,

@@ -43,7 +43,7 @@ class Update:
 
     @property
     def is_last(self) -> bool:
-        """Whether the job has ended."""
+        """True if the job has ended."""
         return self.rollout is not None or self.error is not None
 
 

@@ -38,7 +38,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
             return
         agree = _main_process_decides if sharded else list
         reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
-        for result in run_plans(plans, reviser.driver, reviser.start):
+        for result in run_plans(plans, reviser.driver, reviser.provenance):
             for rollout in result.rollouts if isinstance(result, Revision) else [result]:
                 record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
                 record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}

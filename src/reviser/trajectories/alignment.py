@@ -48,6 +48,7 @@ def present(
     >>> [vocab.describe(i) for i in present(vocab, [7, 8, 9])]
     ['insert 7', 'insert 8', 'insert 9', 'move -2', 'move -1']
     """
+    # An empty draft needs no ids: the cursor is where it would begin.
     size = len(draft)
     if not size:
         return ()
@@ -81,6 +82,7 @@ def revision(
     shown = present(vocab, before, prefix=instruction)
     prefix = before if vocab.needs_prefix and not len(instruction) else instruction
     vocab.prefix_actions(prefix)  # to refuse here what cannot be a prefix
+    # The draft comes right after the instruction, and that is where `present` left the cursor.
     offset = len(instruction)
     hunks = diff(before, after, starts=starts)
     ids = script(vocab, before, hunks, cursor=offset, offset=offset, address=address)
@@ -104,10 +106,12 @@ def edit_labels(
     >>> [vocab.describe(i) for i in labels]
     ['stop', 'stop', 'insert 7', 'delete']
     """
-    labels = np.full(len(before) + 1, vocab.stop, np.int32)  # one more, for a hunk at the end
+    # One more than there are tokens, for a hunk at the end, which has no token to stand before.
+    labels = np.full(len(before) + 1, vocab.stop, np.int32)
     operators = operators_of(vocab)
     for hunk in possible_hunks(vocab, as_tokens(before), hunks):
-        # A label stands where the hunk ends: only then has a model read what is wrong.
+        # A label stands where the hunk ends: only then has a model read what is wrong. Where
+        # tokens are inserted, the first of them says more than an operator would.
         edit = cheapest_edit(operators, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]
     return labels[:-1]
@@ -136,6 +140,8 @@ def next_action(
     """
     if canvas.is_spelling:
         raise InvalidAction("An action is unfinished; complete it or roll it back first.")
+    # Recomputing the whole script at every step costs more than following one, but an oracle must
+    # answer on canvases that no script led to: those that the model itself has made.
     before = canvas.tokens()[offset:]
     hunks = diff(before, target, starts=starts)
     ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)

@@ -47,6 +47,7 @@ def diff(
     >>> diff([1, 2, 3, 4, 5, 6], [1, 7, 3, 4, 5])
     [Hunk(start=1, end=2, tokens=(7,)), Hunk(start=5, end=6, tokens=())]
     """
+    # Deleting and inserting are always enough, so there is a diff; a replacement costs the same.
     hunks = align(as_tokens(before), as_tokens(after), starts, may_delete=True, may_replace=False)
     assert hunks is not None
     return hunks
@@ -73,6 +74,7 @@ def align(
         _word_bounds(None if starts is None else starts[n], len(text), head, tail)
         for n, text in enumerate((before, after))
     ]
+    # The kernel compares what is left; its hunks count from `head` in both texts.
     rows, found = kernel.align(old, new, *bounds, REACH, may_delete, may_replace)
     if not found:
         return None
@@ -95,11 +97,13 @@ def _word_bounds(
         return np.ones(length - head - tail + 1, np.bool_)
     if len(starts) != length:
         raise ConfigError(f"starts has {len(starts)} entries for {length} tokens: give one each.")
+    # The end of a text is between words, and so is every boundary before a word's first token.
     whole = np.append(np.asarray(starts, np.bool_), np.True_)
     return whole[head : length - tail + 1]
 
 
 def _common(first: Tokens, second: Tokens) -> int:
     """Return the length of the common beginning of two texts of one length."""
+    # One vectorised comparison: drafts are long, and this runs for every pair of training data.
     differ = np.flatnonzero(first != second)
     return int(differ[0]) if differ.size else len(first)

@@ -74,11 +74,13 @@ def script(
     floor = 0  # where the last window ended
     while hunks:
         count, low, high = _window(hunks, floor, len(old))
+        # What is done in one window decides where the cursor is for the next, so go in order.
         steps = _direct_steps(writer, hunks[:count])
         if low >= 0:
             steps = _fewest_steps(writer, steps, hunks[:count], low, high)
         for step in steps:
             writer.do(step)
+        # Windows must not overlap: what lies before `floor` has changed already.
         floor, hunks = max(high, hunks[count - 1].end), hunks[count:]
     return writer.ids
 
@@ -89,6 +91,7 @@ def possible_hunks(vocab: ActionVocab, before: Tokens, hunks: Sequence[Hunk]) ->
     replaces = operators.replace
     if operators.delete or operators.span_delete or all(hunk.removed == 0 for hunk in hunks):
         return list(hunks)
+    # Without a way to remove tokens, find a diff that only inserts, or replaces one for one.
     parts, end = [], 0
     for hunk in hunks:
         parts += [before[end : hunk.start], as_tokens(hunk.tokens)]
@@ -135,6 +138,7 @@ class _Writer:
         if step.way == _SWAP:
             self._reach(start + 2)
             self._act([Action(Kind.SWAP)])
+        # Replacements from the first token on, with moves of +1 in between; then the inserts.
         elif step.way == _ONE_BY_ONE:
             for n in range(step.removed):
                 self._reach(start + n + 1)
@@ -166,6 +170,7 @@ class _Writer:
         direct = self._search(goal)
         if self.address == "search" and direct and len(direct[0].tokens) < goal - self.at:
             return direct
+        # A search may also end one move before or after the goal, where a rare token is.
         ways = [moves, direct] if direct else [moves]
         for delta in self.vocab.deltas:
             near = self._search(goal - delta)
@@ -193,6 +198,7 @@ def _window(hunks: list[Hunk], floor: int, length: int) -> tuple[int, int, int]:
 
     The part is (-1, -1) if even the first hunk is too large for a window.
     """
+    # Take as many hunks as fit, up to the start of the next one and with equal tokens around.
     low = max(floor, hunks[0].start - _CONTEXT)
     best, growth = (1, -1, -1), 0
     for count, hunk in enumerate(hunks, start=1):
@@ -251,6 +257,7 @@ def _fewest_steps(
         _EditStep(low + start, removed, tuple(after[first : first + size]), way)
         for start, removed, first, size, way in rows.tolist()
     ]
+    # The kernel and this module price steps on their own; if they disagree, one of them is wrong.
     assert writer.price(steps)[0] == ids
     return steps
 
@@ -273,6 +280,7 @@ def cheapest_edit(
     # The first of the new tokens may replace the last of the old ones that is left.
     if operators.replace and removed and tokens:
         endings.append((removed - 1, [Action(Kind.REPLACE, tokens[0]), *inserts[1:]]))
+    # Deleting token by token takes as many ids as tokens; a span takes the digits of its size.
     ways = []
     for count, ending in endings:
         if operators.delete or not count:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
@@ -141,7 +141,7 @@ def _records(
             except ReviserError as error:
                 yield error
 
-    for result in run_plans(plans(), model.driver, model.start, on_error="return"):
+    for result in run_plans(plans(), model.driver, model.provenance, on_error="return"):
         is_error = isinstance(result, ReviserError)
         yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
@@ -195,7 +195,7 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
             sender.close()  # our copy: the receiver then notices the end of the process
         while workers:
             for ready in wait(list(workers)):
-                receiver: Any = ready
+                receiver = cast("Connection", ready)
                 worker = workers[receiver]
                 try:
                     message = receiver.recv()

@@ -94,7 +94,10 @@ class Reviser:
 
         `progress` is called with the number of finished parts and the number of all parts.
         """
-        (result,) = run_plans([self.plan(task, config)], self.driver, self.start, progress=progress)
+        result: Result
+        (result,) = run_plans(
+            [self.plan(task, config)], self.driver, self.provenance, progress=progress
+        )
         return result
 
     @overload
@@ -184,7 +187,7 @@ class Reviser:
                 except ReviserError as error:
                     yield error
 
-        return run_plans(plans(), self.driver, self.start, on_error=on_error)
+        return run_plans(plans(), self.driver, self.provenance, on_error=on_error)
 
     # -- plans --------------------------------------------------------------------------------
 
@@ -213,6 +216,11 @@ class Reviser:
             max_tokens=max_tokens,
         )
         for part in plan.parts:
+            most = part.config.max_length
+            if most is not None and part.length > most:
+                raise ConfigError(
+                    f"max_length is {most}, but the text is already {part.length} tokens long."
+                )
             self.engine.check(part.request)
         return plan
 
@@ -241,19 +249,13 @@ class Reviser:
         return self._run_each(prompts, Continue, DecodeConfig.of(settings), on_error)
 
     def infill(
-        self,
-        text: str,
-        spans: Sequence[Span] | None = None,
-        **settings: Unpack[DecodeSettings],
+        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
         return self.run(Infill(text, spans), DecodeConfig.of(settings))
 
     async def ainfill(
-        self,
-        text: str,
-        spans: Sequence[Span] | None = None,
-        **settings: Unpack[DecodeSettings],
+        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Do what `infill` does without blocking the event loop."""
         return await self.arun(Infill(text, spans), DecodeConfig.of(settings))
@@ -350,10 +352,7 @@ class Reviser:
     # -- old names ----------------------------------------------------------------------------
 
     def stream_infill(
-        self,
-        text: str,
-        spans: Sequence[Span] | None = None,
-        **settings: Unpack[DecodeSettings],
+        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Writing:
         """Stream an infill; call `stream(Infill(...))` instead."""
         _warn("stream_infill(text)", "stream(Infill(text))")

@@ -16,23 +16,23 @@ from operator import itemgetter
 import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.canvas import Canvas, Edit
+from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
-from reviser.engines.base import DecodeConfig, Gaps, Request
+from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import present
 from reviser.writing.changes import Change, Changes, changes_of
 from reviser.writing.rollout import Revision, Rollout
-from reviser.writing.tasks import Continue, Infill, Revise, Span, Task
+from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 __all__ = ["Part", "Plan", "plan_task"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One request of a plan, with what is needed to show its edits and to check its locks."""
+    """One request of a plan, with what is needed to show its edits as edits of the text."""
 
     prompt: str
     """The text of this part as it was given, gaps included."""
@@ -40,8 +40,6 @@ class Part:
     preamble: tuple[int, ...] = ()
     """Actions of the history after the prefix that the model did not choose: they write the text
     after a gap, or the draft, and take the cursor back."""
-    locked: tuple[str, ...]
-    """The texts around the gaps, one more than there are gaps."""
     request: Request
     instruction_length: int = 0
     """Tokens of the instruction, with which the canvas begins; they are not part of the text."""
@@ -67,30 +65,6 @@ class Part:
         hidden = self.instruction_length + self.context_length
         return replace(config, max_length=config.max_length - hidden)
 
-    def edit_of_text(self, edit: Edit) -> Edit:
-        """Return an edit of the canvas as one of the text, which begins after the instruction."""
-        if not self.instruction_length:
-            return edit
-        at, before, after = (
-            position - self.instruction_length
-            for position in (edit.position, edit.cursor_before, edit.cursor)
-        )
-        return Edit(at, edit.removed, edit.inserted, before, after)
-
-    def locked_around(self, gaps: Gaps, tokens: Sequence[int], codec: Codec) -> tuple[str, ...]:
-        """Return the texts around the gaps that were left after reading; tokens spell the draft."""
-        if not gaps:
-            return (self.prompt,)
-        bounds = [bound - self.instruction_length for gap in gaps for bound in gap]
-        at = codec.char_offsets(tokens)
-        edges = [0, *bounds, len(tokens)]
-        spans = zip(edges[::2], edges[1::2], strict=True)
-        locked = [self.prompt[at[start] : at[end]] for start, end in spans]
-        # A first space that the tokenizer hides is shown once something is inserted before it.
-        if codec.hides_first_space and bounds[1] == 0:
-            locked[1] = " " * codec.token_bytes[tokens[0]].startswith(b" ") + locked[1]
-        return tuple(locked)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -110,7 +84,12 @@ class Plan:
         changes: list[Change] = []
         stop_logprob = 0.0
         for part, rollout in zip(self.parts, rollouts, strict=True):
-            made = self._changes(part, rollout)
+            canvas = Canvas.replay(self.vocab, [*part.prefix, *part.preamble])
+            tokens = canvas.tokens()[part.instruction_length :]
+            chosen = rollout.trajectory.restoration[len(part.preamble) :]
+            edits = [canvas.apply(action).shifted(-part.instruction_length) for action in chosen]
+            steps = zip(edits, rollout.logprobs, strict=True)
+            made = changes_of(self.codec, tokens, steps, draft=part.prompt)
             stop_logprob += made.stop_logprob
             for each in made.changes:
                 start, end = each.start + part.offset, each.end + part.offset
@@ -120,14 +99,6 @@ class Plan:
                 changes.append(change)
         merged = Changes(draft=self.task.draft, changes=tuple(changes), stop_logprob=stop_logprob)
         return Revision(changes=merged, rollouts=tuple(rollouts))
-
-    def _changes(self, part: Part, rollout: Rollout) -> Changes:
-        canvas = Canvas.replay(self.vocab, [*part.prefix, *part.preamble])
-        tokens = canvas.tokens()[part.instruction_length :]
-        chosen = rollout.trajectory.restoration[len(part.preamble) :]
-        edits = (part.edit_of_text(canvas.apply(action)) for action in chosen)
-        steps = zip(edits, rollout.logprobs, strict=True)
-        return changes_of(self.codec, tokens, steps, draft=part.prompt)
 
 
 def plan_task(
@@ -146,10 +117,38 @@ def plan_task(
     """
     config = config or task.default_config
     parts: list[Part] = []
+    if isinstance(task, Revise):
+        editing = editing or Editing()
+        threshold = editing.minimum(task.min_edit_probability, task.precision)
+        if task.instruction and vocab.delimiter is None:
+            raise ConfigError(
+                "This model was not trained with instructions: it has no delimiter to end one with."
+                " Leave `instruction` out."
+            )
+        instruction = codec.encode(task.instruction) if task.instruction else []
+        then = partial(
+            narrow,
+            vocab=vocab,
+            codec=codec,
+            instruction_length=len(instruction),
+            threshold=threshold,
+            label_delay=editing.label_delay,
+        )
+        bounds = enumerate(windows(codec, task.draft, task.window, task.context))
+        made = (
+            _window_part(task, at, instruction, config.with_seed_offset(n), vocab, codec)
+            for n, at in bounds
+        )
+    else:
+        make = _continue_part if isinstance(task, Continue) else _infill_part
+        threshold, made = 0.0, iter([make(task, config, vocab, codec)])  # type: ignore[operator]
     tokens = 0
-    for part in _parts(task, config, vocab, codec, editing or Editing()):
-        parts.append(part)
-        tokens += len(part.request.history)
+    for part in made:
+        request = part.request
+        if threshold and request.gaps:
+            request = replace(request, then=partial(then, request))
+        parts.append(replace(part, request=request))
+        tokens += len(request.history)
         if max_tokens is not None and tokens > max_tokens:
             raise ConfigError(
                 f"Your text is {tokens:,} tokens long or longer, context included; the limit is"
@@ -160,27 +159,15 @@ def plan_task(
                 f"Your draft has more than {max_parts:,} windows, which is the limit. Use a larger"
                 " `window`, or shorten the draft."
             )
-        if part.config.max_length is not None and part.length > part.config.max_length:
-            raise ConfigError(
-                f"max_length is {part.config.max_length}, but the text is already {part.length}"
-                " tokens long."
-            )
     return Plan(task=task, config=config, parts=tuple(parts), vocab=vocab, codec=codec)
 
 
-def _parts(
-    task: Task, config: DecodeConfig, vocab: ActionVocab, codec: Codec, editing: Editing
-) -> Iterator[Part]:
-    if isinstance(task, Continue):
-        prefix = codec.encode(task.prompt)
-        request = Request.continuation(vocab, prefix, config)
-        yield Part(
-            prompt=task.prompt, prefix=tuple(prefix), locked=(task.prompt, ""), request=request
-        )
-    elif isinstance(task, Infill):
-        yield _infill_part(task, config, vocab, codec)
-    else:
-        yield from _revise_parts(task, config, vocab, codec, editing)
+def _continue_part(task: Continue, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
+    prefix = codec.encode(task.prompt)
+    if codec.decode(prefix) != task.prompt:  # the tokenizer normalizes text
+        (prefix,) = codec.encode_parts([task.prompt])
+    request = Request.continuation(vocab, prefix, config)
+    return Part(prompt=task.prompt, prefix=tuple(prefix), request=request)
 
 
 def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
@@ -206,67 +193,25 @@ def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: 
         gaps=tuple((gap, gap) for gap in gaps),
         config=config,
     )
-    return Part(
-        prompt=task.text,
-        prefix=tuple(prefix),
-        preamble=preamble,
-        locked=task.locked,
-        request=request,
-    )
-
-
-def _revise_parts(
-    task: Revise, config: DecodeConfig, vocab: ActionVocab, codec: Codec, editing: Editing
-) -> Iterator[Part]:
-    """Yield a part for each window of a draft, from the left."""
-    if task.instruction and vocab.delimiter is None:
-        raise ConfigError(
-            "This model was not trained with instructions: it has no delimiter to end one with."
-            " Leave `instruction` out."
-        )
-    threshold = editing.minimum(task.min_edit_probability, task.precision)
-    instruction = codec.encode(task.instruction) if task.instruction else []
-    locks = task.locked_spans
-    bounds = windows(codec, task.draft, task.window, task.context)
-    for n, (low, start, end, high) in enumerate(bounds):
-        # Locks are in order and apart, so those of this window are neighbours.
-        first = bisect_right(locks, start, key=itemgetter(1))
-        last = bisect_left(locks, end, key=itemgetter(0))
-        inside = [(max(a, start) - low, min(b, end) - low) for a, b in locks[first:last]]
-        part = _window_part(
-            task.draft[low:high],
-            inside,
-            [(a - low, b - low) for a, b in ((low, start), (end, high)) if a < b],
-            instruction,
-            config.with_seed_offset(n),
-            vocab,
-            codec,
-        )
-        part = replace(part, offset=low)
-        if threshold and part.request.gaps:
-            then = partial(
-                narrow,
-                part.request,
-                vocab=vocab,
-                codec=codec,
-                instruction_length=len(instruction),
-                threshold=threshold,
-                label_delay=editing.label_delay,
-            )
-            part = replace(part, request=replace(part.request, then=then))
-        yield part
+    return Part(prompt=task.text, prefix=tuple(prefix), preamble=preamble, request=request)
 
 
 def _window_part(
-    text: str,
-    locked: list[Span],
-    context: list[Span],
+    task: Revise,
+    at: tuple[int, int, int, int],
     instruction: list[int],
     config: DecodeConfig,
     vocab: ActionVocab,
     codec: Codec,
 ) -> Part:
-    """Return the part of one window: the spans that are locked in it, and its context, are kept."""
+    """Return the part of one window of a draft, whose locked spans and context may not change."""
+    low, start, end, high = at
+    text, locks = task.draft[low:high], task.locked_spans
+    # Locks are in order and apart from each other, so those of this window are neighbours.
+    first = bisect_right(locks, start, key=itemgetter(1))
+    last = bisect_left(locks, end, key=itemgetter(0))
+    locked = [(max(a, start) - low, min(b, end) - low) for a, b in locks[first:last]]
+    context = [(a - low, b - low) for a, b in ((low, start), (end, high)) if a < b]
     edges = [0, *(bound for span in sorted([*locked, *context]) for bound in span), len(text)]
     pieces = [text[a:b] for a, b in pairwise(edges)]  # editable, locked, editable ...
     if len(pieces) > 1 and codec.hides_first_space:
@@ -291,12 +236,10 @@ def _window_part(
     if config.max_length is not None:
         hidden = len(instruction) + context_length
         config = replace(config, max_length=min(LARGEST, config.max_length + hidden))
-    between = zip([-1, *editable], [*editable, len(pieces)], strict=True)
     return Part(
         prompt=text,
         prefix=tuple(prefix),
         preamble=tuple(preamble),
-        locked=tuple("".join(pieces[a + 1 : b]) for a, b in between),
         request=Request(
             history=(*vocab.prefix_actions(prefix), *preamble),
             length=bounds[-1],
@@ -306,6 +249,7 @@ def _window_part(
         ),
         instruction_length=len(instruction),
         context_length=context_length,
+        offset=low,
     )
 
 

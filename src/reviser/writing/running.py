@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from reviser.engines.base import Request, Step
+from reviser.engines.base import Request
 from reviser.errors import EngineError, ReviserError
 from reviser.writing.driver import Driver
-from reviser.writing.plan import Part, Plan
+from reviser.writing.plan import Plan
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.session import Writing
 
@@ -24,7 +24,7 @@ Result: TypeAlias = Rollout | Revision
 def run_plans(
     plans: Iterable[Plan | ReviserError],
     driver: Driver,
-    start: Callable[[Part], Writing],
+    provenance: dict[str, Any],
     *,
     on_error: OnError = "raise",
     progress: Progress | None = None,
@@ -34,70 +34,57 @@ def run_plans(
     Plans are taken as there is room for them. An error among the plans is passed on in its place.
     """
     waiting: deque[_Running] = deque()  # in order, until the result is yielded
-    owners: dict[int, tuple[_Running, int]] = {}  # plan and part by the number of the request
+    writings: dict[int, tuple[_Running, int, Writing]] = {}  # by the number of the request
     held = [0]  # finished parts whose results are not yielded yet
 
     def requests() -> Iterator[Request]:
         number = 0
         for plan in plans:
-            if isinstance(plan, ReviserError):
-                waiting.append(_Running(None, error=plan))
-                continue
-            running = _Running(plan, [start(part) for part in plan.parts])
-            waiting.append(running)
-            for n, part in enumerate(plan.parts):
-                owners[number] = running, n
+            waiting.append(_Running(plan))
+            for n, part in enumerate(() if isinstance(plan, ReviserError) else plan.parts):
+                writings[number] = waiting[-1], n, Writing(part, plan.codec, driver, provenance)
                 number += 1
                 yield part.request
 
+    def results() -> Iterator[Result | ReviserError]:
+        while waiting and len(waiting[0].done) == waiting[0].parts:
+            running = waiting.popleft()
+            held[0] -= running.parts
+            errors = (each for each in running.done.values() if isinstance(each, ReviserError))
+            result = next(errors, running.plan)
+            if not isinstance(result, ReviserError):
+                result = result.result([running.done[n] for n in range(running.parts)])
+            elif on_error == "raise":
+                raise result
+            yield result
+
     for step in driver.run(requests(), held=lambda: held[0]):
-        if step.request not in owners:  # its part has failed
+        if step.request not in writings:  # its part has failed
             continue
-        running, n = owners[step.request]
-        if running.take(n, step):
-            del owners[step.request]
-            held[0] += 1
-            if progress is not None:
-                progress(running.finished, len(running.writings))
-        while waiting and waiting[0].is_done:
-            done = waiting.popleft()
-            held[0] -= len(done.writings)
-            yield done.result(on_error)
-    for done in waiting:
-        yield done.result(on_error)
+        running, n, writing = writings[step.request]
+        try:
+            writing.take(step)
+            if step.ended is None:
+                continue
+            running.done[n] = writing.rollout()
+        except EngineError as error:
+            running.done[n] = error
+        del writings[step.request]
+        held[0] += 1
+        if progress is not None:
+            progress(len(running.done), running.parts)
+        yield from results()
+    yield from results()
 
 
 @dataclass
 class _Running:
     """A plan whose parts run, or an error in place of a plan."""
 
-    plan: Plan | None
-    writings: list[Writing] = field(default_factory=list)
-    error: ReviserError | None = None
-    finished: int = 0
-    rollouts: dict[int, Rollout] = field(default_factory=dict)
+    plan: Plan | ReviserError
+    done: dict[int, Any] = field(default_factory=dict)
+    """Rollouts by the number of their part, or errors."""
 
     @property
-    def is_done(self) -> bool:
-        return self.finished == len(self.writings)
-
-    def take(self, n: int, step: Step) -> bool:
-        """Apply a step to the n-th part; return whether the part has ended."""
-        try:
-            self.writings[n].take(step)
-            if step.ended is None:
-                return False
-            self.rollouts[n] = self.writings[n].rollout()
-        except EngineError as error:
-            self.error = self.error or error
-        self.finished += 1
-        return True
-
-    def result(self, on_error: OnError) -> Result | ReviserError:
-        """Return the result, or raise or return the error."""
-        if self.error is not None:
-            if on_error == "raise":
-                raise self.error
-            return self.error
-        assert self.plan is not None
-        return self.plan.result([self.rollouts[n] for n in range(len(self.writings))])
+    def parts(self) -> int:
+        return 0 if isinstance(self.plan, ReviserError) else len(self.plan.parts)

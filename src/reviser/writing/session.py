@@ -16,7 +16,7 @@ from reviser.core.canvas import Canvas, Edit
 from reviser.core.codec import Codec, OffsetUnit, TextEdit
 from reviser.core.mask import shift_gaps
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Gaps, Step, StopReason
+from reviser.engines.base import Step, StopReason
 from reviser.errors import EngineError
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part
@@ -44,18 +44,19 @@ class Writing:
         self._vocab = vocab = driver.engine.vocab
         self._provenance = provenance
         self._canvas = Canvas.replay(vocab, [*part.prefix, *part.preamble])
-        self._stream = codec.stream(self._canvas.tokens()[part.instruction_length :], unit=unit)
+        self._given = self._canvas.tokens()
+        self._stream = codec.stream(self._given[part.instruction_length :], unit=unit)
         here = self._canvas.cursor - part.instruction_length
         self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
         """Position of the cursor in the text."""
         self.kind = ""
-        """What the last id was: the name of a `Kind` in lower case, or "argument"."""
+        """The kind of the last id: the name of a `Kind` in lower case, or "argument"."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._edits = 0
         self._moves = 0
-        self._locked = part.locked
-        self._set_gaps(part.request.gaps)
+        self._gaps = part.request.gaps
+        self._bounds = np.array(self._gaps, np.int64).reshape(-1, 2).T  # they follow the edits
         self._stop_reason: StopReason | None = None
         self._driver = driver
         self._steps: deque[Step] = deque()
@@ -74,22 +75,25 @@ class Writing:
         if not isfinite(step.logprob):
             raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
         if step.edit_probabilities is not None and self.part.request.then is not None:
-            gaps = step.narrowed.gaps if step.narrowed else ()
-            tokens = self._canvas.tokens()[self.part.instruction_length :]
-            self._locked = self.part.locked_around(gaps, tokens, self._codec)
-            self._set_gaps(gaps)
+            self._gaps = step.narrowed.gaps if step.narrowed else ()
+            self._bounds = np.array(self._gaps, np.int64).reshape(-1, 2).T
         is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
         kind = self._vocab.kind(step.action)
         self.kind = "argument" if is_argument else kind.name.lower()
         self._moves += bool(self._vocab.is_move[step.action]) and not is_argument
         if edit.changes_text:
-            self._check_locks(edit)
+            (lows, highs), end = self._bounds, edit.position + len(edit.removed)
+            if not ((lows <= edit.position) & (end <= highs)).any():
+                self._canvas.rollback()
+                self.cancel()
+                raise EngineError("The engine changed locked text: does it run the mask?")
+            shift_gaps(lows, highs, end, len(edit.inserted) - len(edit.removed))
             self._edits += 1
         self._actions.append(step.action)
         self._logprobs.append(step.logprob)
         self._stop_reason = self._stop_reason or step.ended
-        text_edit = self._stream.feed(self.part.edit_of_text(edit))
+        text_edit = self._stream.feed(edit.shifted(-self.part.instruction_length))
         self.cursor = text_edit.cursor
         return text_edit
 
@@ -123,19 +127,6 @@ class Writing:
             if self._stop_reason is not None:
                 self._leave()
 
-    def _set_gaps(self, gaps: Gaps) -> None:
-        bounds = np.array(gaps, np.int64).reshape(-1, 2)
-        self._lows, self._highs = bounds[:, 0].copy(), bounds[:, 1].copy()
-
-    def _check_locks(self, edit: Edit) -> None:
-        """Refuse an edit outside the gaps, which the mask does not allow; else move the gaps."""
-        first, last = edit.position, edit.position + len(edit.removed)
-        if not ((self._lows <= first) & (last <= self._highs)).any():
-            self._canvas.rollback()
-            self.cancel()
-            raise EngineError("The engine changed locked text: does it run the mask?")
-        shift_gaps(self._lows, self._highs, last, len(edit.inserted) - len(edit.removed))
-
     def cancel(self, reason: StopReason = "cancelled") -> None:
         """Stop here; the engine drops the request."""
         if self._stop_reason is None:
@@ -146,27 +137,33 @@ class Writing:
         """Write to the end, unless it was cancelled, and return the rollout."""
         for _ in self:
             pass
-        return self._rollout()
-
-    async def arollout(self) -> Rollout:
-        """Do the same without blocking the event loop."""
-        async for _ in self:
-            pass
-        return self._rollout()
-
-    def _rollout(self) -> Rollout:
         assert self._stop_reason is not None
-        part = self.part
-        trajectory = Trajectory(
-            prefix=part.prefix,
-            restoration=(*part.preamble, *self._actions),
-            no_loss=tuple(range(len(part.preamble))),
+        part, codec, tokens = self.part, self._codec, self._canvas.tokens()
+
+        def around(tokens: list[int], bounds: list[int]) -> list[bytes]:
+            """Return the bytes around gaps, without the instruction and a hidden first space."""
+            edges = [part.instruction_length, *bounds, len(tokens)]
+            spans = zip(edges[::2], edges[1::2], strict=True)
+            pieces = [b"".join([codec.token_bytes[i] for i in tokens[a:b]]) for a, b in spans]
+            if codec.hides_first_space:
+                pieces[0] = pieces[0].removeprefix(b" ")
+            return pieces
+
+        before = around(self._given, [bound for gap in self._gaps for bound in gap])
+        after = around(tokens, self._bounds.T.ravel().tolist())
+        proofs = (
+            Locked(text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new))
+            for old, new in zip(before, after, strict=True)
+            if old
         )
-        hidden = part.instruction_length + part.context_length
         return Rollout(
             prompt=part.prompt,
             text=self.text,
-            trajectory=trajectory,
+            trajectory=Trajectory(
+                prefix=part.prefix,
+                restoration=(*part.preamble, *self._actions),
+                no_loss=tuple(range(len(part.preamble))),
+            ),
             logprobs=tuple(self._logprobs),
             stop_reason=self._stop_reason,
             statistics=Statistics(
@@ -174,24 +171,19 @@ class Writing:
                 edits=self._edits,
                 moves=self._moves,
                 tokens_before=part.length,
-                tokens_after=len(self._canvas) - hidden,
+                tokens_after=len(tokens) - part.instruction_length - part.context_length,
             ),
-            locked=tuple(self._proofs()),
+            locked=tuple(proofs),
             config=part.config,
             provenance=self._provenance,
         )
 
-    def _proofs(self) -> Iterator[Locked]:
-        """Yield each locked text with its hash as given, and as found around the gaps now."""
-        tokens, table = self._canvas.tokens(), self._codec.token_bytes
-        starts = [self.part.instruction_length, *self._highs.tolist()]
-        ends = [*self._lows.tolist(), len(tokens)]
-        for n, (text, start, end) in enumerate(zip(self._locked, starts, ends, strict=True)):
-            found = b"".join(table[token] for token in tokens[start:end])
-            # A space at the very start that the tokenizer hides is not part of the text.
-            hidden = n == 0 and self._codec.hides_first_space and found.startswith(b" ")
-            if text:
-                before, after = (
-                    hashlib.sha256(data).hexdigest() for data in (text.encode(), found[hidden:])
-                )
-                yield Locked(text=text, before=before, after=after)
+    async def arollout(self) -> Rollout:
+        """Do what `rollout` does without blocking the event loop."""
+        async for _ in self:
+            pass
+        return self.rollout()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

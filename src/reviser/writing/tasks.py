@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from operator import index
@@ -140,22 +140,27 @@ class Revise:
         spans: list[Span] = []
         for lock in dict.fromkeys(self.locked):
             if isinstance(lock, str):
-                # The lookahead finds overlapping matches too: both of "ana" in "banana".
-                starts = re.finditer(f"(?={re.escape(lock)})", self.draft) if lock else ()
-                found = _joined((match.start(), match.start() + len(lock)) for match in starts)
-                if not found:
+                if not lock or lock not in self.draft:
                     raise ConfigError(
                         f"locked holds {lock[:40]!r}, which does not occur in the draft."
                     )
-                spans += found
-            elif not 0 <= lock[0] <= lock[1] <= len(self.draft):
+                # The lookahead finds overlapping matches too: both of "ana" in "banana".
+                matches = re.finditer(f"(?={re.escape(lock)})", self.draft)
+                spans += [(match.start(), match.start() + len(lock)) for match in matches]
+            elif 0 <= lock[0] <= lock[1] <= len(self.draft):
+                spans.append(lock)
+            else:
                 raise ConfigError(
                     f"The locked span {lock[0]}..{lock[1]} is not within the draft's"
                     f" {len(self.draft)} characters."
                 )
+        joined: list[Span] = []
+        for start, end in sorted(span for span in spans if span[0] < span[1]):
+            if joined and start <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(end, joined[-1][1])
             else:
-                spans.append(lock)
-        return tuple(_joined(spans))
+                joined.append((start, end))
+        return tuple(joined)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that `task_from_dict` reads, without those that have their default."""
@@ -253,14 +258,3 @@ def _pairs(name: str, spans: object) -> tuple[Span, ...]:
         return tuple((index(start), index(end)) for start, end in spans)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name} must be pairs of positions in the text.") from error
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Return spans in order; those that touch or overlap become one, empty ones are left out."""
-    joined: list[Span] = []
-    for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined

@@ -7,8 +7,8 @@
 //
 // Offsets count UTF-16 units, as JavaScript's strings do.
 
-/** What a server refused, with the status of HTTP and the seconds to wait, if it told.
- *  Status 0 is that there was no answer. */
+/** An error of a server: its HTTP status and, if it sent one, the seconds to wait before a retry.
+ *  Status 0 means that the server did not respond. */
 export class ServerError extends Error {
   constructor(message, status, retryAfter = null) {
     super(message);
@@ -18,13 +18,13 @@ export class ServerError extends Error {
   }
 }
 
-/** The text after an edit. */
+/** Return the text after an edit. */
 export function applyEdit(text, edit) {
   const end = edit.offset + edit.removed.length;
   return text.slice(0, edit.offset) + edit.inserted + text.slice(end);
 }
 
-/** The events of a body, as {id, event, data}; what is left unfinished at its end is dropped. */
+/** Yield the events of a body as {id, event, data}; an incomplete one at the end is dropped. */
 export async function* readEvents(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -46,7 +46,7 @@ export async function* readEvents(body) {
   }
 }
 
-const isAnswer = (error) => error instanceof ServerError && error.status !== 0;
+const isResponse = (error) => error instanceof ServerError && error.status !== 0;
 
 function pause(failures) {
   return new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** failures, 5000)));
@@ -61,7 +61,7 @@ function parseEvent(block) {
   return event;
 }
 
-/** A text being written: `for await` gives its edits, in order, each once. */
+/** A text being written: `for await` yields its edits, in order, each once. */
 export class Stream {
   constructor(client, response) {
     this.client = client;
@@ -91,7 +91,7 @@ export class Stream {
           if (edit !== null) yield edit;
         }
       } catch (error) {
-        if (isAnswer(error) || error instanceof SyntaxError) throw (this.error = error);
+        if (isResponse(error) || error instanceof SyntaxError) throw (this.error = error);
       }
       if (this.rollout === null && !this.isClosed) {
         if (++failures > this.client.retries) {
@@ -102,23 +102,23 @@ export class Stream {
     }
   }
 
-  /** Follow one event; the edit, if it is one. */
+  /** Apply one event; return the edit if it is one. */
   take({ id, event, data }) {
-    const told = JSON.parse(data);
+    const content = JSON.parse(data);
     this.last = id;
     if (event === "start") {
-      this.start = told;
-      this.text = told.text;
-      this.cursor = told.cursor;
+      this.start = content;
+      this.text = content.text;
+      this.cursor = content.cursor;
     } else if (event === "edit") {
-      this.text = applyEdit(this.text, told);
-      this.cursor = told.cursor;
-      return told;
+      this.text = applyEdit(this.text, content);
+      this.cursor = content.cursor;
+      return content;
     } else if (event === "done") {
-      this.rollout = told;
+      this.rollout = content;
       this.json = data;
     } else if (event === "failure") {
-      throw new ServerError(told.error.message, told.error.code);
+      throw new ServerError(content.error.message, content.error.code);
     }
     return null;
   }
@@ -129,25 +129,25 @@ export class Stream {
     return this.client.ask(`/v1/streams/${this.id}`, { headers, signal: this.aborter.signal });
   }
 
-  /** Read to the end; what was written. */
+  /** Read to the end and return the rollout. */
   async result() {
     for await (const _ of this);
     return this.rollout;
   }
 
-  /** Leave the text where it is; what is left of the edits, and the rollout, still come. */
+  /** Stop writing; the remaining edits and the rollout still arrive. */
   async cancel() {
     await this.client.ask(`/v1/streams/${this.id}/cancel`, { method: "POST" });
   }
 
-  /** Stop reading; the server soon stops writing. */
+  /** Stop reading; the server stops writing a few seconds later. */
   close() {
     this.isClosed = true;
     this.aborter?.abort();
   }
 }
 
-/** Asks a server; settings are those of the server's routes, by name. */
+/** A client of one server; settings are the fields of the server's routes. */
 export class Client {
   constructor({ url = "", apiKey = null, retries = 5 } = {}) {
     this.url = url.replace(/\/$/, "");
@@ -155,7 +155,7 @@ export class Client {
     this.retries = retries;
   }
 
-  /** Write on behind a prompt; the rollout. */
+  /** Continue a prompt; return the rollout. */
   generate(prompt = "", settings = {}) {
     return this.write("/v1/generate", { prompt, ...settings });
   }
@@ -165,12 +165,12 @@ export class Client {
     return this.write("/v1/infill", { text, ...settings });
   }
 
-  /** Edit a draft; its text and changes. `locked` are texts or spans of UTF-16 units. */
+  /** Edit a draft; return its text and changes. `locked` has texts or spans of UTF-16 units. */
   revise(draft, settings = {}) {
     return this.write("/v1/revise", { draft, ...settings });
   }
 
-  /** Write on behind a prompt, edit by edit. */
+  /** Continue a prompt, edit by edit. */
   stream(prompt = "", settings = {}) {
     return this.begin("/v1/generate", { prompt, ...settings });
   }
@@ -180,7 +180,7 @@ export class Client {
     return this.begin("/v1/infill", { text, ...settings });
   }
 
-  /** Edit a draft of one part, edit by edit. */
+  /** Edit a draft of one window, edit by edit. */
   streamRevise(draft, settings = {}) {
     return this.begin("/v1/revise", { draft, ...settings });
   }
@@ -191,16 +191,16 @@ export class Client {
   }
 
   async begin(path, body) {
-    const asked = { ...body, unit: "utf16", stream: true };
+    const request = { ...body, unit: "utf16", stream: true };
     for (let failures = 0; ; failures++) {
       const aborter = new AbortController();
       try {
-        const stream = new Stream(this, await this.post(path, asked, aborter.signal));
+        const stream = new Stream(this, await this.post(path, request, aborter.signal));
         stream.aborter = aborter;
         return stream;
       } catch (error) {
-        // Once more, not more: the server may be writing for each.
-        if (isAnswer(error) || failures >= Math.min(this.retries, 1)) throw error;
+        // One more try is enough: the server may be writing for each.
+        if (isResponse(error) || failures >= Math.min(this.retries, 1)) throw error;
         await pause(failures);
       }
     }
@@ -218,8 +218,8 @@ export class Client {
       throw new ServerError("The server cannot be reached.", 0);
     });
     if (response.ok) return response;
-    const told = await response.json().catch(() => null);
-    const message = told?.error?.message ?? `The server answered with status ${response.status}.`;
+    const content = await response.json().catch(() => null);
+    const message = content?.error?.message ?? `The server responded with status ${response.status}.`;
     const wait = Number.parseInt(response.headers.get("retry-after"), 10);
     throw new ServerError(message, response.status, Number.isNaN(wait) ? null : wait);
   }

@@ -1,8 +1,7 @@
 import { change, follow, isLocked, lock, open, unlock } from "./locks.js";
 import { $, element, quoted } from "./pane.js";
 
-// The text that a person types: a plain textarea, with what is locked and what is a gap marked on a
-// sheet under it. Knows no server.
+// The text field: a plain textarea, with locks and gaps marked on a sheet beneath it. Knows no server.
 
 export const GAP = "{}"; // as the server reads it
 
@@ -15,16 +14,16 @@ export class Editor {
     this.area.addEventListener("input", () => this.typed());
     document.addEventListener("selectionchange", () => this.label());
     $("gap").addEventListener("click", () => this.putGap());
-    $("lock").addEventListener("click", () => this.turnLock());
+    $("lock").addEventListener("click", () => this.toggleLock());
   }
 
-  /** What is written anew, in the mode where that is what is not locked. */
+  /** The spans to rewrite: everything that is not locked. */
   get spans() {
     return open(this.locks, this.text.length);
   }
 
-  /** The stretches that must stay, as texts. */
-  get kept() {
+  /** The texts that must not change. */
+  get locked() {
     const parts = {
       continue: () => [this.text],
       fill: () => this.text.split(GAP),
@@ -41,11 +40,11 @@ export class Editor {
     this.draw();
   }
 
-  /** Take another text, with these stretches of it locked. */
+  /** Show another text with these locks. */
   set(text, locks) {
     this.area.value = text;
     this.text = this.area.value;
-    this.locks = this.text === text ? locks : []; // line ends may have become others
+    this.locks = this.text === text ? locks : []; // the browser may have changed line ends
     this.draw();
   }
 
@@ -56,31 +55,31 @@ export class Editor {
     this.draw();
   }
 
-  /** Mark a gap where the cursor is, in place of what is selected. */
+  /** Put a gap at the cursor, in place of the selection. */
   putGap() {
     this.setMode("fill");
     this.area.focus();
     const { selectionStart, selectionEnd } = this.area;
     this.area.setSelectionRange(this.withSpace(selectionStart), selectionEnd);
-    // the one way to put text in that can be undone by keys
+    // the only way to insert text that the keyboard can undo
     if (!document.execCommand("insertText", false, GAP)) {
       this.area.setRangeText(GAP, this.area.selectionStart, this.area.selectionEnd, "end");
       this.typed();
     }
   }
 
-  /** A place, or that of the space before it: words of a model bring theirs along. */
-  withSpace(place) {
-    return this.text[place - 1] === " " ? place - 1 : place;
+  /** Include a space before a position: a model writes words with the space before them. */
+  withSpace(position) {
+    return this.text[position - 1] === " " ? position - 1 : position;
   }
 
-  /** Lock what is selected, or open it if it is locked. */
-  turnLock() {
+  /** Lock the selection, or unlock it if it is locked. */
+  toggleLock() {
     const { selectionStart: start, selectionEnd: end } = this.area;
     this.setMode("rewrite");
     if (start < end) {
-      const turn = isLocked(this.locks, start, end) ? unlock : lock;
-      this.locks = turn(this.locks, this.withSpace(start), end);
+      const toggle = isLocked(this.locks, start, end) ? unlock : lock;
+      this.locks = toggle(this.locks, this.withSpace(start), end);
     }
     this.area.focus();
     this.draw();
@@ -92,15 +91,15 @@ export class Editor {
     $("lock-word").textContent = isOpen ? "Lock selection" : "Unlock selection";
   }
 
-  /** The sheet is as tall as the text, and so the area on it. */
+  /** Draw the sheet, which is as tall as the text and so gives the textarea its height. */
   draw() {
     const sheet = [];
-    let place = 0;
+    let drawn = 0;
     for (const [start, end] of this.marks()) {
-      sheet.push(this.text.slice(place, start), element("mark", "", this.text.slice(start, end)));
-      place = end;
+      sheet.push(this.text.slice(drawn, start), element("mark", "", this.text.slice(start, end)));
+      drawn = end;
     }
-    $("sheet").replaceChildren(...sheet, this.text.slice(place), "\u200b"); // a last empty line counts
+    $("sheet").replaceChildren(...sheet, this.text.slice(drawn), "\u200b"); // gives a last empty line its height
     const listed = this.mode === "rewrite" ? this.locks : [];
     $("locks").replaceChildren(...listed.map((each) => this.chip(each)));
     this.label();

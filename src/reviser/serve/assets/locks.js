@@ -1,7 +1,7 @@
-// Stretches of a text that stay as they are: pairs [start, end] of UTF-16 units, in order and apart.
-// Knows no page. Every function gives new stretches and leaves the old ones alone.
+// Locked spans of a text: pairs [start, end] of UTF-16 units, in order, never touching each other.
+// Knows no page. Every function returns new spans and leaves the old ones as they are.
 
-/** With one more; those that touch become one. */
+/** Add a span; spans that touch become one. */
 export function lock(locks, start, end) {
   if (start >= end) return locks;
   const apart = locks.filter(([low, high]) => high < start || low > end);
@@ -11,7 +11,7 @@ export function lock(locks, start, end) {
   return [...apart, [low, high]].sort((one, other) => one[0] - other[0]);
 }
 
-/** Without what is between two places. */
+/** Remove a span. */
 export function unlock(locks, start, end) {
   if (start >= end) return locks;
   return locks
@@ -19,12 +19,12 @@ export function unlock(locks, start, end) {
     .filter(([low, high]) => low < high);
 }
 
-/** Whether all between two places is locked. */
+/** Return whether everything between two positions is locked. */
 export function isLocked(locks, start, end) {
   return locks.some(([low, high]) => low <= start && end <= high);
 }
 
-/** What is open: the stretches between, before and behind. */
+/** Return the editable spans: those before, between and after the locks. */
 export function open(locks, length) {
   const edges = [0, ...locks.flat(), length];
   const spans = [];
@@ -32,32 +32,36 @@ export function open(locks, length) {
   return spans.filter(([start, end]) => start < end);
 }
 
-/** After the text between two places was changed into `size` units. What is typed inside a stretch
- *  is locked with it; what is typed at its edge, or over it, is open. */
+/** Move the locks along with an edit that replaced start..end by `size` units.
+ *
+ *  Within an editable span this mirrors `shift_gaps` in reviser/core/mask.py, which moves the gaps
+ *  between the locks; tests/serve/test_locks.py compares the two. The browser needs its own, since a
+ *  person also types inside a lock: what is typed there is locked with it; what is typed at its edge,
+ *  or over it, is editable. */
 export function follow(locks, { start, end, size }) {
-  const grown = size - (end - start);
+  const growth = size - (end - start);
   return locks
     .map(([low, high]) => [
-      low < start ? low : low < end ? start + size : low + grown,
-      high <= start ? high : high <= end ? start : high + grown,
+      low < start ? low : low < end ? start + size : low + growth,
+      high <= start ? high : high <= end ? start : high + growth,
     ])
-    .reduce((all, [low, high]) => lock(all, low, high), []); // what was between may be gone
+    .reduce((all, [low, high]) => lock(all, low, high), []); // the span between two may be gone
 }
 
-/** What was changed, given where the caret is now: behind what was put in. */
+/** Find the edit between two texts, given the caret, which is after the inserted text. */
 export function change(before, after, caret) {
   let tail = 0;
-  const most = Math.min(before.length, after.length - caret);
-  while (tail < most && before.at(-1 - tail) === after.at(-1 - tail)) tail++;
+  const longest = Math.min(before.length, after.length - caret);
+  while (tail < longest && before.at(-1 - tail) === after.at(-1 - tail)) tail++;
   let start = 0;
-  const least = Math.min(before.length, after.length) - tail;
-  while (start < least && before[start] === after[start]) start++;
+  const shared = Math.min(before.length, after.length) - tail;
+  while (start < shared && before[start] === after[start]) start++;
   if (isInside(before, start) || isInside(after, start)) start--;
   if (isInside(before, before.length - tail) || isInside(after, after.length - tail)) tail--;
   return { start, end: before.length - tail, size: after.length - tail - start };
 }
 
-/** Whether a place is between the two units of one character. */
-function isInside(text, place) {
-  return /[\ud800-\udbff]/.test(text[place - 1] ?? "") && /[\udc00-\udfff]/.test(text[place] ?? "");
+/** Return whether a position is between the two units of one character. */
+function isInside(text, at) {
+  return /[\ud800-\udbff]/.test(text[at - 1] ?? "") && /[\udc00-\udfff]/.test(text[at] ?? "");
 }

@@ -4,39 +4,39 @@ import { Reel, characters } from "./edits.js";
 import { $, Pane, element, several } from "./pane.js";
 import { Playback, announce } from "./playback.js";
 
-// The playground: asks the server to write, and shows each edit as it comes. What comes is one more
-// reel, so when all is written, this page is the player of it. Knows the server by its client only.
+// The playground: sends a task to the server and shows each edit as it arrives. The edits become a
+// reel, so the finished text can be played like any other. Knows the server by its client only.
 
-const KEY = "reviser-key"; // in sessionStorage: this tab, until it is closed
+const KEY = "reviser-key"; // in sessionStorage, so for this tab only
 const HOME = new URL(".", location.href).href;
 const ENDED = {
-  stop: "the model ended it",
-  max_actions: "stopped at the most actions",
+  stop: "the model stopped",
+  max_actions: "stopped at the action limit",
   context: "stopped at the end of the model's context",
   cancelled: "interrupted",
-  time: "stopped at the server's longest time",
+  time: "stopped at the server's time limit",
 };
 
-const client = new Client({ url: HOME, apiKey: recalled() });
+const client = new Client({ url: HOME, apiKey: savedKey() });
 const editor = new Editor();
 const playback = new Playback();
-let work = null; // what was asked for last
-let result = null; // what is shown: the last work that came to an edit
-let drawn = 0;
+let work = null; // the last task that was sent
+let result = null; // the work that is shown: the last one with an edit
+let frame = 0;
 
-// -- settings: the server says which there are -----------------------------------------------------
+// -- settings, from the server's schema -----------------------------------------------------------
 
-function addSetting(name, told) {
-  const range = told.anyOf?.[0] ?? told; // or null
+function addSetting(name, schema) {
+  const range = schema.anyOf?.[0] ?? schema; // the other choice is null
   const field = element("input");
   field.type = "number";
   field.id = field.name = name;
-  field.title = told.description;
-  field.placeholder = told.default ?? "none";
+  field.title = schema.description;
+  field.placeholder = schema.default ?? "none";
   field.step = range.type === "integer" ? 1 : "any";
   field.min = range.minimum ?? range.exclusiveMinimum;
   if (range.maximum !== undefined) {
-    field.max = Math.min(range.maximum, Number.MAX_SAFE_INTEGER); // beyond it, numbers are others
+    field.max = Math.min(range.maximum, Number.MAX_SAFE_INTEGER); // JavaScript rounds larger ones
   }
   const label = element("label", "", name.replace("_", " "));
   label.append(field);
@@ -50,25 +50,25 @@ function settings() {
   return Object.fromEntries(given.map((field) => [field.name, field.valueAsNumber]));
 }
 
-/** Mode and settings stand in the address; texts and keys never do. */
+/** Keep mode and settings in the address; never texts and keys. */
 function keepAddress() {
-  const told = new URLSearchParams({ mode: editor.mode, ...settings() });
-  history.replaceState(null, "", `#${told}`);
+  const parameters = new URLSearchParams({ mode: editor.mode, ...settings() });
+  history.replaceState(null, "", `#${parameters}`);
 }
 
 function readAddress() {
-  const told = new URLSearchParams(location.hash.slice(1));
-  for (const field of fields()) field.value = told.get(field.name) ?? "";
-  const mode = told.get("mode");
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  for (const field of fields()) field.value = parameters.get(field.name) ?? "";
+  const mode = parameters.get("mode");
   editor.setMode(["fill", "rewrite"].includes(mode) ? mode : "continue");
 }
 
 // -- the key ---------------------------------------------------------------------------------------
 
-function recalled() {
+function savedKey() {
   try {
     return sessionStorage.getItem(KEY);
-  } catch { // a browser may forbid it
+  } catch { // a browser may forbid storage
     return null;
   }
 }
@@ -77,32 +77,32 @@ function takeKey(event) {
   event.preventDefault();
   client.apiKey = $("key").value;
   $("key").value = "";
-  greet().then(() => { if ($("door").hidden) editor.area.focus(); });
+  connect().then(() => { if ($("key-form").hidden) editor.area.focus(); });
 }
 
 function keepKey() {
   try {
     sessionStorage.setItem(KEY, client.apiKey);
-  } catch { /* then the page alone knows it */ }
+  } catch { /* then only this page keeps it */ }
 }
 
 function askForKey() {
-  complain(client.apiKey === null ? "" : "The server does not know this key.");
+  showError(client.apiKey === null ? "" : "The server does not accept this key.");
   client.apiKey = null;
-  $("door").hidden = false;
+  $("key-form").hidden = false;
   $("key").focus();
 }
 
-async function greet() {
-  complain("");
+async function connect() {
+  showError("");
   try {
     const answer = await client.ask("/v1/models", {});
     const { data } = await answer.json();
     $("model").replaceChildren("Here: ", element("b", "", data[0].id));
-    $("door").hidden = true;
+    $("key-form").hidden = true;
     if (client.apiKey !== null) keepKey();
   } catch (error) {
-    refused(error);
+    handle(error);
   }
 }
 
@@ -110,14 +110,16 @@ async function greet() {
 
 async function write() {
   if (work?.isOpen) return;
-  complain("");
-  const { mode, text, spans, kept } = editor;
-  if (mode === "rewrite" && (kept.length === 0 || spans.length === 0)) {
-    return complain(kept.length === 0
-      ? "Nothing is locked, so nothing would stay. Select a part of the text and lock it."
+  showError("");
+  const { mode, text, spans, locked } = editor;
+  if (mode === "rewrite" && (locked.length === 0 || spans.length === 0)) {
+    return showError(locked.length === 0
+      ? "Nothing is locked. Select the part of the text to keep and lock it."
       : "All of the text is locked, so there is nothing to write. Unlock a part of it.");
   }
-  work = { isOpen: true, isUnwanted: false, began: performance.now(), kept, reel: null, stream: null };
+  work = {
+    isOpen: true, isCancelled: false, began: performance.now(), locked, reel: null, stream: null,
+  };
   setWriting(true);
   $("status").textContent = "Waiting for the first edit";
   announce("Writing");
@@ -125,10 +127,10 @@ async function write() {
   try {
     mine.stream = mode === "continue" ? await client.stream(text, settings())
       : await client.streamInfill(text, { ...settings(), ...(mode === "rewrite" ? { spans } : {}) });
-    if (mine.isUnwanted) await mine.stream.cancel();
+    if (mine.isCancelled) await mine.stream.cancel();
     for await (const edit of mine.stream) take(edit);
   } catch (error) {
-    refused(error);
+    handle(error);
   } finally {
     mine.isOpen = false;
     if (!mine.stream?.rollout) mine.stream?.close();
@@ -137,14 +139,14 @@ async function write() {
   }
 }
 
-/** One more edit, drawn with others that come before the next frame. */
+/** Add an edit; all that arrive before the next frame are drawn together. */
 function take(edit) {
   const reel = (work.reel ??= begin());
   const { kind, logprob } = edit;
   const way = edit.cursor < reel.cursors.at(-1) ? "back" : "on";
   const word = kind === "move" ? `move ${way}` : kind.replaceAll("_", " ");
   reel.append({ edit, word, logprob, isGiven: false });
-  drawn ||= requestAnimationFrame(draw);
+  frame ||= requestAnimationFrame(draw);
 }
 
 function begin() {
@@ -160,13 +162,13 @@ function begin() {
 }
 
 function draw() {
-  cancelAnimationFrame(drawn);
-  drawn = 0;
+  cancelAnimationFrame(frame);
+  frame = 0;
   playback.grow();
-  if (work.isOpen) $("status").textContent = told();
+  if (work.isOpen) $("status").textContent = summary();
 }
 
-function told() {
+function summary() {
   const { reel, began } = work;
   const seconds = ((work.ended ?? performance.now()) - began) / 1000;
   return [
@@ -176,12 +178,12 @@ function told() {
   ].join(", ");
 }
 
-/** What is left when nothing more comes: all of it, or as far as it came. */
+/** Show the end of a stream: the whole result, or the text as far as it arrived. */
 async function finish() {
   const { stream } = work;
   work.ended = performance.now();
   if (!stream?.start) {
-    $("status").textContent = result?.told ?? "";
+    $("status").textContent = result?.summary ?? "";
     return;
   }
   const reel = (work.reel ??= begin());
@@ -191,10 +193,10 @@ async function finish() {
   draw();
   playback.arrange();
   $("save-rollout").disabled = !rollout;
-  work.told = `${told()}; ${rollout ? ENDED[rollout.stop_reason] ?? rollout.stop_reason : "broken off"}`;
-  $("status").textContent = work.told;
-  announce(`Done: ${work.told}.`);
-  if (rollout) await prove(stream, work.kept);
+  work.summary = `${summary()}; ${rollout ? ENDED[rollout.stop_reason] ?? rollout.stop_reason : "connection lost"}`;
+  $("status").textContent = work.summary;
+  announce(`Done: ${work.summary}.`);
+  if (rollout) await prove(stream, work.locked);
 }
 
 function facts({ statistics, stop_reason, config, provenance }) {
@@ -212,53 +214,52 @@ function facts({ statistics, stop_reason, config, provenance }) {
   ];
 }
 
-/** Look for what was to stay in the text, and compare the server's hashes, with our own if we can. */
-async function prove({ rollout }, kept) {
-  if (kept.length === 0) return;
-  const isThere = inOrder(work.reel.last.text, kept);
-  const hashes = await Promise.all(kept.map(sha256));
-  const isSame = rollout.locked.length === kept.length
+/** Check that the text holds every locked text, and compare the server's hashes with our own. */
+async function prove({ rollout }, locked) {
+  if (locked.length === 0) return;
+  const isThere = inOrder(work.reel.last.text, locked);
+  const hashes = await Promise.all(locked.map(sha256));
+  const isSame = rollout.locked.length === locked.length
     && rollout.locked.every(({ text, before, after }, n) =>
-      text === kept[n] && before === after && (hashes[n] ?? before) === before);
-  if (work.kept !== kept) return; // another is being written by now
-  const stretches = kept.length === 1 ? "1 locked stretch" : `${kept.length} locked stretches`;
+      text === locked[n] && before === after && (hashes[n] ?? before) === before);
+  if (work.locked !== locked) return; // another text is being written by now
   const by = hashes[0] === null ? "by the server's SHA-256" : "by SHA-256, checked in this page";
   $("proof").classList.toggle("broken", !(isThere && isSame));
-  $("proof").textContent = isThere && isSame ? `${stretches}, untouched: ${by}.`
+  $("proof").textContent = isThere && isSame ? `${several(locked.length, "locked text")} unchanged: ${by}.`
     : "Locked text was changed. Please report this.";
 }
 
-/** Whether a text holds these parts, one behind the other. */
+/** Return whether a text holds these parts, one after the other. */
 function inOrder(text, parts) {
   const whole = ` ${text}`; // some tokenizers hide a space at the very start
-  let place = 0;
+  let from = 0;
   return parts.every((part) => {
-    const found = whole.indexOf(part, place);
-    place = found + part.length;
+    const found = whole.indexOf(part, from);
+    from = found + part.length;
     return found >= 0;
   });
 }
 
 async function sha256(text) {
-  if (!crypto.subtle) return null; // it is there on https and on this machine only
+  if (!crypto.subtle) return null; // only on https and on localhost
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 async function interrupt() {
   const mine = work;
-  if (!mine?.isOpen || mine.isUnwanted) return;
-  mine.isUnwanted = true;
+  if (!mine?.isOpen || mine.isCancelled) return;
+  mine.isCancelled = true;
   try {
     await mine.stream?.cancel();
   } catch (error) {
-    mine.isUnwanted = false;
-    if (mine.isOpen) refused(error); // else it had ended by itself
+    mine.isCancelled = false;
+    if (mine.isOpen) handle(error); // else it has ended by itself
   }
 }
 
 function setWriting(isWriting) {
-  const wasBelow = isWriting && document.activeElement?.closest(".take"); // which is hidden now
+  const wasBelow = isWriting && document.activeElement?.closest(".take"); // which is hidden from now on
   document.body.classList.toggle("writing", isWriting);
   $("panes").setAttribute("aria-busy", isWriting);
   $("write").setAttribute("aria-disabled", isWriting);
@@ -273,25 +274,25 @@ function bringIntoView() {
   $("result").scrollIntoView({ behavior: isCalm ? "auto" : "smooth" });
 }
 
-// -- trouble ---------------------------------------------------------------------------------------
+// -- errors ----------------------------------------------------------------------------------------
 
-function refused(error) {
+function handle(error) {
   if (!(error instanceof ServerError)) throw error;
   if (error.status === 401) return askForKey();
   const wait = error.retryAfter ? ` Try again in ${several(error.retryAfter, "second")}.` : "";
-  const rest = work?.isOpen && work.reel ? " What was written so far stays." : "";
-  complain(error.message + wait + rest);
+  const rest = work?.isOpen && work.reel ? " The text so far is kept." : "";
+  showError(error.message + wait + rest);
 }
 
-function complain(words) {
-  $("trouble").textContent = words;
+function showError(message) {
+  $("error").textContent = message;
 }
 
-// -- what becomes of it ----------------------------------------------------------------------------
+// -- the result ------------------------------------------------------------------------------------
 
 const shown = () => result.reel.at(playback.step);
 
-/** Go on with the text that is shown; what was there before stays locked. */
+/** Continue with the text that is shown; what was there before is locked. */
 function use() {
   const { text, ids } = shown();
   const locks = [];
@@ -301,9 +302,9 @@ function use() {
     else locks.push([n, n + 1]);
   });
   editor.set(text, locks);
-  if (editor.mode === "fill") editor.setMode("rewrite"); // there are no gaps left
+  if (editor.mode === "fill") editor.setMode("rewrite"); // no gaps are left
   editor.area.focus();
-  announce("The result is the text now.");
+  announce("The result is now the text.");
 }
 
 async function copy() {
@@ -349,7 +350,7 @@ function key(event) {
   if (event.key === "Escape" && work?.isOpen) interrupt();
   else if (isCommand && event.key === "Enter") $("ask").requestSubmit();
   else if (isCommand && name === "g" && !event.shiftKey) editor.putGap();
-  else if (isCommand && name === "l" && event.shiftKey) editor.turnLock();
+  else if (isCommand && name === "l" && event.shiftKey) editor.toggleLock();
   else return;
   event.preventDefault();
   keepAddress();
@@ -361,14 +362,14 @@ async function start() {
   try {
     const schema = await (await client.ask("/openapi.json", {})).json();
     const { properties } = schema.components.schemas.GenerateBody;
-    for (const [name, told] of Object.entries(properties)) {
-      if (["integer", "number"].includes((told.anyOf?.[0] ?? told).type)) addSetting(name, told);
+    for (const [name, field] of Object.entries(properties)) {
+      if (["integer", "number"].includes((field.anyOf?.[0] ?? field).type)) addSetting(name, field);
     }
   } catch (error) {
-    return refused(error);
+    return handle(error);
   }
   readAddress();
-  await greet();
+  await connect();
 }
 
 $("ask").addEventListener("submit", (event) => {
@@ -377,14 +378,14 @@ $("ask").addEventListener("submit", (event) => {
 });
 $("ask").addEventListener("invalid", () => {
   $("settings").open = true;
-  complain("");
+  showError("");
 }, true);
-for (const event of ["input", "click"]) $("ask").addEventListener(event, () => complain(""));
+for (const event of ["input", "click"]) $("ask").addEventListener(event, () => showError(""));
 $("ask").addEventListener("change", (event) => {
   if (event.target.name === "mode") editor.setMode(event.target.value);
   if (event.target !== editor.area) keepAddress();
 });
-$("door").addEventListener("submit", takeKey);
+$("key-form").addEventListener("submit", takeKey);
 $("stop").addEventListener("click", interrupt);
 $("use").addEventListener("click", use);
 $("copy").addEventListener("click", copy);
@@ -394,5 +395,5 @@ $("save-rollout").addEventListener("click", () =>
 $("another").addEventListener("click", another);
 document.addEventListener("keydown", key);
 window.addEventListener("hashchange", readAddress);
-window.addEventListener("pageshow", () => editor.typed()); // a browser may have kept a text
+window.addEventListener("pageshow", () => editor.typed()); // a browser may restore a text
 start();

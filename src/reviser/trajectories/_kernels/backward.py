@@ -32,8 +32,10 @@ from reviser.trajectories._kernels.layout import (
 MAX_SPELLING = 16
 """A bound on the ids of the inverse of one step of noise, even with +-1 as the only digits."""
 
+# A table, since numba has no int.bit_length. The exponent of a power of two is one less.
 _BIT_LENGTHS = np.array([n.bit_length() for n in range(LARGEST_MOVE + 1)], np.uint8)
 
+# Plain Python in core, where it is called now and then; here it runs for every merged move.
 fewest_unbounded: Any = compiled(_moves.fewest_unbounded)
 fewest_moves: Any = compiled(_moves.fewest_moves)
 path_capacity: Any = compiled(_moves.path_capacity)
@@ -98,10 +100,12 @@ def write_inverse(
     temporary token t is held as -1 - t, and writing it back bears no loss.
     """
     at -= 1
+    # An inserted token is at the cursor's left, where DELETE takes it. SWAP is its own inverse.
     if operation == INSERT:
         out[at] = ids[ID_DELETE]
     elif operation == SWAP:
         out[at] = ids[ID_SWAP]
+    # Backward means arguments before their operator: a token here, numbers below.
     elif operation == REPLACE:
         out[at] = a if a >= 0 else -1 - a
         out[at - 1] = ids[ID_REPLACE]

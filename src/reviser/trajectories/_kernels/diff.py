@@ -44,11 +44,13 @@ def align(
     for i in range(n + 1):
         for j in range(m + 1):
             way, best, match = 0, NEVER, NEVER
+            # Into `inside` from above: old[i - 1] is removed, as the first of a hunk or not.
             if i > 0 and may_delete:
                 from_kept = above_kept[j] + reach * one + ragged(old_bounds, i - 1, new_bounds, j)
                 opens = from_kept < above_inside[j]
                 best = (from_kept if opens else above_inside[j]) + one
                 way = _DELETE | (_OPENED if opens else 0)
+            # From the left: new[j - 1] is inserted. On a tie a deletion comes first.
             if j > 0:
                 from_kept = kept[j - 1] + reach * one + ragged(old_bounds, i, new_bounds, j - 1)
                 opens = from_kept < inside[j - 1]
@@ -63,6 +65,7 @@ def align(
                     cost = (from_kept if opens else above_inside[j - 1]) + 2 * one
                     if cost < best:
                         best, way = cost, _REPLACE | (_OPENED if opens else 0)
+                # Into `kept`, along the diagonal. A hunk that ends here pays for its ragged end.
                 if old[i - 1] == new[j - 1]:
                     match = above_kept[j - 1]
                     if above_inside[j - 1] + bounds < match:
@@ -94,6 +97,7 @@ def trace_hunks(back: Bytes, is_inside: bool) -> I64:
             if way & _CLOSED:
                 is_inside, end, new_end = True, i, j
             continue
+        # An insertion consumes no old token, a deletion no new one, a replacement one of each.
         step = way & 3
         i -= step != _INSERT
         j -= step != _DELETE

@@ -53,6 +53,7 @@ def restorations(
         else:
             cuts = cut_spans(units[offsets[d] : offsets[d + 1]], row, rng)
             order = draw_order(len(cuts) - 1, row[LATE], rng)
+            # Spans have a known bound, so `out` grows beforehand; a walk's length is random.
             while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
                 out, learned, at = grow_front(out, learned, 0)
             if row[LATE] > 0 and ids[ID_MARK] >= 0:

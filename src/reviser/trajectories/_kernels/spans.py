@@ -63,6 +63,7 @@ def draw_order(count: int, late: int, rng: U64) -> I64:
 def put_last(order: I64, late: int, rng: U64) -> I64:
     """Draw some entries, neither the first nor the last, and put them at the end, in order."""
     inner = order[1:-1]  # a view, so `order` changes with it
+    # The first `late` steps of Fisher-Yates are a uniform sample without replacement.
     for i in range(late):
         j = i + below(rng, len(inner) - i)
         inner[i], inner[j] = inner[j], inner[i]
@@ -105,6 +106,7 @@ def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
         while node > 0:
             position += tree[node]
             node &= node - 1
+        # Read forward: the cursor is at the end of this span and the next one begins at `origin`.
         if origin >= 0 and origin != position + size:
             at = write_path(out, at, position + size, origin, length, ids, path)
         at -= size

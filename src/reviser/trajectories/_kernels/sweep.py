@@ -60,7 +60,9 @@ def sweep(
             # Positions count tokens of `old`; on the canvas they are further right by `shift`.
             shift, length = before + j - i, before + j + n - i + after
             a, b = i, j
-            while True:  # keep no token, one token, two tokens ...
+            # A step may come after none, one, two ... kept tokens. Its hunk may cost what the
+            # budget leaves; a larger one could only belong to a worse diff.
+            while True:
                 left = budget - (best[i, j] >> 40) - reach
                 for removed in range(min(n - a, left) + 1):
                     for size in range(min(m - b, left - removed) + 1):

@@ -161,6 +161,7 @@ def make_noise(
         a = 1 if operation == INSERT else MIN_NOISE_SPAN + below(rng, choices)
         fresh = growth = a
     first = cursor if growth > 0 else cursor - 1
+    # `cursor - 1` is the token that a replacement overwrites; inserted ones follow the cursor.
     for i in range(fresh):
         buffer[first + i] = -1 - target[below(rng, len(target))]
     # A span moves the cursor with it to the right but not to the left. So its inverse departs
