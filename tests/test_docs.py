@@ -17,6 +17,7 @@ import click
 import pytest
 
 from reviser.cli import main
+from reviser.models.editing import Editing
 from support import fuzz, small_tokenizers
 
 ROOT = Path(__file__).parent.parent
@@ -97,6 +98,7 @@ def test_the_code_runs(
     fuzz.folder_of_a_fresh_model(
         tmp_path / "runs" / "smoke", tokenizer=small_tokenizers.byte_level()
     )
+    Editing(edit_probabilities=True).save(tmp_path / "runs" / "smoke")  # so that it may revise
     for name in ("models", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     namespace: dict[str, object] = {"__name__": "page"}

@@ -31,7 +31,7 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stderr=errors)
     try:
-        eventually(lambda: '"state": "ready"' in log.read_text(), 60)
+        eventually(lambda: '"state": "ready"' in log.read_text(), 240)
         [url] = re.findall(r"http://127.0.0.1:\d+", log.read_text())
         with Client(url, api_key="abc") as client, load(folder, rows=4) as model:
             assert client.models() == ["mine"]
@@ -43,7 +43,7 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
                 assert stream.text == wanted.text
                 assert stream.rollout().provenance["model"] == "mine"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -336,7 +336,7 @@ def test_start_and_end_are_announced_and_no_edit(visit: Any, slow: Served) -> No
     assert first == "Writing"
     assert last.startswith("Done: 30 actions, ")
     assert last.endswith("stopped at the action limit.")
-    assert page.locator("output, [role=status], [aria-live]:not(#live)").count() == 0
+    assert page.locator(":is(output, [role=status], [aria-live]):not(#live)").count() == 0
 
 
 # -- settings -------------------------------------------------------------------------------------

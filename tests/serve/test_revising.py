@@ -198,7 +198,7 @@ def test_an_engine_may_fail_while_it_reads_a_draft(word: str) -> None:
         assert "Try again" in failed.text
         assert "secret" not in failed.text  # nor "refused", which is for the log
         assert "refused" not in failed.text
-        assert ("engine broke" if word == "raise once" else ": refused") in server.log.read_text()
+        assert ("engine broke" if word == "raise once" else "internal:1 refused") in server.log.read_text()
         server.fault.unlink(missing_ok=True)
         eventually(lambda: server.get("/ready").status_code == 200)
         assert server.post("/v1/revise", READ_FIRST).status_code == 200

@@ -337,7 +337,7 @@ def test_a_finished_stream_is_kept_for_its_time_without_its_canvas() -> None:
 def writings() -> int:
     """Return how many texts being written are in memory."""
     gc.collect()
-    return sum(isinstance(each, Writing) for each in gc.get_objects())
+    return sum(type(each) is Writing for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "1", True, None])

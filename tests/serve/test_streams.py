@@ -115,7 +115,7 @@ async def in_python(
 
 def test_both_clients_rebuild_the_servers_text_from_its_events(server: Served) -> None:
     rng = Random(1)
-    requests = [random_request(rng, most=16) for _ in range(200)]
+    requests = [random_request(rng, most=16) for _ in range(120)]
     ours = asyncio.run(in_python(server.url, requests))
     for n, (text, cursor, edits, rollout) in enumerate(ours):
         assert text == rollout.text == replayed(rollout)
@@ -268,7 +268,7 @@ class BreakingProxy:
 
 def test_clients_resume_broken_streams_by_themselves(server: Served) -> None:
     rng = Random(2)
-    requests = [random_request(rng, most=60) for _ in range(40)]
+    requests = [random_request(rng, most=60) for _ in range(24)]
     proxy = BreakingProxy(server.port, Random(3))
     try:
         ours = asyncio.run(in_python(proxy.url, requests))
@@ -276,7 +276,7 @@ def test_clients_resume_broken_streams_by_themselves(server: Served) -> None:
             assert text == rollout.text
             assert [edit.step for edit in edits] == list(range(1, len(edits) + 1))
             assert same(rollout, expected(body))
-        assert proxy.cuts > 20
+        assert proxy.cuts > 12
         with Client(proxy.url, retries=50) as client:
             for (_, body), (text, _, edits, _) in list(zip(requests, ours, strict=True))[:10]:
                 if "prompt" in body:
@@ -288,14 +288,14 @@ def test_clients_resume_broken_streams_by_themselves(server: Served) -> None:
         theirs = in_javascript(proxy.url, requests)
         assert [other["text"] for other in theirs] == [text for text, _, _, _ in ours]
         assert [other["edits"] for other in theirs] == [len(edits) for _, _, edits, _ in ours]
-        assert proxy.cuts > cuts + 20
+        assert proxy.cuts > cuts + 12
     finally:
         proxy.close()
 
 
 def test_many_at_once_are_not_mixed_up(server: Served) -> None:
     rng = Random(4)
-    requests = [random_request(rng, most=60) for _ in range(64)]
+    requests = [random_request(rng, most=24) for _ in range(64)]
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(lambda request: server.post(*request), requests))
     for (_, body), answer in zip(requests, answers, strict=True):

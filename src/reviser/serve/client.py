@@ -7,8 +7,8 @@ torch nor a model.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, Unpack, cast, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack, overload
 
 from reviser.engines.settings import SETTINGS, DecodeConfig, DecodeSettings
 from reviser.serve.client_streams import AsyncEditStream, EditStream
@@ -19,7 +19,8 @@ from reviser.serve.client_wire import (
     http_options,
     httpx2,
     read_model_names,
-    read_result,
+    read_revision,
+    read_rollout,
     read_text,
     request_body,
     request_failed,
@@ -39,6 +40,7 @@ from reviser.writing.tasks import (
 
 __all__ = ["AsyncClient", "AsyncEditStream", "Client", "EditStream", "StreamedEdit"]
 
+_Result = TypeVar("_Result", Rollout, Revision)
 _OLD_NAMES = {"Stream": EditStream, "AsyncStream": AsyncEditStream}
 
 
@@ -101,7 +103,10 @@ class Client(_OldMethods):
     def run(self, task: Revise, config: DecodeConfig | None = None) -> Revision: ...
     def run(self, task: Task, config: DecodeConfig | None = None) -> Rollout | Revision:
         """Run a task and return its result."""
-        return cast("Rollout | Revision", self._run(task, changed_settings(task, config)))
+        changed = changed_settings(task, config)
+        if isinstance(task, Revise):
+            return self._run(task, changed, read_revision)
+        return self._run(task, changed, read_rollout)
 
     def stream(
         self,
@@ -116,13 +121,13 @@ class Client(_OldMethods):
 
     def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
-        return cast("Rollout", self._run(Continue(prompt), settings))
+        return self._run(Continue(prompt), settings, read_rollout)
 
     def infill(
         self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return cast("Rollout", self._run(Infill(text, spans), settings))
+        return self._run(Infill(text, spans), settings, read_rollout)
 
     def revise(
         self,
@@ -150,7 +155,7 @@ class Client(_OldMethods):
             window=window,
             context=context,
         )
-        return cast("Revision", self._run(task, settings))
+        return self._run(task, settings, read_revision)
 
     def models(self) -> list[str]:
         """Return the names of the server's models."""
@@ -163,9 +168,11 @@ class Client(_OldMethods):
         except httpx2.RequestError:
             return False
 
-    def _run(self, task: Task, settings: Any) -> Any:
+    def _run(
+        self, task: Task, settings: Mapping[str, object], read: Callable[[str], _Result]
+    ) -> _Result:
         body = request_body(task, settings)
-        return read_result(task, self._send("POST", PATHS[type(task)], body))
+        return read(self._send("POST", PATHS[type(task)], body))
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> str:
         try:
@@ -200,7 +207,10 @@ class AsyncClient(_OldMethods):
     async def run(self, task: Revise, config: DecodeConfig | None = None) -> Revision: ...
     async def run(self, task: Task, config: DecodeConfig | None = None) -> Rollout | Revision:
         """Run a task and return its result."""
-        return cast("Rollout | Revision", await self._run(task, changed_settings(task, config)))
+        changed = changed_settings(task, config)
+        if isinstance(task, Revise):
+            return await self._run(task, changed, read_revision)
+        return await self._run(task, changed, read_rollout)
 
     def stream(
         self,
@@ -215,13 +225,13 @@ class AsyncClient(_OldMethods):
 
     async def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
-        return cast("Rollout", await self._run(Continue(prompt), settings))
+        return await self._run(Continue(prompt), settings, read_rollout)
 
     async def infill(
         self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return cast("Rollout", await self._run(Infill(text, spans), settings))
+        return await self._run(Infill(text, spans), settings, read_rollout)
 
     async def revise(
         self,
@@ -249,7 +259,7 @@ class AsyncClient(_OldMethods):
             window=window,
             context=context,
         )
-        return cast("Revision", await self._run(task, settings))
+        return await self._run(task, settings, read_revision)
 
     async def models(self) -> list[str]:
         """Return the names of the server's models."""
@@ -262,9 +272,11 @@ class AsyncClient(_OldMethods):
         except httpx2.RequestError:
             return False
 
-    async def _run(self, task: Task, settings: Any) -> Any:
+    async def _run(
+        self, task: Task, settings: Mapping[str, object], read: Callable[[str], _Result]
+    ) -> _Result:
         body = request_body(task, settings)
-        return read_result(task, await self._send("POST", PATHS[type(task)], body))
+        return read(await self._send("POST", PATHS[type(task)], body))
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> str:
         try:

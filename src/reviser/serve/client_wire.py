@@ -19,7 +19,7 @@ from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 try:
-    import httpx2 as httpx2  # exported: this module handles its absence
+    import httpx2 as httpx2  # the other client modules import it from here
 except ModuleNotFoundError as error:
     raise MissingExtra(
         "The client needs httpx2. Install it with: pip install 'reviser-lm[serve]'."
@@ -148,11 +148,14 @@ def changed_settings(task: Task, config: DecodeConfig | None) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if value != default[name]}
 
 
-def read_result(task: Task, text: str) -> Rollout | Revision:
-    """Read the result of a task from a response."""
-    if isinstance(task, Revise):
-        return parse("revision", Revision.from_json, text)
+def read_rollout(text: str) -> Rollout:
+    """Read a rollout from a response."""
     return parse("rollout", Rollout.from_json, text)
+
+
+def read_revision(text: str) -> Revision:
+    """Read a revision from a response."""
+    return parse("revision", Revision.from_json, text)
 
 
 def read_model_names(text: str) -> list[str]:

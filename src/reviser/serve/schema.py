@@ -180,12 +180,12 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
         }
     )
 
-    def task(self) -> Task:
-        """Return the task; its own checks raise ConfigError."""
-        if getattr(self, "min_edit_probability") is None:  # noqa: B009  # made from the task's fields
-            setattr(self, "min_edit_probability", self.notes)  # noqa: B010
-        task: Task = super().task()
-        return task
+    @model_validator(mode="after")
+    def read_old_name(self) -> ReviseBody:
+        """Take `notes` as `min_edit_probability`."""
+        if self.min_edit_probability is None:
+            self.min_edit_probability: float | None = self.notes
+        return self
 
 
 # Fields of OpenAI's that would change the text, with the one value that is accepted.

@@ -186,8 +186,8 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
     done = [0] * job.workers
     try:
         for worker in range(job.workers):
-            receiver, sender = context.Pipe(duplex=False)
-            workers[receiver] = worker
+            pipe, sender = context.Pipe(duplex=False)
+            workers[pipe] = worker
             process = context.Process(target=_work_alone, args=(job, worker, sender), daemon=True)
             with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // job.workers))):
                 process.start()

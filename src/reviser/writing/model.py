@@ -94,10 +94,9 @@ class Reviser:
 
         `progress` is called with the number of finished parts and the number of all parts.
         """
+        plans = [self.plan(task, config)]
         result: Result
-        (result,) = run_plans(
-            [self.plan(task, config)], self.driver, self.provenance, progress=progress
-        )
+        (result,) = run_plans(plans, self.driver, self.provenance, progress=progress)
         return result
 
     @overload

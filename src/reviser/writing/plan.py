@@ -16,9 +16,8 @@ from operator import itemgetter
 import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
-from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.base import DecodeConfig, Request, replay
 from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
@@ -47,6 +46,9 @@ class Part:
     """Tokens shown before and after a window of a draft."""
     offset: int = 0
     """Position of this part in its draft, in characters."""
+    is_continuation: bool = False
+    """True if the prompt is locked as it was given, although a tokenizer may have normalized it;
+    other parts are encoded byte for byte."""
 
     @property
     def length(self) -> int:
@@ -84,7 +86,7 @@ class Plan:
         changes: list[Change] = []
         stop_logprob = 0.0
         for part, rollout in zip(self.parts, rollouts, strict=True):
-            canvas = Canvas.replay(self.vocab, [*part.prefix, *part.preamble])
+            canvas = replay(self.vocab, part.request.history)
             tokens = canvas.tokens()[part.instruction_length :]
             chosen = rollout.trajectory.restoration[len(part.preamble) :]
             edits = [canvas.apply(action).shifted(-part.instruction_length) for action in chosen]
@@ -116,7 +118,8 @@ def plan_task(
     The two limits are for servers: planning ends as soon as one of them is passed.
     """
     config = config or task.default_config
-    parts: list[Part] = []
+    threshold = 0.0
+    made: Iterator[Part]
     if isinstance(task, Revise):
         editing = editing or Editing()
         threshold = editing.minimum(task.min_edit_probability, task.precision)
@@ -139,9 +142,11 @@ def plan_task(
             _window_part(task, at, instruction, config.with_seed_offset(n), vocab, codec)
             for n, at in bounds
         )
+    elif isinstance(task, Infill):
+        made = iter([_infill_part(task, config, vocab, codec)])
     else:
-        make = _continue_part if isinstance(task, Continue) else _infill_part
-        threshold, made = 0.0, iter([make(task, config, vocab, codec)])  # type: ignore[operator]
+        made = iter([_continue_part(task, config, vocab, codec)])
+    parts: list[Part] = []
     tokens = 0
     for part in made:
         request = part.request
@@ -164,10 +169,8 @@ def plan_task(
 
 def _continue_part(task: Continue, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
     prefix = codec.encode(task.prompt)
-    if codec.decode(prefix) != task.prompt:  # the tokenizer normalizes text
-        (prefix,) = codec.encode_parts([task.prompt])
     request = Request.continuation(vocab, prefix, config)
-    return Part(prompt=task.prompt, prefix=tuple(prefix), request=request)
+    return Part(prompt=task.prompt, prefix=tuple(prefix), request=request, is_continuation=True)
 
 
 def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:

@@ -41,7 +41,9 @@ def run_plans(
         number = 0
         for plan in plans:
             waiting.append(_Running(plan))
-            for n, part in enumerate(() if isinstance(plan, ReviserError) else plan.parts):
+            if isinstance(plan, ReviserError):
+                continue
+            for n, part in enumerate(plan.parts):
                 writings[number] = waiting[-1], n, Writing(part, plan.codec, driver, provenance)
                 number += 1
                 yield part.request
@@ -50,13 +52,14 @@ def run_plans(
         while waiting and len(waiting[0].done) == waiting[0].parts:
             running = waiting.popleft()
             held[0] -= running.parts
-            errors = (each for each in running.done.values() if isinstance(each, ReviserError))
-            result = next(errors, running.plan)
-            if not isinstance(result, ReviserError):
-                result = result.result([running.done[n] for n in range(running.parts)])
+            failed = [each for each in running.done.values() if isinstance(each, ReviserError)]
+            plan = failed[0] if failed else running.plan
+            if not isinstance(plan, ReviserError):
+                yield plan.result([running.done[n] for n in range(running.parts)])
             elif on_error == "raise":
-                raise result
-            yield result
+                raise plan
+            else:
+                yield plan
 
     for step in driver.run(requests(), held=lambda: held[0]):
         if step.request not in writings:  # its part has failed

@@ -12,11 +12,11 @@ from weakref import finalize
 
 import numpy as np
 
-from reviser.core.canvas import Canvas, Edit
+from reviser.core.canvas import Edit
 from reviser.core.codec import Codec, OffsetUnit, TextEdit
 from reviser.core.mask import shift_gaps
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Step, StopReason
+from reviser.engines.base import Step, StopReason, replay
 from reviser.errors import EngineError
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part
@@ -43,7 +43,7 @@ class Writing:
         self._codec = codec
         self._vocab = vocab = driver.engine.vocab
         self._provenance = provenance
-        self._canvas = Canvas.replay(vocab, [*part.prefix, *part.preamble])
+        self._canvas = replay(vocab, part.request.history)
         self._given = self._canvas.tokens()
         self._stream = codec.stream(self._given[part.instruction_length :], unit=unit)
         here = self._canvas.cursor - part.instruction_length
@@ -150,6 +150,8 @@ class Writing:
             return pieces
 
         before = around(self._given, [bound for gap in self._gaps for bound in gap])
+        if part.is_continuation:
+            before[0] = part.prompt.encode()
         after = around(tokens, self._bounds.T.ravel().tolist())
         proofs = (
             Locked(text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new))
