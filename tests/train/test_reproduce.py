@@ -224,7 +224,7 @@ def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
         ("arms={../up: []}", r"An arm is called '\.\./up'"),
         ("arms={a: [], b: [data.windows.held_out=0.2]}", "'b' holds out other documents than 'a'"),
         ("own_scorer=[policy=append, 'data.shards=elsewhere']", "'own' holds out other documents"),
-        ("mauve=['foo:own']", "give pll:NAME of a masked LM"),
+        ("mauve=['foo:own']", "Give pll:NAME of a masked LM"),
         ("scorers=[./gone]", r"There is no folder '\./gone'"),
         ("judge={verdicts: gone}", "Cannot read"),
         ("decoding={temperature: -1}", "temperature"),

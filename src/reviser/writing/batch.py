@@ -172,7 +172,8 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any])
     used = (*names, *_OTHERS[job.is_revision])
     fields = {name: values[name] for name in used if values.get(name) is not None}
     if job.is_revision:  # the options of a revision may stand among the settings
-        fields |= {name: settings.pop(name) for name in REVISE_OPTIONS if name in settings}
+        options = {name: settings.pop(name) for name in REVISE_OPTIONS if name in settings}
+        fields = options | fields  # a line's own fields win
     task = task_from_dict(fields)
     config = DecodeConfig.of(settings, task.default_config)
     return model.plan(task, config if "seed" in own else config.with_seed_offset(n))
