@@ -594,7 +594,7 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
         (["data.tokenizer=other"], "The shards in "),
         (["policy=repair"], "This policy's restorations need delete, "),
         (["vocab.operators=[erase]"], "Unknown operators ['erase']."),
-        (["vocab.begin=<s>"], "The tokenizer has no token '<s>' to begin with."),
+        (["vocab.begin=<s>"], "The tokenizer has no token '<s>' that could be the begin token."),
         (["vocab.preset=paper"], "The tokenizer's ids end at "),
         (["trunk.context=16"], "A context of 16 ids is too short for"),
         (["data.windows.held_out=0"], "data.windows.held_out is 0, which leaves nothing"),

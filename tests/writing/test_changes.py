@@ -264,7 +264,7 @@ def test_a_draft_that_its_tokens_do_not_spell_is_refused() -> None:
 def test_steps_of_another_draft_are_refused(edit: Edit) -> None:
     tokens = BYTES.codec.encode("The cat")
     nothing = Edit(0, (), (), 0, 0)
-    with pytest.raises(DataError, match=r"Step 1 takes .* give the tokens it held at the start"):
+    with pytest.raises(DataError, match=r"Step 1 removes .* pass the tokens it held at the start"):
         changes_of(BYTES.codec, tokens, [(nothing, -1.0), (edit, -1.0)])
 
 
@@ -471,15 +471,15 @@ def altered(**fields: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "These are no changes"),
-        ("[]", "These are no changes"),
+        ("", "These are not changes"),
+        ("[]", "These are not changes"),
         ("{}", "'draft'"),
-        (altered(draft=5), "no changes"),
+        (altered(draft=5), "not changes"),
         (altered(draft="a\ud800"), "half a surrogate pair"),
         (altered(draft="The dog"), "is of 'cat', and the draft has 'dog'"),
         (altered(end=9), "Change 0 is at 4..9"),
         (altered(start=8), "Change 0 is at 8..7"),
-        (altered(after=None), "no changes"),
+        (altered(after=None), "not changes"),
         (altered(logprob=float("nan")), "logprob nan"),
         (altered(actions=-1), "-1 actions"),
         (altered(colour="red"), "colour"),
@@ -493,7 +493,7 @@ def test_damaged_json_is_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("second", [(2, 3, "y"), (3, 4, "y")])
 def test_changes_that_overlap_or_touch_are_refused(second: tuple[int, int, str]) -> None:
-    with pytest.raises(DataError, match="it must lie behind 3"):
+    with pytest.raises(DataError, match="it must lie after 3"):
         changed("abcdef", (1, 3, "x"), second)
 
 
