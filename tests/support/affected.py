@@ -103,6 +103,9 @@ def main(arguments: list[str]) -> int:
         record()
         print(f"Commit {RECORD.relative_to(ROOT)}: it says what this full run has covered.")
         return 0
+    if not RECORD.is_file():
+        print("No full run is recorded yet, so nothing can be compared. Run `just full` once.")
+        return 0
     chosen, left = choose(touched())
     status = 0
     for part in chosen:
