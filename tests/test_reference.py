@@ -21,6 +21,7 @@ from reviser.data.pairs import Pair
 from reviser.data.shards import Manifest, Shard
 from reviser.engines.base import DecodeConfig
 from reviser.evals.texts import Prompt
+from reviser.models.editing import Editing
 from reviser.writing.model import Revision, Rollout
 
 ROOT = Path(__file__).parent.parent
@@ -124,7 +125,8 @@ def test_the_fields_of_files_are_those_of_the_code() -> None:
     page = "reference/formats.md"
     expected = {
         "action_vocab.json": {"format"} | names_of(ActionVocab),
-        "Trajectory": names_of(Trajectory),
+        "Trajectory": {*Trajectory(restoration=(1, 2), no_loss=(0,)).to_dict()},
+        "editing.json": names_of(Editing),
         "Rollout": names_of(Rollout),
         "Prompts with references": names_of(Prompt),
         "Revision": {"text", "draft", "changes", "stop_logprob"} | names_of(Revision),
