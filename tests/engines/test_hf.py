@@ -437,7 +437,7 @@ def test_a_request_ends_where_the_context_does() -> None:
     steps = list(Driver(HFEngine(model, vocab)).run([request]))
     assert steps[-1].ended == "context"
     assert len(request.history) + len(steps) == SIZES["context"]
-    with pytest.raises(ConfigError, match="this model reads 96"):
+    with pytest.raises(ConfigError, match="this model's limit is 95"):
         HFEngine(model, vocab).add(Request.continuation(vocab, [1] * 96, config))
 
 
