@@ -539,7 +539,7 @@ def test_wrong_arguments_are_refused_before_they_reach_a_worker(first: list[Any]
 @full
 def test_a_request_that_does_not_fit_its_model_or_its_history_is_refused(first: list[Any]) -> None:
     too_long, lying = first[-1]["runs"][-1]
-    assert "this model reads 96" in too_long
+    assert "this model's limit is 95" in too_long
     assert "but the request says" in lying
 
 
@@ -621,7 +621,7 @@ def test_what_a_server_refuses_is_said(
     server: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, _ = VLLMServer.load(folder / "text", url=server)
-    with pytest.raises(ConfigError, match="this model reads 96"):
+    with pytest.raises(ConfigError, match="this model's limit is 95"):
         engine.add(Request.continuation(engine.vocab, [1] * 96))
     monkeypatch.setattr(VLLMServer, "check", lambda *_: None)
     monkeypatch.setattr(wire, "write", lambda _: {"reviser_gap": [0, 0]})
