@@ -4,6 +4,7 @@ core_venv := ".venv-core"
 vllm_venv := ".venv-vllm"
 # Two files at a time with one thread each: threads that wait for each other's cores crawl.
 pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10 -rs"
+pytest_vllm := vllm_venv + '/bin/python -c "import vllm" && OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d ' + vllm_venv + '/triton 2>/dev/null)" ' + vllm_venv + "/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py"
 steps := "PYTHONPATH=tests python -m support.steps"
 
 # list the targets
@@ -81,10 +82,13 @@ install-vllm:
 install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
-# a real vLLM, in the environment that `just install-vllm` made
+# the gate's tests of a real vLLM, in the environment that `just install-vllm` made
 test-vllm *args:
-    {{ vllm_venv }}/bin/python -c "import vllm" # so that no test is skipped for the want of it
-    OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d {{ vllm_venv }}/triton 2>/dev/null)" {{ vllm_venv }}/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py {{ args }}
+    {{ pytest_vllm }} -m "not full" {{ args }}
+
+# every test of a real vLLM
+test-vllm-all *args:
+    {{ pytest_vllm }} {{ args }}
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
@@ -120,9 +124,9 @@ bench-train *args:
 
 # the gate: one real example of everything, and what a change touched
 check: lint imports
-    {{ steps }} install-vllm types wheel 'test-vllm -m "not full"' touched test
+    {{ steps }} install-vllm types wheel test-vllm touched test
 
 # everything, for a release or after a change to what the gate leaves out
 full: lint imports
-    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm docs test-all
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs test-all
     PYTHONPATH=tests python -m support.affected --record

@@ -70,11 +70,11 @@ def pages() -> dict[str, str]:
     }  # fmt: skip
 
 
-def films(rollouts: Path, cutter: Replayer, name: str) -> list[Film]:
+def films(rollouts: Path, replayer: Replayer, name: str) -> list[Film]:
     """Return the films of a file of rollouts, numbered from 1."""
     lines = rollouts.read_text("utf-8").splitlines()
     return [
-        cutter.film_of(Rollout.from_json(line), name=f"{name} {n}")
+        replayer.film_of(Rollout.from_json(line), name=f"{name} {n}")
         for n, line in enumerate(lines, start=1)
     ]
 
@@ -85,12 +85,12 @@ def printed_films() -> list[Film]:
     tokens = list(dict.fromkeys(token for each in printed for token in _tokens(each)))
     ids = {token: n for n, token in enumerate(tokens)}
     vocab = ActionVocab.paper()
-    cutter = Replayer(vocab, _codec(tokens))
-    return [_printed_film(each, ids, vocab, cutter) for each in printed]
+    replayer = Replayer(vocab, _codec(tokens))
+    return [_printed_film(each, ids, vocab, replayer) for each in printed]
 
 
 def _printed_film(
-    printed: dict[str, Any], ids: dict[str, int], vocab: ActionVocab, cutter: Replayer
+    printed: dict[str, Any], ids: dict[str, int], vocab: ActionVocab, replayer: Replayer
 ) -> Film:
     actions = []
     for kind, *argument in printed["actions"]:
@@ -106,7 +106,7 @@ def _printed_film(
         ("Actions", f"{len(actions)}, of which {moves} are moves"),
         ("Ended by", printed["actions"][-1][0]),
     ]
-    return cutter.film(trajectory, name=printed["name"], facts=facts)
+    return replayer.film(trajectory, name=printed["name"], facts=facts)
 
 
 def _tokens(printed: dict[str, Any]) -> list[str]:

@@ -179,7 +179,7 @@ def test_the_worked_example_bears_loss_everywhere() -> None:
     trajectory = Trajectory.from_obfuscation(
         RICHER, restored.tokens(), restored.cursor, obfuscation
     )
-    assert trajectory.unlearned == ()
+    assert trajectory.no_loss == ()
 
 
 def test_the_illustrative_figure_replays() -> None:
@@ -365,8 +365,8 @@ def test_the_primary_action_set_is_tokens_moves_and_stop() -> None:
         Kind.INSERT: 50256,
         Kind.MOVE: 20,
         Kind.STOP: 1,
-        Kind.BARRED: 1,
-        Kind.FORBIDDEN: 13,
+        Kind.PREFIX_ONLY: 1,
+        Kind.RESERVED: 13,
     }
 
 

@@ -34,7 +34,7 @@ def fewest_steps(
         made = revision(vocab, before, after, starts=(starts[0], starts[1]), address=ADDRESS)
         written = [*after, vocab.stop]
         steps = {
-            "editor": len(made.restoration) - len(made.unlearned),
+            "editor": len(made.restoration) - len(made.no_loss),
             "rewriter": len(written),
             "n-gram": forwards(vocab.prefix_actions(before), written),
         }

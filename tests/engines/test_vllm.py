@@ -627,7 +627,7 @@ def test_what_a_server_refuses_is_said(
     monkeypatch.setattr(wire, "write", lambda _: {"reviser_gap": [0, 0]})
     engine.add(Request.continuation(engine.vocab, [1]))
     (failed,) = engine.step()
-    assert re.search(r"refused: .*Did you mean 'reviser_gaps'", str(failed.error))
+    assert re.search(r"refused: .*Did you mean .reviser_gaps.", str(failed.error))
     assert engine.step() == []
     with pytest.raises(ConfigError, match="has no model 'other'"):
         VLLMServer.load(folder / "text", url=server, model="other")

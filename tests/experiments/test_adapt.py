@@ -66,7 +66,7 @@ def test_the_model_begins_with_its_own_token_and_text_is_read_as_before(base, st
     assert after.encode(story) == tokens
     assert after.decode(tokens) == before.decode(tokens)
     assert after.fingerprint == before.fingerprint
-    assert vocab.kind(1) is Kind.GIVEN
+    assert vocab.kind(1) is Kind.SEPARATOR
 
 
 def test_a_bare_sentencepiece_file_is_refused():

@@ -99,7 +99,7 @@ def test_what_stood_behind_a_gap_is_given_not_chosen(parts: list[str], seed: int
     rollout = MODEL.infill("{}".join(parts), seed=seed, max_actions=20)
     told = Markup(page.to_html([REPLAYER.film_of(rollout)])).films[0]
     assert texts_of(told) == list(films.texts(REPLAYER, rollout))
-    assert told["given"] == list(rollout.trajectory.unlearned)
+    assert told["given"] == list(rollout.trajectory.no_loss)
     assert [told["logprob"][n] for n in told["given"]] == [None] * len(told["given"])
     assert len(told["logprob"]) - len(told["given"]) == len(rollout.logprobs)
 

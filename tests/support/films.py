@@ -39,16 +39,13 @@ def replayer(*, rows: int = 3, search: bool = False) -> tuple[Reviser, Replayer]
     return model, Replayer(vocab, codec)
 
 
-cutter = replayer  # its name before the rename
-
-
 def revised(
     maker: Replayer, draft: str, text: str, *, instruction: str = "", address: Address = "search"
 ) -> Rollout:
     """Return a revision as a perfect model would make it."""
     before, after, asked = (maker.codec.encode(each) for each in (draft, text, instruction))
     trajectory = revision(maker.vocab, before, after, instruction=asked, address=address)
-    chosen = len(trajectory.restoration) - len(trajectory.unlearned)
+    chosen = len(trajectory.restoration) - len(trajectory.no_loss)
     return Rollout(
         prompt=draft,
         text=text,

@@ -103,7 +103,9 @@ def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
     for part in plain:
         vocab, history = model.engine.vocab, part.request.history
         probabilities = noting.edit_probabilities(history)
-        shown = [n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.BARRED)]
+        shown = [
+            n for n, i in enumerate(history) if vocab.kind(i) in (Kind.INSERT, Kind.PREFIX_ONLY)
+        ]
         tokens = [history[n] for n in shown]
         places = model.codec.char_offsets(tokens) + part.offset
         free.append((int(places[part.request.cursor]),) * 2)

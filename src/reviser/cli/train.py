@@ -21,7 +21,7 @@ from reviser.cli.options import (
 from reviser.cli.output import exit_interrupted, needs_extra, print_table, progress_bars
 
 if TYPE_CHECKING:
-    from reviser.trajectories.order_tax import Interval, PolicyCost
+    from reviser.trajectories.order_tax import CostEstimate, PolicyCost
 
 
 @click.command()
@@ -166,7 +166,7 @@ def _print_costs(rows: Sequence[tuple[str, PolicyCost]]) -> None:
     print_table(header, table, width=80, no_wrap=True)
 
 
-def _format(interval: Interval, scale: float = 1.0, digits: int = 3) -> str:
+def _format(interval: CostEstimate, scale: float = 1.0, digits: int = 3) -> str:
     value = f"{scale * interval.value:.{digits}f}"
     if interval.kind == "exact":
         return value

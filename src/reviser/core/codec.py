@@ -23,9 +23,8 @@ from reviser.errors import VocabError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["UNITS", "Codec", "OffsetUnit", "TextEdit", "TextStream", "Unit", "read_tokenizer"]
+__all__ = ["UNITS", "Codec", "OffsetUnit", "TextEdit", "TextStream", "read_tokenizer"]
 
-Unit = OffsetUnit  # old name
 
 UNITS = {"token": 1, "word": 2, "sentence": 4}
 """Bits of `Codec.unit_starts`, by the unit of text that begins at a token."""
@@ -184,8 +183,6 @@ class Codec:
         counts = np.cumsum([0, *begins])[ends]
         hidden = self.hides_first_space and data[:1].tobytes() == b" "
         return np.where(np.append(begins, True)[ends], np.maximum(counts - hidden, 0), -1)
-
-    places = char_offsets  # old name
 
     def stream(self, tokens: Sequence[int] = (), *, unit: OffsetUnit = "char") -> TextStream:
         """Return a stream that turns edits of a canvas with `tokens` into edits of its text."""

@@ -7,6 +7,7 @@ A trajectory is a prefix and a restoration in ids. It holds no text and no tenso
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,9 @@ class Trajectory:
 
     @property
     def unlearned(self) -> tuple[int, ...]:
-        """Old name of `no_loss`."""
+        """Return `no_loss` by its old name."""
+        message = "Trajectory.unlearned is deprecated: use no_loss."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return self.no_loss
 
     def history(self, vocab: ActionVocab) -> list[int]:

@@ -202,7 +202,7 @@ class PairStream(ExampleStream):
         """
         # The draft is the preamble of the restoration, or part of the prefix if there is none.
         preamble = self.vocab.kinds[list(trajectory.restoration[: len(trajectory.no_loss)])]
-        tokens = np.flatnonzero(np.isin(preamble, [Kind.INSERT, Kind.BARRED]))
+        tokens = np.flatnonzero(np.isin(preamble, [Kind.INSERT, Kind.PREFIX_ONLY]))
         in_preamble = int(tokens[-1]) + 1 if tokens.size else 0
         end = len(labels) - len(trajectory.restoration) + in_preamble
         hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))

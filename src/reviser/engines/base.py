@@ -22,7 +22,7 @@ __all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
 
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
-_SINGLE_IDS = [Kind.INSERT, Kind.BARRED, Kind.MOVE, Kind.DELETE, Kind.GIVEN]
+_SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +121,9 @@ def replay(vocab: ActionVocab, history: Sequence[int]) -> Canvas:
     What it inserts first, usually all of it, is put there at once.
     """
     ids = np.asarray(history, np.int64)
-    is_plain = np.isin(vocab.kinds[ids], [Kind.INSERT, Kind.BARRED, Kind.GIVEN])
+    is_plain = np.isin(vocab.kinds[ids], [Kind.INSERT, Kind.PREFIX_ONLY, Kind.SEPARATOR])
     first = len(ids) if is_plain.all() else int(is_plain.argmin())
-    is_token = vocab.kinds[ids[:first]] != Kind.GIVEN
+    is_token = vocab.kinds[ids[:first]] != Kind.SEPARATOR
     canvas = Canvas(vocab, ids[:first][is_token].tolist())
     for action_id in ids[first:].tolist():
         canvas.apply(action_id)

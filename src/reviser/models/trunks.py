@@ -23,6 +23,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError
@@ -215,10 +216,4 @@ def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}
 
 
-def __getattr__(name: str) -> Any:
-    """Find `adapt` and `with_lora`, which moved to `adaptation`."""
-    if name in ("adapt", "with_lora"):
-        from reviser.models import adaptation
-
-        return getattr(adaptation, name)
-    raise AttributeError(name)
+__getattr__ = moved_names("reviser.models.trunks", "reviser.models.adaptation")

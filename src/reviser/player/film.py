@@ -190,7 +190,7 @@ def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
         kind, word = vocab.kind(i), vocab.describe(i)
         if search:
             yield "found" if kind is Kind.HERE else "find"
-        elif kind in (Kind.INSERT, Kind.BARRED):
+        elif kind in (Kind.INSERT, Kind.PREFIX_ONLY):
             yield "by" if argument else "insert"
         elif argument and kind is Kind.MOVE:
             yield word.removeprefix("move ")

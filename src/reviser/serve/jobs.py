@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 
-from reviser.core.codec import Unit
+from reviser.core.codec import OffsetUnit
 from reviser.errors import RequestRefused, ReviserError
 from reviser.serve.events import PING, EventBuffer, event
 from reviser.serve.failures import error_body
@@ -24,7 +24,7 @@ class EngineJob:
     """An accepted text; `writing` belongs to the engine's thread, the rest to the event loop."""
 
     def __init__(
-        self, writing: Writing, *, owner: str, is_stream: bool, unit: Unit, limits: Limits
+        self, writing: Writing, *, owner: str, is_stream: bool, unit: OffsetUnit, limits: Limits
     ) -> None:
         self.id = secrets.token_urlsafe(16)
         self.writing = writing

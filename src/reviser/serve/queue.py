@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from reviser.core.codec import Unit
+from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
 from reviser.errors import EngineError, RequestRefused, ReviserError
 from reviser.serve.jobs import EngineJob, StreamStore
@@ -187,7 +187,7 @@ class RequestQueue:
             self._entering -= 1
 
     def add(
-        self, writings: Sequence[Writing], *, owner: str, is_stream: bool, unit: Unit
+        self, writings: Sequence[Writing], *, owner: str, is_stream: bool, unit: OffsetUnit
     ) -> list[EngineJob]:
         """Queue the parts of a text, all or none; each counts as a request."""
         if self._is_closed:  # since the request was let in

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from reviser.core.codec import Unit
+from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
@@ -107,7 +107,7 @@ class StreamableBody(Settings):
     """A request that can be answered with a stream of edits."""
 
     stream: bool = Field(False, description="Answer with server-sent events, one for each edit.")
-    unit: Unit = Field(
+    unit: OffsetUnit = Field(
         "char", description="The unit of offsets, cursors and spans: characters or UTF-16 units."
     )
     task_type: ClassVar[type[Task]]

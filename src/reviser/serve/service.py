@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from reviser.core.codec import Unit
+from reviser.core.codec import OffsetUnit
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError
 from reviser.serve.jobs import EngineJob
@@ -89,7 +89,7 @@ class Service:
         make_task: Callable[[], Task],
         *,
         is_stream: bool = False,
-        unit: Unit = "char",
+        unit: OffsetUnit = "char",
     ) -> tuple[Plan, list[EngineJob]]:
         """Plan a task and queue its parts."""
         self._check_size(texts)

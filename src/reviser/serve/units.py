@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from reviser.core.codec import Unit
+from reviser.core.codec import OffsetUnit
 from reviser.errors import ConfigError
 from reviser.writing.rollout import Revision
 
@@ -26,7 +26,7 @@ def from_utf16(text: str, parts: list[Any]) -> list[Any]:
         ) from error
 
 
-def revision_body(revision: Revision, unit: Unit) -> dict[str, Any]:
+def revision_body(revision: Revision, unit: OffsetUnit) -> dict[str, Any]:
     """Return a revision as a JSON object, with positions in the client's unit."""
     body = revision.to_dict()
     if unit == "utf16":

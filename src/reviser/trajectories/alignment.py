@@ -29,7 +29,6 @@ __all__ = [
     "diff",
     "edit_labels",
     "next_action",
-    "notes",
     "present",
     "revision",
     "script",
@@ -115,9 +114,6 @@ def edit_labels(
         edit = cheapest_edit(operators, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]
     return labels[:-1]
-
-
-notes = edit_labels  # old name
 
 
 def next_action(

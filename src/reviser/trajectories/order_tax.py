@@ -75,9 +75,6 @@ class CostEstimate:
         return cls(value=mean, low=mean - spread, high=mean + spread)
 
 
-Interval = CostEstimate  # old name
-
-
 @dataclass(frozen=True, kw_only=True)
 class PolicyCost:
     """The cost of a policy on some targets."""

@@ -271,7 +271,7 @@ def narrow(
     Where the probability reaches the threshold, the word that ends there may be changed, and text
     may be inserted there. The cursor's own position stays a gap, because it has to start in one.
     """
-    is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.BARRED])
+    is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.PREFIX_ONLY])
     shown = np.flatnonzero(is_token)[instruction_length:]  # ids of the history that show the draft
     tokens = [request.history[n] for n in shown.tolist()]
     characters = codec.char_offsets(tokens)  # -1 within a character
