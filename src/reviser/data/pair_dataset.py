@@ -31,7 +31,7 @@ from reviser.data.dataset import (
 )
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
-from reviser.trajectories.alignment import Starts, diff, notes, revision
+from reviser.trajectories.alignment import Starts, diff, edit_labels, revision
 from reviser.trajectories.policy import Blocks, Edits, PairPolicy
 
 Tokens = npt.NDArray[np.int32]
@@ -207,7 +207,7 @@ class PairStream(ExampleStream):
         end = len(labels) - len(trajectory.restoration) + in_preamble
         hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))
         first = end - len(pair.before) + 1
-        labels[first : end + 1] = notes(self.vocab, pair.before.tolist(), hunks)
+        labels[first : end + 1] = edit_labels(self.vocab, pair.before.tolist(), hunks)
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         examples = []
