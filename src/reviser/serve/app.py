@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -260,4 +261,5 @@ def _add_schema(app: FastAPI, limits: Limits) -> None:
     @app.get("/openapi.json", include_in_schema=False)
     async def schema() -> Response:
         """Return the OpenAPI schema."""
-        return Response(openapi(), media_type="application/json")
+        # The first call takes long; a thread leaves the event loop to others.
+        return Response(await asyncio.to_thread(openapi), media_type="application/json")
