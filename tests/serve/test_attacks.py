@@ -197,6 +197,20 @@ def test_a_deadline_counts_from_the_arrival_of_a_request() -> None:
         assert answer.status_code == 503 or answer.json()["stop_reason"] == "time"
 
 
+def test_a_key_that_plans_all_the_time_waits_for_itself() -> None:
+    with serving(keys=KEYS, plan_seconds=0.2) as server, ThreadPoolExecutor(6) as pool:
+        body = {"prompt": "The", "max_actions": 1}
+        ask = lambda headers: server.post("/v1/generate", body, headers=headers)  # noqa: E731
+        began = time.monotonic()
+        bad = [pool.submit(ask, BAD) for _ in range(5)]
+        time.sleep(0.1)
+        assert ask(GOOD).status_code == 200
+        good_seconds = time.monotonic() - began
+        assert {each.result().status_code for each in bad} == {200}
+        # A second of planning takes four, less the first quarter; the other key waits for none.
+        assert time.monotonic() - began > 2.5 > good_seconds
+
+
 # -- the log --------------------------------------------------------------------------------------
 
 
