@@ -35,7 +35,7 @@ BAD = {"Authorization": "Bearer bad-key"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    with serving(keys=KEYS, process=True, limits={"key_rate": 1e6, "body_seconds": 2}) as served:
+    with serving(process=True, limits={"body_seconds": 2}) as served:  # without keys, no quotas
         yield served
 
 
@@ -125,10 +125,23 @@ def test_a_few_pipelined_requests_are_answered(server: Any) -> None:
             data += connection.recv(65_536)
 
 
+def test_a_client_that_pipelines_and_vanishes_frees_the_engine(server: Any) -> None:
+    body = json.dumps({"prompt": "x", "max_actions": 4096, "stop_bias": -1}).encode()
+    head = "POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer bad-key\r\ncontent-length: {len(body)}\r\n\r\n"
+    with Target(server.port).connect() as connection:
+        connection.sendall((head.encode() + body) * 3)
+        eventually(lambda: server.engine()["running"] == 1)
+    eventually(lambda: server.engine()["running"] == 0, 5)
+
+
 def test_silent_connections_are_closed(server: Any) -> None:
+    silent = []
     for first in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
-        with Target(server.port).connect() as connection:
-            connection.sendall(first)
+        silent.append(Target(server.port).connect())
+        silent[-1].sendall(first)
+    for connection in silent:
+        with connection:
             assert connection.recv(100) == b""  # after two seconds; a time-out would raise
 
 

@@ -29,6 +29,7 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
     class LimitedProtocol(HttpToolsProtocol):
         silent: asyncio.TimerHandle | None = None
         stalled: asyncio.TimerHandle | None = None
+        active: Any = None  # the request that runs
         chunks = 0
         allowed = limits.head_bytes  # bytes that may come before the next callback below
 
@@ -38,7 +39,26 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
+            self._leave()
             _cancel(self.silent, self.stalled)
+
+        def send_400_response(self, msg: str) -> None:
+            self._leave()
+            super().send_400_response(msg)
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            self.active = cycle
+            super()._start_asgi_task(cycle, app)
+
+        def _leave(self) -> None:
+            """Tell the requests that run or wait that their client is gone.
+
+            uvicorn tells the newest only, so one that runs before it would never be cancelled.
+            """
+            for cycle in (self.active, *(cycle for cycle, _ in self.pipeline)):
+                if cycle is not None:
+                    cycle.disconnected = True
+                    cycle.message_event.set()
 
         # uvicorn would wait for ever for headers, and for a client that stops reading. A graceful
         # close waits for the client, too.
