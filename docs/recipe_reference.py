@@ -79,8 +79,16 @@ SECTIONS = [
         policy.Edits,
         "For `data.pairs`: an editor. See [Revise a draft](../guides/revise.md).",
     ),
-    ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: a baseline that rewrites the whole text."),
-    ("policy, kind: blocks", policy.Blocks, "For `data.pairs`: a baseline that writes search-and-replace blocks."),
+    (
+        "policy, kind: rewrite",
+        policy.Rewrite,
+        "For `data.pairs`: a baseline that rewrites the whole text.",
+    ),
+    (
+        "policy, kind: blocks",
+        policy.Blocks,
+        "For `data.pairs`: a baseline that writes search-and-replace blocks.",
+    ),
 ]
 
 OUTPUT = """\

@@ -1,8 +1,8 @@
 """Means, shares, ratios and other statistics, each with a 95 % interval whose coverage is tested.
 
 Values that depend on each other, such as one prompt written with several seeds, share a cluster,
-and intervals count whole clusters. Knows nothing of rollouts. `tests/evals/test_intervals.py`
-measures how often each method covers the truth:
+and intervals count whole clusters. This module knows nothing about rollouts.
+`tests/evals/test_intervals.py` measures how often each method covers the truth:
 
 - `mean`, `ratio_of_means`, `perplexity`: bootstrap-t from 10 clusters on, 92 to 96 % of the time;
   30 log-normal values of sigma 1 are covered 92 % of the time, where Student's t covers 89 %. Ten

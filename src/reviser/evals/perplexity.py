@@ -1,7 +1,7 @@
 """evalPPL: how well a causal LM predicts a system's continuation of a prompt.
 
-Knows one scorer at a time, and reports it by name and by the hash of its weights. The scorer's own
-tokenizer reads the whole text, so no system gains or loses by its tokens.
+This module uses one scorer at a time and reports its name and the hash of its weights. The scorer's
+own tokenizer reads the whole text, so no system gains or loses by its tokens.
 """
 
 from __future__ import annotations

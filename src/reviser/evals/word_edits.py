@@ -1,7 +1,7 @@
 """Word-level edits between two texts: alignment, edits, what is left alone, and M2 files.
 
-One alignment rule for hypotheses and references. Knows words and nothing of scores, models or
-tokenizers. No torch.
+Hypotheses and references use the same alignment rule. This module knows words, but not scores,
+models or tokenizers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A rollout prepared for playback: a text, and one text edit for each action.
 
 Every action goes through the executor and the codec here, so a viewer only applies edits. Offsets
-count UTF-16 units, as JavaScript does. Knows rollouts, no page.
+count UTF-16 units, as JavaScript does. This module knows rollouts, but not the page.
 """
 
 from __future__ import annotations
