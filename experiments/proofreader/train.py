@@ -137,7 +137,7 @@ class Trainer:
             alpha=settings.alpha,
             seed=settings.seed,
         )
-        # The output rows start 12 nats behind the tokens, so they get a higher rate.
+        # The output rows start 12 nats below the tokens, so they get a higher rate.
         groups = [
             {"params": list(self.model.lora.values()), "times": 1.0},
             {"params": [self.model.rows], "times": 3.0},
@@ -361,7 +361,8 @@ class Trainer:
         """Start the actions at about the logits of likely tokens instead of average ones.
 
         Outputs share a large mean. A multiple of it in a row acts as a bias, which Llama lacks.
-        Without it the first steps are spent on 12 nats that every action is behind.
+        Without it, every action starts 12 nats below the tokens, and the first steps only close
+        that gap.
         """
         vocab = self.vocab
         found = batches(list(self.examples(self.units, 0, range(32))), self.settings.batch)

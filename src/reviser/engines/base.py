@@ -107,7 +107,7 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
     if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
         lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
         if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+            raise ConfigError("The history leaves its canvas: a move or delete goes beyond its end.")
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:

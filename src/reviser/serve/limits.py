@@ -33,7 +33,7 @@ class Limits:
     stream_bytes: int = limit(4 << 20, 1, "Bytes of events kept per stream for slow clients.")
     streams: int = limit(1024, 0, "Finished streams kept for clients that reconnect.")
     resume_seconds: float = limit(
-        15.0, 0, "Seconds that a stream goes on, or is kept, without a client that reads it."
+        15.0, 0, "Seconds that a stream continues, or is kept, without a client that reads it."
     )
     ping_seconds: float = limit(15.0, 0.001, "Seconds between pings on a silent stream.")
     write_seconds: float = limit(

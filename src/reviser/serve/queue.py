@@ -113,7 +113,7 @@ class RequestQueue:
             self.cancel(job, by="end")
 
     def _die(self, reason: str) -> None:
-        """Fail every job and end, because the engine cannot go on."""
+        """Fail every job and end, because the engine cannot continue."""
         if not self.is_dead:
             self.is_dead = self._is_closed = True
             self.metrics.ready.set(0)

@@ -109,7 +109,7 @@ def edit_labels(
     labels = np.full(len(before) + 1, vocab.stop, np.int32)
     operators = operators_of(vocab)
     for hunk in possible_hunks(vocab, as_tokens(before), hunks):
-        # A label stands where the hunk ends: only then has a model read what is wrong. Where
+        # A label is where the hunk ends: only then has a model read what is wrong. Where
         # tokens are inserted, the first of them says more than an operator would.
         edit = cheapest_edit(operators, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]

@@ -284,7 +284,7 @@ class Reviser:
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
 
-        By default the likeliest action is taken at each step. `notes` is the old name of
+        By default, each step takes the most likely action. `notes` is the old name of
         `min_edit_probability`.
         """
         task = Revise(
