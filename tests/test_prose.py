@@ -62,7 +62,7 @@ def test_pages_docstrings_comments_and_messages_are_read(passages: list[prose.Pa
         "Reviser trains and runs language models",  # a page
         "Return a number with three digits",  # a docstring
         "most likely first",  # a comment
-        "The loss is ",  # a message
+        "The history has stopped;",  # a message
     ):
         assert any(text.startswith(expected) for text in texts), expected
     assert not any(text.startswith("import reviser") for text in texts)  # the code of a page

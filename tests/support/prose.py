@@ -29,7 +29,7 @@ AVOID = {
     r"(?:go|goes|going|went) on": "continue",
     r"hold(?:s|ing)? up": "delay",
     r"in the mean(?!time)": "on average",
-    r"(?<!there )is no (?!longer|more|less|better|worse|faster|way|need|such|limit)\w+": "is not a valid ...",
+    r"(?<!there )is no (?!longer|more|less|better|faster|way|need)\w+": "is not a ...",
     r"learnt": "learned",
     r"lessons?": "training example",
     r"likeliest": "most likely",
@@ -42,14 +42,18 @@ AVOID = {
     r"to the (?:byte|letter)": "exactly",
     r"told|untold": "printed, reported, logged",
     r"twins?": "baseline",
-    r"(?:actions|bytes|edits|ids|requests|steps|tokens|times) an? (?:line|second|step|token)": "per",
+    r"(?:actions|edits|ids|requests|steps|tokens|times) an? (?:line|second|step|token)": "per",
     r"w(?:rite|rites|riting|rote|ritten) on(?! (?:the|a|an|disk|one|it))": "continue",
 }
 ANY = re.compile(rf"\b(?:{'|'.join(AVOID)})\b", re.IGNORECASE)
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): hint for words, hint in AVOID.items()}
 
-_CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
-_IN_DOCSTRING = re.compile(r"^ *(?:>>>|\.\.\.).*(?:\n *[^ \n>].*)*|``?[^`]*``?", re.MULTILINE)
+_FENCE = r"^( *)```.*?^\1```|<!--.*?-->"
+_BLOCK = re.compile(_FENCE, re.DOTALL | re.MULTILINE)
+_CODE = re.compile(rf"{_FENCE}|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+_PROMPT = r"^ *(?:>>>|\.\.\.).*(?:\n *[^ \n>].*)*"
+_DOCTEST = re.compile(_PROMPT, re.MULTILINE)
+_IN_DOCSTRING = re.compile(rf"{_PROMPT}|``?[^`]*``?", re.MULTILINE)
 
 
 class Passage(NamedTuple):
@@ -71,12 +75,15 @@ class Passage(NamedTuple):
         ]
 
 
-def passages() -> Iterator[Passage]:
-    """Yield all prose: paragraphs of pages, docstrings, comments and messages."""
+def passages(*, with_code: bool = False) -> Iterator[Passage]:
+    """Yield all prose: paragraphs of pages, docstrings, comments and messages.
+
+    By default, code inside a sentence is replaced by X.
+    """
     for path in files(*PAGES):
-        yield from _of_page(path)
+        yield from _of_page(path, _BLOCK if with_code else _CODE)
     for path in files(*SOURCES):
-        yield from _of_source(path)
+        yield from _of_source(path, _DOCTEST if with_code else _IN_DOCSTRING)
     for path in files(*RECIPES):
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if found := re.search(r"#\s+(.*)", line):
@@ -88,25 +95,36 @@ def files(*patterns: str) -> list[Path]:
     return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
 
 
-def _of_page(path: Path) -> Iterator[Passage]:
+def _of_page(path: Path, code: re.Pattern[str]) -> Iterator[Passage]:
     """Yield the lines of a page, with code replaced by a placeholder."""
-    text = _CODE.sub(lambda found: "X" + "\n" * found[0].count("\n"), path.read_text("utf-8"))
+    text = code.sub(lambda found: "X" + "\n" * found[0].count("\n"), path.read_text("utf-8"))
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield Passage(path, number, line)
 
 
-def _of_source(path: Path) -> Iterator[Passage]:
+def _of_source(path: Path, code: re.Pattern[str]) -> Iterator[Passage]:
     """Yield the docstrings, comments and messages of a module."""
     text = path.read_text("utf-8")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            prose = _IN_DOCSTRING.sub("X", node.value)
+    tree = ast.parse(text)
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in joined for part in ast.walk(node) if part is not node}
+    for node in ast.walk(tree):
+        if id(node) not in parts and (words := _string(node)):
+            prose = code.sub("X", words)
             if len(re.findall(r"[a-z]{2,}", prose)) > 1:
                 yield Passage(path, node.lineno, " ".join(prose.split()))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield Passage(path, token.start[0], token.string.lstrip("# "))
+
+
+def _string(node: ast.AST) -> str:
+    """Return the text of a string or an f-string, with `...` for its values."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_string(part) or "..." for part in node.values)
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else ""
 
 
 if __name__ == "__main__":

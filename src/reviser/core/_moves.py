@@ -35,7 +35,7 @@ def fewest_unbounded(distance: int, largest: int) -> int:
 def fewest_moves(
     start: int, goal: int, length: int, largest: int, path: npt.NDArray[np.int64]
 ) -> int:
-    """Write the fewest deltas from start to goal into `path` and return how many they are.
+    """Write the fewest deltas from start to goal into `path` and return their number.
 
     Every position on the way stays within 0..length. The result is exact: this is iterative
     deepening (IDA*), pruned by the bound that `fewest_unbounded` computes (inlined here).

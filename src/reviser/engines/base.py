@@ -1,7 +1,8 @@
 """The interface of engines: requests in, actions out as they come.
 
-Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
-time; its caller applies the actions. `ScriptedEngine` is an engine for tests, without a model.
+This module knows boundaries, not content, and does not import torch. An engine holds a model and
+runs many requests at a time; its caller applies the actions. `ScriptedEngine` is an engine for
+tests, without a model.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
     if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
         lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
         if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete goes beyond its end.")
+            raise ConfigError("The history leaves its canvas: a move or delete goes past its end.")
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:

@@ -1,7 +1,8 @@
 """vLLM as an engine inside this program.
 
-It only passes requests on; the mask works in vLLM's workers (`vllm_plugin`). Imports vllm and torch
-only when a model is opened. `vllm_server` is the engine for a vLLM that runs elsewhere.
+This module only passes requests on; the mask runs in vLLM's workers (`vllm_plugin`). It imports
+vllm and torch only when a model is opened. `vllm_server` is the engine for a vLLM that runs
+elsewhere.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class VLLMEngine:
 
 
 def _watch_for_death(core: Any) -> None:
-    """Wake callers that wait for an engine that was killed: vLLM 0.32 lets them wait for ever."""
+    """Wake callers that wait for an engine that was killed: vLLM 0.32 lets them wait forever."""
     thread = getattr(core, "output_queue_thread", None)  # None if the engine is in this process
     if thread is not None:
         outputs = core.outputs_queue

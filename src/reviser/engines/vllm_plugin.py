@@ -1,7 +1,8 @@
 """The mask as vLLM's workers load it, by its path: `reviser.engines.vllm_plugin:ReviserMask`.
 
-Imported by every process of an engine, so it imports little. Its path is passed to vLLM, never
-declared as a plugin of the environment: that would load it into every other model's engine too.
+Every process of an engine imports this module, so it imports little. Its path is passed to vLLM,
+never declared as a plugin of the environment: that would load it into every other model's engine
+too.
 """
 
 from __future__ import annotations

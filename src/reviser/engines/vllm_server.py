@@ -1,6 +1,6 @@
 """A running vLLM server as an engine, asked over HTTP; it must run the mask (`vllm_plugin`).
 
-Imports httpx2 only when a server is opened, and neither vllm nor torch.
+This module imports httpx2 only when a server is opened, and never vllm or torch.
 """
 
 from __future__ import annotations

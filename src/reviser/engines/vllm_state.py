@@ -2,7 +2,7 @@
 
 There is one mask for both of vLLM's runners, which differ in how they report requests;
 `vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
-that would end the engine for all callers: a request that makes no sense may only STOP.
+that would end the engine for all callers: an invalid request may only STOP.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -61,7 +61,7 @@ class _Live:
     last: int = -1
     config: DecodeConfig = _DEFAULTS
     is_lost: bool = False
-    """True if it makes no sense; then it may only STOP."""
+    """True if the request is invalid; then it may only STOP."""
 
 
 class _Follower:
@@ -90,7 +90,7 @@ class _Follower:
             live.is_lost = True
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by their new ids; usually one each, which are taken all at once."""
+        """Advance requests by their new ids, usually by one id each in a single call."""
         single: list[tuple[_Live, int]] = []
         for live, ids in news:
             if not ids:

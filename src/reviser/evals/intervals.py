@@ -10,7 +10,7 @@ and intervals count whole clusters. This module knows nothing about rollouts.
 - `proportion`, `share`: Wilson's score interval, also if all outcomes are equal. With less than one
   expected success it can fall short: 86 % for a share of 0.005 among 30.
 - `bootstrap`: BCa with Student's tails, 92 to 96 % from 30 clusters on; strongly skewed data
-  (log-normal, sigma 1) need 100, since 30 of them are covered 90 % of the time.
+  (log-normal, sigma 1) need 100 clusters: with 30, the coverage is 90 %.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class _Row:
 def _batches(
     rows: Sequence[tuple[int, _Row]], batch_tokens: int
 ) -> Iterator[Sequence[tuple[int, _Row]]]:
-    """Yield runs of rows with at most so many tokens, padding included; a long row goes alone."""
+    """Yield batches of rows with at most this many tokens, padding included."""
     start = 0
     for end in range(1, len(rows) + 1):
         is_last = end == len(rows)
@@ -267,5 +267,5 @@ def check_scorer(folder: Path) -> None:
     if training is None or training["recipe"]["policy"]["kind"] != "append":
         raise ConfigError(
             f"{str(folder)!r} writes by editing, so its probabilities are of edits, not of texts."
-            " Of such models only one that was trained to append is a scorer."
+            " Only a Reviser model that was trained to append can be a scorer."
         )

@@ -1,6 +1,6 @@
 """Checks that every request passes before its route: API key, body size, log line and metrics.
 
-Plain ASGI, outside the routes, so that a refused request costs next to nothing.
+This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def revision(
     starts: Starts | None = None,
     address: Address = "moves",
 ) -> Trajectory:
-    """Return the trajectory that shows a draft, revises it and stops; the draft bears no loss.
+    """Return the trajectory that shows a draft, revises it and stops; the draft has no loss.
 
     >>> vocab = ActionVocab.build(100, operators=["delete"], marks=True)
     >>> trajectory = revision(vocab, [7, 8], [7, 9, 8], instruction=[5])

@@ -1,7 +1,7 @@
 """The public Python API: `load` opens a model, `Reviser` runs tasks on it.
 
-Knows engines by their protocol only, and imports no torch. A task becomes a plan, the parts of the
-plan run side by side, and the plan turns their rollouts into a result.
+This module uses engines only through their protocol and does not import torch. A task becomes a
+plan, the parts of the plan run side by side, and the plan turns their rollouts into a result.
 """
 
 from __future__ import annotations
