@@ -63,7 +63,7 @@ class Film:
 
 
 class Replayer:
-    """A maker of films, with the actions and tokens of one model."""
+    """A converter from rollouts of one model to films."""
 
     def __init__(self, vocab: ActionVocab, codec: Codec) -> None:
         self.vocab = vocab

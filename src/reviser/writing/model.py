@@ -378,7 +378,7 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
     if engine not in ("hf", "vllm"):
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
     if engine == "hf" and "url" in options:
-        raise ConfigError("A url is for engine 'vllm': Transformers has no server to ask.")
+        raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
     opened: Any
     if engine == "hf":
         try:
