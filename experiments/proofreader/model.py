@@ -272,7 +272,7 @@ class Proofreader(nn.Module):
 
 
 def projection_path(projection: str) -> str:
-    """Return where a projection is in a layer.
+    """Return the path of a projection within its layer.
 
     >>> projection_path("q_proj")
     'self_attn.q_proj'

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = ("*.md", "docs/**/*.md", "models/*/README.md", "experiments/**/*.md")
 SOURCES = ("src/**/*.py", "docs/*.py", "experiments/**/*.py")
+NOTEBOOKS = ("docs/notebooks/*.ipynb",)
 RECIPES = ("recipes/*.yaml", "mkdocs.yml", "justfile")
 
 AVOID = {
@@ -81,7 +83,12 @@ def passages(*, with_code: bool = False) -> Iterator[Passage]:
     By default, code inside a sentence is replaced by X.
     """
     for path in files(*PAGES):
-        yield from _of_page(path, _BLOCK if with_code else _CODE)
+        yield from _of_page(path, path.read_text("utf-8"), _BLOCK if with_code else _CODE)
+    for path in files(*NOTEBOOKS):
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = "".join(cell["source"])
+                yield from _of_page(path, text, _BLOCK if with_code else _CODE)
     for path in files(*SOURCES):
         yield from _of_source(path, _DOCTEST if with_code else _IN_DOCSTRING)
     for path in files(*RECIPES):
@@ -90,14 +97,19 @@ def passages(*, with_code: bool = False) -> Iterator[Passage]:
                 yield Passage(path, number, found[1])
 
 
+def without_code(text: str) -> str:
+    """Return Markdown without its code and link targets."""
+    return _CODE.sub("", text)
+
+
 def files(*patterns: str) -> list[Path]:
     """Return the files of some patterns, in order."""
     return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
 
 
-def _of_page(path: Path, code: re.Pattern[str]) -> Iterator[Passage]:
+def _of_page(path: Path, text: str, code: re.Pattern[str]) -> Iterator[Passage]:
     """Yield the lines of a page, with code replaced by a placeholder."""
-    text = code.sub(lambda found: "X" + "\n" * found[0].count("\n"), path.read_text("utf-8"))
+    text = code.sub(lambda found: "X" + "\n" * found[0].count("\n"), text)
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield Passage(path, number, line)

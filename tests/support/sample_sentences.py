@@ -1,7 +1,7 @@
 """A random sample of our sentences, to judge as an editor would.
 
 `python -m support.sample_sentences SEED [COUNT]` prints sentences of pages, docstrings, comments,
-help and messages, each with its place. Every file has the same weight per sentence.
+help and messages, each with its place. Every sentence has the same weight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def sentences() -> list[str]:
     for each in prose.passages(with_code=True):
         text = re.sub(r"^[\s#>|*-]*|[|\s]+$", "", each.text)
         for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*\[])|\s\|\s", text):
-            if len(re.findall(r"[A-Za-z]{2,}", sentence)) >= MIN_WORDS:
+            if len(re.findall(r"\b[a-z]{2,}\b", prose.without_code(sentence))) >= MIN_WORDS:
                 found.append(f"{each.path.relative_to(prose.ROOT)}:{each.line}: {sentence.strip()}")
     return found
 

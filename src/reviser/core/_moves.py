@@ -69,7 +69,7 @@ def fewest_moves(
                 depth -= 1
                 continue
             tried[depth] = n + 1
-            # The largest deltas first, and of each first the one that leads toward the goal.
+            # Try large deltas first, and for each size the direction toward the goal first.
             delta = (largest >> (n // 2)) * (sign if n % 2 == 0 else -sign)
             position = int(at[depth]) + delta
             if position < 0 or position > length:

@@ -112,7 +112,7 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:
-        raise ConfigError("The history ends in an action that is half spelled.")
+        raise ConfigError("The history ends with an incomplete action.")
     return len(canvas), canvas.cursor
 
 
@@ -146,8 +146,8 @@ class Step:
     """The failure that took the place of an action; no step follows it."""
     edit_probabilities: tuple[float, ...] | None = None
     """Probabilities that the text right before an id of the history needs an edit, for each id but
-    the last, if the request asked for them. Each is one minus the probability of STOP there: a
-    model that gives edit probabilities learned to stop where nothing is to be changed."""
+    the last, if the request asked for them. Each is one minus the probability of STOP there,
+    because the model learned to predict STOP where no edit is needed."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
 

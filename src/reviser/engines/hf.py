@@ -37,7 +37,7 @@ ROWS_WITH_ALL_LOGITS = 8
 
 @dataclass
 class _Row:
-    """One request that is running."""
+    """A running request."""
 
     number: int
     request: Request
@@ -96,7 +96,7 @@ class HFEngine:
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             if not options or isinstance(error, ReviserError):
                 raise
-            raise ConfigError(f"Transformers does not take these options: {error}.") from error
+            raise ConfigError(f"Transformers does not accept these options: {error}.") from error
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each

@@ -42,9 +42,9 @@ class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
         """Refuse a request, with HTTP status 400, before it reaches a worker."""
         wire.check(sampling_params.extra_args or {})
         if sampling_params.structured_outputs is not None:
-            raise ConfigError("A grammar over text means nothing to actions: leave it out.")
+            raise ConfigError("Structured outputs do not work with actions: leave them out.")
         if sampling_params.thinking_token_budget is not None:
-            raise ConfigError("A thinking budget overrules the mask: leave it out.")
+            raise ConfigError("A thinking budget overrides the mask: leave it out.")
 
     def is_argmax_invariant(self) -> bool:
         """Return False: the mask matters under greedy decoding too."""

@@ -35,15 +35,17 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
             " do not belong together."
         )
     if model.enable_prompt_embeds:
-        raise ConfigError("Prompts as embeddings have no history to read: leave prompt_embeds off.")
+        raise ConfigError(
+            "Turn off prompt_embeds: embeddings have no history for the mask to read."
+        )
     if getattr(model, "enable_trace_replay", False):
-        raise ConfigError("A replayed trace overwrites what the mask allowed: leave it off.")
+        raise ConfigError("Turn off trace replay: it overrides the mask.")
     if getattr(speculation, "rejection_sample_method", "") == "synthetic":
         raise ConfigError(
-            "Synthetic acceptance takes drafts that the mask closed: use another rejection method."
+            "Use another rejection method: synthetic acceptance takes drafts that the mask forbids."
         )
     if getattr(speculation, "enable_adaptive_verification", False):
-        raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
+        raise ConfigError("Turn off adaptive verification: it skips rows that the mask needs.")
 
 
 _DEFAULTS = DecodeConfig()

@@ -92,7 +92,7 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
     """
     a, b = _sums(clusters, *_columns(numerators, denominators))
     if not b.sum() > 0:
-        raise DataError("The denominators add up to nothing: leave out rows that have no tokens.")
+        raise DataError("The denominators add up to 0: leave out rows without tokens.")
     n, value = len(a), float(a.sum() / b.sum())
     rest = a - value * b
     error = _root(n / max(1, n - 1) * float(rest @ rest)) / float(b.sum())
@@ -272,9 +272,9 @@ def _wilson(p: float, worth: float, z: float, *, n: int, method: str) -> Estimat
 def _columns(*samples: Values) -> list[Floats]:
     columns = [np.asarray(sample, np.float64) for sample in samples]
     if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
-        raise DataError(f"Give lists of one length; these have {[c.shape for c in columns]}.")
+        raise DataError(f"Give lists of the same length; these have {[c.shape for c in columns]}.")
     if not all(np.isfinite(column).all() for column in columns):
-        raise DataError("A value is not finite: leave such rows out, and say how many they were.")
+        raise DataError("A value is not finite: leave such rows out, and report their number.")
     return columns
 
 

@@ -242,7 +242,9 @@ def evaluate(
     """Measure perplexity and bits per character, with intervals clustered by prompt."""
     scores = scorer.score(samples, batch_tokens=batch_tokens, progress=progress)
     if not any(score.tokens for score in scores):
-        raise DataError("Every continuation is empty, so there is no perplexity of them.")
+        raise DataError(
+            "Every continuation is empty, so there is nothing to measure perplexity on."
+        )
     clusters = [sample.id for sample in samples]
     nll = [score.nll for score in scores]
     tokens = [score.tokens for score in scores]
