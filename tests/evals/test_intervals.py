@@ -296,7 +296,7 @@ def test_an_estimate_goes_into_json() -> None:
         (lambda: mean([]), "no values"),
         (lambda: mean([1.0, 2.0], ["a"]), "differ"),
         (lambda: mean([1.0, math.nan]), "not finite"),
-        (lambda: ratio_of_means([1.0], [1.0, 2.0]), "one length"),
+        (lambda: ratio_of_means([1.0], [1.0, 2.0]), "the same length"),
         (lambda: ratio_of_means([1.0], [0.0]), "add up to 0"),
         (lambda: bootstrap(np.mean, [1.0, 2.0], clusters=[1]), "differ"),
         (lambda: bootstrap(lambda _: math.nan, [1.0, 2.0]), "not finite"),
