@@ -404,7 +404,7 @@ class Trainer:
         if not path.is_file():
             return False
         state = torch.load(path, weights_only=True)
-        # The schedule may change between sessions; everything else must stay.
+        # The schedule may change between sessions; everything else must stay the same.
         free = {"decay_from", "decay", "learning_rate", "held_out", "passes", "language_weight"}
         new = asdict(self.settings)
         changed = {k for k, v in state["settings"].items() if k not in free and new[k] != v}

@@ -418,7 +418,10 @@ def a_config(**changes: Any) -> Any:
         ({"get_vocab_size": lambda: VOCAB.size - 1}, "do not belong together"),
         ({"enable_prompt_embeds": True}, "Turn off prompt_embeds"),
         ({"enable_trace_replay": True}, "Turn off trace replay"),
-        ({"speculation": SimpleNamespace(rejection_sample_method="synthetic")}, "synthetic acceptance"),
+        (
+            {"speculation": SimpleNamespace(rejection_sample_method="synthetic")},
+            "synthetic acceptance",
+        ),
         ({"speculation": SimpleNamespace(enable_adaptive_verification=True)}, "Turn off adaptive"),
     ],
 )

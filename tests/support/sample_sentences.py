@@ -13,12 +13,16 @@ import sys
 from support import prose
 
 MIN_WORDS = 4
+NOT_PROSE = re.compile(r"</?\w+[ >]|^\w+:\s|(?:/\w+ ){3}")
+"""Markup, keys of YAML, and lists of words such as `their/there its/it's`."""
 
 
 def sentences() -> list[str]:
     """Return every sentence with at least `MIN_WORDS` words, after its file and line."""
     found = []
     for each in prose.passages(with_code=True):
+        if NOT_PROSE.search(each.text):
+            continue
         text = re.sub(r"^[\s#>|*-]*|[|\s]+$", "", each.text)
         for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*\[])|\s\|\s", text):
             if len(re.findall(r"\b[a-z]{2,}\b", prose.without_code(sentence))) >= MIN_WORDS:

@@ -267,7 +267,7 @@ class Kept(NamedTuple):
 def locality(source: str, hypothesis: str, references: Sequence[str]) -> Kept:
     """Measure how much of the text that a reference leaves alone the hypothesis leaves alone too.
 
-    Compares whole words, marks and spaces (see `untouched`), weighted by their UTF-8 bytes. So a
+    The unit is a whole word, mark or space (see `untouched`), weighted by its UTF-8 bytes. So a
     different correction of the same word costs nothing. With several references, the one with the
     highest share counts, then the one that leaves most alone. The share is 1 if and only if every
     such piece is kept.

@@ -38,7 +38,7 @@ class ApiKeys:
     def owner(self, header: bytes) -> str | None:
         """Return an id for the key in an Authorization header; None if the key is not accepted.
 
-        Compares with all keys, each in constant time.
+        The key is compared with all accepted keys, each in constant time.
         """
         if not self._digests:
             return ""

@@ -105,7 +105,7 @@ def edit_labels(
     >>> [vocab.describe(i) for i in labels]
     ['stop', 'stop', 'insert 7', 'delete']
     """
-    # One more than there are tokens, for a hunk at the end, which has no token to stand before.
+    # One label more than tokens: a hunk at the very end has no token after it.
     labels = np.full(len(before) + 1, vocab.stop, np.int32)
     operators = operators_of(vocab)
     for hunk in possible_hunks(vocab, as_tokens(before), hunks):
