@@ -2,7 +2,7 @@
 
 There is one mask for both of vLLM's runners, which differ in how they report requests;
 `vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
-that would end the engine for all callers: a request that makes no sense may only STOP.
+that would end the engine for all callers: an invalid request may only STOP.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -35,15 +35,17 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
             " do not belong together."
         )
     if model.enable_prompt_embeds:
-        raise ConfigError("Prompts as embeddings have no history to read: leave prompt_embeds off.")
+        raise ConfigError(
+            "Turn off prompt_embeds: embeddings have no history for the mask to read."
+        )
     if getattr(model, "enable_trace_replay", False):
-        raise ConfigError("A replayed trace overwrites what the mask allowed: leave it off.")
+        raise ConfigError("Turn off trace replay: it overrides the mask.")
     if getattr(speculation, "rejection_sample_method", "") == "synthetic":
         raise ConfigError(
-            "Synthetic acceptance takes drafts that the mask closed: use another rejection method."
+            "Use another rejection method: synthetic acceptance takes drafts that the mask forbids."
         )
     if getattr(speculation, "enable_adaptive_verification", False):
-        raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
+        raise ConfigError("Turn off adaptive verification: it skips rows that the mask needs.")
 
 
 _DEFAULTS = DecodeConfig()
@@ -61,7 +63,7 @@ class _Live:
     last: int = -1
     config: DecodeConfig = _DEFAULTS
     is_lost: bool = False
-    """True if it makes no sense; then it may only STOP."""
+    """True if the request is invalid; then it may only STOP."""
 
 
 class _Follower:
@@ -90,7 +92,7 @@ class _Follower:
             live.is_lost = True
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by their new ids; usually one each, which are taken all at once."""
+        """Advance requests by their new ids, usually by one id each in a single call."""
         single: list[tuple[_Live, int]] = []
         for live, ids in news:
             if not ids:

@@ -165,7 +165,7 @@ def _add_streams(app: FastAPI, service: Service, dependencies: list[Any]) -> Non
         tags=["writing"],
     )
     async def cancel(stream: StreamId, request: Request) -> Status:
-        """Stop writing; the stream ends with the text as far as it is written."""
+        """Stop writing; the stream ends with the text so far."""
         job = service.queue.streams.find(stream, request.state.owner)
         service.queue.cancel(job, by="client")
         return Status(status="done" if job.is_done else "cancelling")

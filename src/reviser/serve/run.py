@@ -70,7 +70,7 @@ class DrainingServer(uvicorn.Server):
 def _closing_protocol(seconds: float) -> Any:
     """Return a protocol class that closes a connection whose client stops reading for too long.
 
-    uvicorn would wait for ever, and a graceful close waits for the client, too.
+    uvicorn would wait forever, and a graceful close waits for the client too.
     """
 
     class ClosingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
