@@ -78,7 +78,7 @@ install-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
 
-# triton, for vLLM's second runner (beside its environment: where it can be imported, vLLM takes that one)
+# triton, for vLLM's second runner (outside its environment: if vLLM can import it, vLLM uses it)
 install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 

@@ -113,7 +113,7 @@ def test_one_piece_of_a_stream_may_hold_several_actions(fake: Any) -> None:
 @pytest.mark.parametrize(
     ("lines", "status", "words"),
     [
-        ((chunk(3, 4), b"[DONE]"), 200, "broke a request off"),
+        ((chunk(3, 4), b"[DONE]"), 200, "ended a request early"),
         ((b'{"error": {"message": "no room"}}',), 200, "refused: no room"),
         ((b"{",), 200, "does not answer as vLLM does"),
         ((b'{"choices": [{"token_ids": [1]}]}',), 200, "does not answer as vLLM does"),

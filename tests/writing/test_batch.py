@@ -367,7 +367,7 @@ def test_options_reach_the_engine(model: Path) -> None:
     result = command(*args, "--engine-option", "rows=2")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["stop_reason"]
-    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not take these")]:
+    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not accept these")]:
         assert sentence in command(*args, "--engine-option", wrong).stderr
 
 

@@ -1,7 +1,7 @@
 """The action vocabulary: how actions are spelled in ids, and how it is built and saved.
 
 Every other package asks here for ids; no id literal appears anywhere else. The id layout and its
-tables are in `layout`. A vocabulary is saved beside the weights as `action_vocab.json`.
+tables are in `layout`. A vocabulary is saved next to the weights as `action_vocab.json`.
 """
 
 from __future__ import annotations

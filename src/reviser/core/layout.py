@@ -165,7 +165,7 @@ class VocabLayout:
 
     @cached_property
     def forbidden(self) -> IntArray:
-        """Ids that are never chosen, whatever the state."""
+        """Ids that are never chosen, in any state."""
         return np.flatnonzero(self.kinds >= Kind.SEPARATOR).astype(np.int32)
 
     # -- tables by id -------------------------------------------------------------------------

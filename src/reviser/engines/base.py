@@ -1,7 +1,8 @@
 """The interface of engines: requests in, actions out as they come.
 
-Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
-time; its caller applies the actions. `ScriptedEngine` is an engine for tests, without a model.
+This module knows boundaries, not content, and does not import torch. An engine holds a model and
+runs many requests at a time; its caller applies the actions. `ScriptedEngine` is an engine for
+tests, without a model.
 """
 
 from __future__ import annotations
@@ -114,11 +115,11 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
     if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
         lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
         if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+            raise ConfigError("The history leaves its canvas: a move or delete goes past its end.")
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:
-        raise ConfigError("The history ends in an action that is half spelled.")
+        raise ConfigError("The history ends with an incomplete action.")
     return len(canvas), canvas.cursor
 
 
@@ -152,8 +153,8 @@ class Step:
     """The failure that took the place of an action; no step follows it."""
     edit_probabilities: tuple[float, ...] | None = None
     """Probabilities that the text right before an id of the history needs an edit, for each id but
-    the last, if the request asked for them. Each is one minus the probability of STOP there: a
-    model that gives edit probabilities learned to stop where nothing is to be changed."""
+    the last, if the request asked for them. Each is one minus the probability of STOP there,
+    because the model learned to predict STOP where no edit is needed."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
 

@@ -3,7 +3,7 @@
 Requests enter as rows become free and leave when they end. The core's mask says what may be chosen;
 the caller applies the chosen action.
 
-Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K likeliest ids.
+Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K most likely ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROWS_WITH_ALL_LOGITS = 8
 
 @dataclass
 class _Row:
-    """One request that is running."""
+    """A running request."""
 
     number: int
     request: Request
@@ -103,7 +103,7 @@ class HFEngine:
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             if not options or isinstance(error, ReviserError):
                 raise
-            raise ConfigError(f"Transformers does not take these options: {error}.") from error
+            raise ConfigError(f"Transformers does not accept these options: {error}.") from error
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each

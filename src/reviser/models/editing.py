@@ -1,6 +1,6 @@
-"""A model's ability to revise drafts: saved beside the weights, read when the model is opened.
+"""A model's ability to revise drafts: saved next to the weights, read when the model is opened.
 
-Imports no torch, so a client of a vLLM server can read it too.
+This module does not import torch, so a client of a vLLM server can read it too.
 """
 
 from __future__ import annotations
