@@ -159,7 +159,7 @@ def bounded_lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
         rest = b"" if is_whole else file.readline(_DRAIN)
         while rest and not rest.endswith(b"\n"):
             rest = file.readline(_DRAIN)
-        body = line.rstrip(b"\r\n")
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
         yield body if is_whole and len(body) <= limit else None
 
 
