@@ -66,7 +66,8 @@ sys.modules["numba"] = None
         "import reviser.serve.client",
         "import reviser.serve.app, reviser.cli.serve",
         "from reviser.writing import batch, model, plan, tasks",
-        "from support import serving\nwith serving.serving() as s: s.post('/v1/generate', {'prompt': 'a'})",
+        "from support import serving\n"
+        "with serving.serving() as server: server.post('/v1/generate', {'prompt': 'a'})",
         "from reviser.cli import main\nmain(['data', 'corrupt', 'README.md', '-o', '/dev/null'],"
         " standalone_mode=False)",
     ],

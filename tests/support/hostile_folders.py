@@ -249,9 +249,8 @@ def attempt(folder: Path) -> str:
                 use(folder)
             except ReviserError as error:
                 result = str(error)
-                assert result, repr(error)
-                assert len(result) < 3000, result[:3000]
-                assert len(result.splitlines()) == 1, result
+        assert len(result.splitlines()) == 1, repr(result)
+        assert len(result) < 3000, result
         assert not Path(INTRUDED).exists(), "code was run"
     return result
 
