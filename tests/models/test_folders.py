@@ -226,7 +226,7 @@ CONTENTS = {
 def test_a_file_of_the_wrong_kind_gets_one_sentence(folder: Path, name: str, kind: str) -> None:
     (folder / name).write_bytes(CONTENTS[kind])
     refusal(folder)
-    if name != "editing.json":
+    if name != "editing.json" and kind != "nested-within-bounds":  # `info` uses neither
         with pytest.raises(ReviserError) as caught:
             describe(find(folder))
         assert len(str(caught.value).splitlines()) == 1
@@ -234,8 +234,10 @@ def test_a_file_of_the_wrong_kind_gets_one_sentence(folder: Path, name: str, kin
 
 def test_a_calibration_of_the_wrong_kind_gets_one_sentence(folder: Path) -> None:
     (folder / "editing.json").unlink()
-    for content in (*CONTENTS.values(), b'{"by": "notes", "precision": [[1e400, 1]]}',
-                    b'{"by": "notes", "precision": [], "curve": [[1]]}'):  # fmt: skip
+    contents = [content for kind, content in CONTENTS.items() if kind != "nested-within-bounds"]
+    contents += [b'{"by": "notes", "precision": [["x", 1]]}', b'{"by": "notes", "precision": 3}']
+    contents += [b'{"by": "notes", "precision": [], "curve": [[1]]}']
+    for content in contents:
         (folder / "calibration.json").write_bytes(content)
         refusal(folder)
 
@@ -290,7 +292,7 @@ def test_a_folder_is_opened_offline(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.filterwarnings("ignore")
 def test_tampered_folders_run_no_code_and_get_one_sentence(source: Path, tmp_path: Path) -> None:
-    for n in range(60):
+    for n in range(40):
         folder = tmp_path / str(n)
         hostile_folders.tamper(Random(n), source, folder)
         hostile_folders.attempt(folder)

@@ -93,9 +93,14 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
 """Keys of a config that libraries act on, with values to try."""
 
 
+def own_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files that are not links: one may lead to a file without an end."""
+    return sorted(p for p in folder.glob(pattern) if p.is_file() and not p.is_symlink())
+
+
 def change_value(rng: Random, folder: Path) -> None:
     """Replace, remove or repeat a value anywhere in a JSON file."""
-    path = rng.choice(sorted(folder.glob("*.json")))
+    path = rng.choice(own_files(folder, "*.json"))
     content = json.loads(path.read_text("utf-8"))
     inside, key = content, None
     while isinstance(inside, dict | list) and inside and (key is None or rng.random() < 0.6):
@@ -117,7 +122,7 @@ def change_value(rng: Random, folder: Path) -> None:
 def change_setting(rng: Random, folder: Path) -> None:
     """Set a key of the config that libraries act on."""
     path = folder / "config.json"
-    if not path.is_file():
+    if path not in own_files(folder, "*.json"):
         return
     content = json.loads(path.read_text("utf-8"))
     if isinstance(content, dict):
@@ -128,7 +133,7 @@ def change_setting(rng: Random, folder: Path) -> None:
 
 def change_bytes(rng: Random, folder: Path) -> None:
     """Change the bytes of a file: one of them, its end, or all."""
-    path = rng.choice(sorted(p for p in folder.iterdir() if p.is_file() and p.stat().st_size))
+    path = rng.choice([path for path in own_files(folder, "*") if path.stat().st_size])
     data = bytearray(path.read_bytes())
     at = rng.randrange(len(data))
     how = rng.randrange(6)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from reviser.core.layout import MOST_IDS
 from reviser.core.text_stream import OffsetUnit, TextEdit, TextStream, decode_bytes
-from reviser.errors import VocabError
+from reviser.errors import VocabError, reason_of
 from reviser.files import read_object
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def read_tokenizer(folder: str | Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise VocabError(f"Cannot read {str(path)!r}: {error}.") from error
+        raise VocabError(f"Cannot read {str(path)!r}: {reason_of(error)}.") from error
 
 
 def _check_ids(path: Path) -> None:
@@ -105,7 +105,8 @@ class Codec:
         except VocabError:
             raise
         except Exception as error:  # tokenizers raises nothing narrower
-            raise VocabError(f"Cannot use the tokenizer in {str(folder)!r}: {error!r}.") from error
+            reason = reason_of(error)
+            raise VocabError(f"Cannot use the tokenizer in {str(folder)!r}: {reason}.") from error
         return codec
 
     def encode(self, text: str) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import ActionVocab
-from reviser.errors import CheckpointError, ConfigError
+from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.files import read_object, write_json
 
 FILE_NAME = "editing.json"
@@ -85,8 +85,8 @@ class Editing:
             return _from_dict(saved) if saved else _from_training(folder)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"Cannot read how {str(folder)!r} was trained to edit: {error!r}. Delete its"
-                f" {FILE_NAME} or {CALIBRATION} if it is damaged."
+                f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
+                f" its {FILE_NAME} or {CALIBRATION} if it is damaged."
             ) from error
 
 

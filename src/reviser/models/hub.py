@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from reviser.errors import CheckpointError, MissingExtra
+from reviser.errors import CheckpointError, MissingExtra, reason_of
 from reviser.files import read_object
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
@@ -54,7 +55,8 @@ def tensors_in(folder: Path) -> Iterator[tuple[list[int], str]]:
                 parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
                 yield from ((part.get_shape(), part.get_dtype()) for part in parts)
         except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"{str(path)!r} is not a safetensors file: {error}.") from error
+            reason = reason_of(error)
+            raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
 
 
 def fingerprint(folder: Path, files: tuple[str, ...] = MODEL_FILES) -> str:
@@ -104,10 +106,9 @@ def find(
                 hub_name, revision=revision or named or None, allow_patterns=list(files)
             )
     except (OSError, ValueError) as error:  # the hub's own errors are subclasses of these
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
-            f" the Hugging Face hub: {reason}"
+            f" the Hugging Face hub: {reason_of(error)}"
         ) from error
     return _checked(Path(folder))
 
@@ -168,7 +169,8 @@ def _check_links(folder: Path) -> None:
     whole = folder.resolve()
     root = whole.parent.parent if whole.parent.name == "snapshots" else whole
     for path in sorted(path for kind in MODEL_FILES for path in folder.glob(kind)):
-        if path.is_symlink() and not path.resolve().is_relative_to(root):
+        # Not `resolve`, which raises if links go round in a circle.
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
             raise CheckpointError(
                 f"{str(path)!r} is a link to a file outside of the model folder. Copy that file"
                 " into the folder if you trust it."
@@ -178,11 +180,12 @@ def _check_links(folder: Path) -> None:
 def _check_weights_name(index: Path, name: Any) -> None:
     if not isinstance(name, str) or not name.endswith(".safetensors"):
         raise CheckpointError(
-            f"{str(index)!r} names {name!r} as weights: only safetensors are read."
+            f"{str(index)!r} names {_shortened(name)} as weights: only safetensors are read."
         )
     if PurePosixPath(name).name != name or PureWindowsPath(name).name != name:
         raise CheckpointError(
-            f"{str(index)!r} names {name!r} as weights: they must be in the folder itself."
+            f"{str(index)!r} names {_shortened(name)} as weights: they must be in the folder"
+            " itself."
         )
 
 
@@ -192,17 +195,17 @@ def _check_config(folder: Path, config: dict[str, Any]) -> None:
             is_code = "_implementation" in keys and not _BUILT_IN.fullmatch(value)
             if is_code or ("transformers_weights" in keys and "/" in value):
                 raise CheckpointError(
-                    f"The config of {str(folder)!r} asks for {value!r} as {keys}. Code from a model"
-                    " is never run or fetched, and its weights must be in its folder. Remove that"
-                    " line to use the model without it."
+                    f"The config of {str(folder)!r} asks for {_shortened(value)} as {keys[-100:]}."
+                    " Code from a model is never run or fetched, and its weights must be in its"
+                    " folder. Remove that line to use the model without it."
                 )
             continue
         name = keys.rpartition("/")[2]
         for pattern, most in _LIMITS:
             if pattern.search(name) and not -most <= value <= most:
                 raise CheckpointError(
-                    f"The config of {str(folder)!r} has {_shortened(value)} as {keys}; the limit is"
-                    f" {most:,}."
+                    f"The config of {str(folder)!r} has {_shortened(value)} as {keys[-100:]}; the"
+                    f" limit is {most:,}."
                 )
 
 
@@ -219,6 +222,6 @@ def _leaves(value: Any) -> Iterator[tuple[str, str | float]]:
             pending += [(keys, inside) for inside in value]
 
 
-def _shortened(number: float) -> str:
-    text = str(number)
-    return text if len(text) < 40 else f"a number of {len(text)} digits"
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]} ..."

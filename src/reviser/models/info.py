@@ -9,7 +9,7 @@ from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.errors import CheckpointError, ReviserError
+from reviser.errors import CheckpointError, ReviserError, reason_of
 from reviser.files import read_object
 from reviser.models.hub import tensors_in
 
@@ -24,7 +24,8 @@ def describe(folder: Path) -> dict[str, Any]:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"A file in {str(folder)!r} does not have the content its name promises: {error!r}."
+            f"A file in {str(folder)!r} does not have the content its name promises:"
+            f" {reason_of(error)}."
         ) from error
 
 

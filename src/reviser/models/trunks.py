@@ -8,6 +8,8 @@ turns a causal LM into one that edits.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
@@ -28,11 +30,12 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
-from reviser.errors import CheckpointError, ConfigError, ReviserError
+from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
 from reviser.models.hub import find, offline, tensors_in
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
@@ -154,7 +157,7 @@ def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokeni
 def _open(folder: Path, **options: Any) -> PreTrainedModel:
     try:
         _check_size(folder)
-        with offline():
+        with offline(), _quiet():
             opened: Any = AutoModelForCausalLM.from_pretrained(
                 folder,
                 local_files_only=True,
@@ -189,7 +192,7 @@ def _check_size(folder: Path) -> None:
     """
     held = sum(prod(shape) for shape, _ in tensors_in(folder))
     try:
-        with offline():
+        with offline(), _quiet():
             config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
@@ -206,8 +209,18 @@ def _check_size(folder: Path) -> None:
 
 
 def _cannot_open(folder: Path, error: Exception) -> CheckpointError:
-    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason[:500]}")
+    return CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason_of(error)}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Transformers from printing tables of tensor names, which are the folder's own text."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:
