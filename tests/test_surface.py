@@ -90,7 +90,7 @@ def test_sampling_without_numba_names_the_extra_that_brings_it() -> None:
 
 def test_a_full_disk_behind_standard_output_gets_one_sentence() -> None:
     with Path("/dev/full").open("w") as full:
-        for words in (["--help"], ["policies"], ["data", "--help"]):
+        for words in (["--help"], ["--version"], ["data", "--help"]):
             run = subprocess.run(
                 [sys.executable, "-m", "reviser", *words],
                 stdout=full, stderr=subprocess.PIPE, text=True, check=False,

@@ -341,7 +341,7 @@ def test_a_huge_line_is_refused_and_its_neighbours_are_written(model: Path, tmp_
     assert batch.count_lines(asked.input) == 3
     assert batch.run(asked) == (3, 1)
     first, huge, last = records(asked.output)
-    assert huge["error"].startswith("This line is longer than 4,194,304 bytes, the limit")
+    assert huge["error"].startswith("This line is longer than 1,048,576 bytes, the limit")
     assert (first["prompt"], last["prompt"]) == ("a", "b")
 
 

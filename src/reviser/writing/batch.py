@@ -32,7 +32,7 @@ from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
 
 MERGED = "merged"
 CLAIM = "job.json"
-MAX_LINE_BYTES = 1 << 22
+MAX_LINE_BYTES = 1 << 20
 """Most bytes of a line. Tokenizing takes hundreds of bytes of memory for each."""
 
 
