@@ -28,7 +28,7 @@ from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import DecodeConfig, Request, Step, StopReason
 from reviser.engines.logits import LogitsMask
-from reviser.errors import ConfigError, ReviserError
+from reviser.errors import ConfigError
 from reviser.models import hub, trunks
 
 ROWS_WITH_ALL_LOGITS = 8
@@ -91,12 +91,7 @@ class HFEngine:
     def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; return the engine and the folder."""
         folder = hub.find(name)
-        try:
-            model, vocab = trunks.load_folder(folder, **options)
-        except (AttributeError, ImportError, TypeError, ValueError) as error:
-            if not options or isinstance(error, ReviserError):
-                raise
-            raise ConfigError(f"Transformers does not accept these options: {error}.") from error
+        model, vocab = trunks.load_folder(folder, **options)
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each
