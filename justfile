@@ -127,6 +127,10 @@ touched:
 docs *args:
     NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
 
+# attacks on a server from one key while 64 clients of another write: just siege models/stories-revise
+siege *args:
+    PYTHONPATH=tests:. python -m support.siege {{ args }}
+
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:
     PYTHONPATH=tests python -m support.fuzz {{ args }}

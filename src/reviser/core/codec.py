@@ -32,6 +32,8 @@ UNITS = {"token": 1, "word": 2, "sentence": 4}
 """Bits of `Codec.unit_starts`, by the unit of text that begins at a token."""
 
 _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f]['\")\]\u201d\u300d\u300f]*\s*$")
+_LONG = 2000
+"""Characters from which on a text is encoded as a batch, which lets other threads run meanwhile."""
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -113,6 +115,8 @@ class Codec:
         """Return the token ids of a text, which are also the ids that insert them."""
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
             raise VocabError("This text is not valid Unicode: it holds half of a surrogate pair.")
+        if len(text) > _LONG:
+            return self.encode_batch([text])[0]
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -206,7 +210,7 @@ class Codec:
         data = np.frombuffer(b"".join(parts), np.uint8)
         begins = (data & 0xC0) != 0x80
         ends = np.cumsum([0, *map(len, parts)])
-        counts = np.cumsum([0, *begins])[ends]
+        counts = np.concatenate([[0], np.cumsum(begins)])[ends]
         hidden = self.hides_first_space and data[:1].tobytes() == b" "
         return np.where(np.append(begins, True)[ends], np.maximum(counts - hidden, 0), -1)
 
