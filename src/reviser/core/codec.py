@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reviser.core.layout import MOST_IDS
 from reviser.core.text_stream import OffsetUnit, TextEdit, TextStream, decode_bytes
-from reviser.errors import VocabError
+from reviser.errors import VocabError, reason_of
+from reviser.files import read_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,10 +44,25 @@ def read_tokenizer(folder: str | Path) -> Tokenizer:
     path = Path(folder) / "tokenizer.json"
     if not path.is_file():
         raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
+    _check_ids(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise VocabError(f"Cannot read {str(path)!r}: {error}.") from error
+        raise VocabError(f"Cannot read {str(path)!r}: {reason_of(error)}.") from error
+
+
+def _check_ids(path: Path) -> None:
+    """Refuse ids so large that tables by id would take gigabytes."""
+    content = read_object(path, VocabError, limit=1 << 28)
+    model, added = content.get("model"), content.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = [*vocab.values()] if isinstance(vocab, dict) else []
+    if isinstance(added, list):
+        ids += [token.get("id") for token in added if isinstance(token, dict)]
+    if any(not isinstance(i, int) or not 0 <= i < MOST_IDS for i in ids):
+        raise VocabError(
+            f"{str(path)!r} has an id that is not a whole number from 0 to {MOST_IDS - 1:,}."
+        )
 
 
 class Codec:
@@ -83,7 +100,16 @@ class Codec:
     @classmethod
     def load(cls, folder: str | Path) -> Codec:
         """Return the codec of a model folder."""
-        return cls(read_tokenizer(folder))
+        tokenizer = read_tokenizer(folder)
+        try:
+            codec = cls(tokenizer)
+            codec.token_bytes  # noqa: B018  # computed here, where a fault is the folder's
+        except VocabError:
+            raise
+        except Exception as error:  # tokenizers raises nothing narrower
+            reason = reason_of(error)
+            raise VocabError(f"Cannot use the tokenizer in {str(folder)!r}: {reason}.") from error
+        return codec
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text, which are also the ids that insert them."""

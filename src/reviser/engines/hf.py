@@ -98,12 +98,7 @@ class HFEngine:
     def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; return the engine and the folder."""
         folder = hub.find(name)
-        try:
-            model, vocab = trunks.load_folder(folder, **options)
-        except (AttributeError, ImportError, TypeError, ValueError) as error:
-            if not options or isinstance(error, ReviserError):
-                raise
-            raise ConfigError(f"Transformers does not accept these options: {error}.") from error
+        model, vocab = trunks.load_folder(folder, **options)
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each

@@ -2,8 +2,8 @@
 
 There is one mask for both of vLLM's runners, which differ in how they report requests;
 `vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
-that would end the engine for all callers: an invalid request may only STOP. One on which the mask
-itself fails gets an id that is never legal; our engines report that as its error.
+that would end the engine for all callers: an invalid request may only STOP. A request on which the
+mask itself fails gets an id that is never legal; our engines report that as its error.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
-from reviser.errors import ConfigError, MissingExtra, ReviserError
+from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.models.editing import Editing
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
@@ -395,5 +395,10 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
 
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
-    editing = Editing.load(folder)
-    return Reviser(opened, Codec.load(folder), provenance=provenance, editing=editing)
+    codec, editing = Codec.load(folder), Editing.load(folder)
+    if len(codec.token_bytes) < opened.vocab.tokens:
+        raise CheckpointError(
+            f"The tokenizer in {str(folder)!r} has {len(codec.token_bytes)} tokens, but its action"
+            f" vocabulary has {opened.vocab.tokens}: the two do not belong together."
+        )
+    return Reviser(opened, codec, provenance=provenance, editing=editing)
