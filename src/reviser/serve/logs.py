@@ -45,7 +45,7 @@ class BackgroundHandler(QueueHandler):
 
     If nothing reads the other end of a pipe, lines are dropped once `MOST_LINES` wait. The thread
     uses the file descriptor directly, because a lock of Python's that it held while it waits would
-    also hold up the end of the process.
+    also delay the end of the process.
     """
 
     def __init__(self, descriptor: int) -> None:
