@@ -44,7 +44,7 @@ ROWS_MULTIPLE = 64
 """Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
 the vocabulary are never a label and never allowed by the mask."""
 MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
-"""A model may have this many values for each that its weights hold (packed ones hold up to 16), and
+"""A model may have this many values for each that its weights hold (packed: 16 at most), and
 this many more, such as attention masks."""
 
 
