@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from reviser.cli.output import quiet_libraries
+from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.data.readers import Split
 from reviser.engines.settings import SETTINGS, DecodeConfig
+from reviser.errors import DataError, nearest_path
 
 if TYPE_CHECKING:
     from reviser.writing.model import Reviser
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-SEED = click.IntRange(0, 2**64 - 1)
+
+class Seed(click.types.IntParamType):
+    """A random seed; unlike with a click.IntRange, the help does not show the limits."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the seed, or refuse one that is out of range."""
+        seed = super().convert(value, param, ctx)
+        if not 0 <= seed < 2**64:
+            self.fail(f"{value} is not a whole number from 0 to 2**64 - 1.", param, ctx)
+        return seed
+
+
+SEED = Seed()
 
 
 def with_options(*options: Decorator) -> Decorator:
@@ -49,6 +62,21 @@ def collected(name: str, fields: Sequence[str], make: Callable[..., Any]) -> Dec
     return decorate
 
 
+class InputPath(click.Path):
+    """A path that must exist; for a missing one the error names the nearest path that does."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(exists=True, path_type=Path, **options)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path, or raise DataError before the command imports anything slow."""
+        if not Path(value).exists():
+            kind = "file or folder" if self.file_okay and self.dir_okay else self.name
+            kind = "folder" if kind == "directory" else kind
+            raise DataError(f"There is no {kind} {str(value)!r}.{nearest_path(value)}")
+        return super().convert(value, param, ctx)
+
+
 def folder_option(*names: str, **more: Any) -> Decorator:
     """Return a required option for a folder to write."""
     kind = click.Path(file_okay=False, path_type=Path)
@@ -56,7 +84,7 @@ def folder_option(*names: str, **more: Any) -> Decorator:
 
 
 tokenizer_option = functools.partial(
-    click.option, "--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path)
+    click.option, "--tokenizer", required=True, metavar="FOLDER", type=InputPath(file_okay=False)
 )
 """An option for the folder of a tokenizer."""
 
@@ -87,11 +115,19 @@ class ModelChoice:
         return url | parse_engine_options(self.engine_options)
 
     def load(self) -> Reviser:
-        """Open the model."""
+        """Open the model; a line on standard error says so if it takes long."""
         from reviser.writing.model import load
 
         quiet_libraries(self.model)
-        return load(self.model, engine=self.engine, **self.options)
+        with announce_if_slow(f"Loading model {self.model} ..."):
+            return load(self.model, engine=self.engine, **self.options)
+
+    def require_editor(self) -> None:
+        """Refuse a model that cannot revise, before anything slow is imported."""
+        from reviser.models.editing import Editing, not_an_editor
+
+        if Path(self.model).is_dir() and Editing.load(self.model) is None:
+            raise not_an_editor(self.model)
 
 
 def parse_engine_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -111,13 +147,15 @@ engine_option = click.option("--engine", default="hf", show_default=True,
                              help="Engine that runs the model.")  # fmt: skip
 engine_options_option = click.option("--engine-option", "engine_options", multiple=True,
                                      metavar="NAME=JSON",
-                                     help="Option for the engine, such as rows=16 or"
+                                     help="Option of the engine, such as rows=16 or"
                                           " enforce_eager=true; may be repeated.")  # fmt: skip
 
 
 def model_choice(model: Decorator) -> Decorator:
     """Return the options that choose a model; the command gets them as one `ModelChoice`."""
-    url = click.option("--url", help="URL of a vLLM server that runs the model, for --engine vllm.")
+    url = click.option("--url", metavar="URL",
+                       help="URL of a vLLM server that runs the model, for --engine"
+                            " vllm.")  # fmt: skip
     return with_options(
         model,
         engine_option,
@@ -126,6 +164,21 @@ def model_choice(model: Decorator) -> Decorator:
         collected("choice", ["model", "engine", "url", "engine_options"], ModelChoice),
     )
 
+
+def _from_argument_or_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return the model that was given as the argument, or with -m as other commands take it."""
+    as_option: str | None = ctx.params.pop("model_option", None)
+    chosen = value or as_option
+    if chosen is None:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return chosen
+
+
+model_argument = with_options(
+    click.argument("model", metavar="MODEL", required=False, callback=_from_argument_or_option),
+    click.option("-m", "--model", "model_option", metavar="MODEL", is_eager=True, hidden=True),
+)
+"""The model as an argument, for commands that are about one model."""
 
 model_options = model_choice(
     click.option("-m", "--model", required=True, metavar="MODEL", help="Model folder or hub name.")
@@ -155,10 +208,10 @@ def batch_options(source: str, instead_of: str, results: str) -> Decorator:
     path = click.Path(path_type=Path)
     return with_options(
         click.option("--input", "source", metavar="FILE.jsonl", type=path,
-                     help=f"Read {source} from this file, one JSON object per line, instead of"
-                          f" {instead_of}."),
+                     help=f"File with {source} to read in place of {instead_of}, one JSON object"
+                          " per line."),
         click.option("--output", metavar="FILE.jsonl", type=path,
-                     help=f"File for the {results} of --input."),
+                     help=f"File for the {results}; needs --input."),
         click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
                      help="Number of processes for --input; each loads the model."),
     )  # fmt: skip

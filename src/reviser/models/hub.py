@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reviser.errors import CheckpointError, MissingExtra
+from reviser.errors import CheckpointError, MissingExtra, nearest_path
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
 """The files of a model: no pickles, no code."""
@@ -52,6 +52,27 @@ def identity(folder: Path) -> dict[str, str]:
     return revision | {"weights": fingerprint(folder)}
 
 
+def refuse_missing_folder(name: str | Path) -> None:
+    """Raise an error for a name that is meant as a folder, if there is no such folder.
+
+    A name such as models/tiny is meant so if there is a folder `models`; with a revision, as in
+    models/tiny@main, it is a name on the hub.
+    """
+    if not isinstance(name, str | Path) or not str(name):
+        raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
+    if Path(name).is_dir():
+        return
+    if Path(name).is_file():
+        raise CheckpointError(f"{str(name)!r} is a file. Give the model folder that contains it.")
+    if str(name).startswith(("/", ".", "~")):
+        raise CheckpointError(f"There is no folder {str(name)!r}.{nearest_path(name)}")
+    if "@" not in str(name) and len(Path(name).parts) > 1 and Path(name).parent.is_dir():
+        raise CheckpointError(
+            f"There is no folder {str(name)!r}.{nearest_path(name)} To download a model of this"
+            f" name from the Hugging Face hub, write {name}@main."
+        )
+
+
 def find(
     name: str | Path, files: tuple[str, ...] = MODEL_FILES, *, revision: str | None = None
 ) -> Path:
@@ -59,18 +80,15 @@ def find(
 
     A hub name may end in a revision, as in gpt2@607a30d.
     """
-    if not isinstance(name, str | Path) or not str(name):
-        raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
+    refuse_missing_folder(name)
     if Path(name).is_dir():
         return _without_code(Path(name))
-    if str(name).startswith(("/", ".", "~")):
-        raise CheckpointError(f"There is no folder {str(name)!r}.")
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"There is no folder {str(name)!r}, and models from the hub need the hf extra. Install"
-            " it with: pip install 'reviser-lm[hf]'."
+            f"There is no folder {str(name)!r}.{nearest_path(name)} Models from the hub need the hf"
+            " extra. Install it with: pip install 'reviser-lm[hf]'."
         ) from error
     hub_name, _, named = str(name).partition("@")
     try:
@@ -78,10 +96,10 @@ def find(
             hub_name, revision=revision or named or None, allow_patterns=list(files)
         )
     except (OSError, ValueError) as error:  # the hub's own errors are subclasses of these
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise CheckpointError(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
-            f" the Hugging Face hub: {reason}"
+            f" the Hugging Face hub ({reason}).{nearest_path(name)}"
         ) from error
     return _without_code(Path(folder))
 

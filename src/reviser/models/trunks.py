@@ -7,9 +7,10 @@ turns a causal LM into one that edits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -22,48 +23,20 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging as transformers_logging
 
 from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
-from reviser.errors import CheckpointError, ConfigError
+from reviser.errors import CheckpointError
 from reviser.models.hub import find
+from reviser.models.trunk_config import TrunkConfig
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
 ROWS_MULTIPLE = 64
 """Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
 the vocabulary are never a label and never allowed by the mask."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrunkConfig:
-    """The shape of a trunk. The defaults are the paper's 100M model."""
-
-    architecture: Literal["gpt_neox", "llama"] = "gpt_neox"
-    layers: int = 24
-    width: int = 512
-    heads: int = 8
-    mlp_width: int = 2048
-    context: int = 256
-    """Maximum number of ids in a history."""
-    dropout: float = 0.1
-    """Dropout of hidden states and attention. Llama applies it to attention only."""
-
-    def __post_init__(self) -> None:
-        if self.architecture not in _CONFIGS:
-            raise ConfigError(
-                f"architecture is {self.architecture!r}; use one of {', '.join(_CONFIGS)}."
-            )
-        if min(self.layers, self.width, self.heads, self.mlp_width, self.context) < 1:
-            raise ConfigError(f"Every size of a trunk must be 1 or more: {self}.")
-        if self.width % (2 * self.heads):
-            raise ConfigError(
-                f"width {self.width} cannot be divided into {self.heads} heads of the same, even"
-                " size. Change width or heads."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
 
 def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
@@ -144,14 +117,15 @@ def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokeni
 
 def _open(folder: Path, **options: Any) -> PreTrainedModel:
     try:
-        opened: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, with the tensor's name
-            **options,
-        )
+        with _without_progress_bar():
+            opened: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, with the tensor's name
+                **options,
+            )
     except (ImportError, OSError, ValueError, SafetensorError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason}") from error
@@ -164,6 +138,18 @@ def _open(folder: Path, **options: Any) -> PreTrainedModel:
             f" in another shape. The first is {min(wrong)}."
         )
     return model
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    """Hide the bar that Transformers draws while it reads weights."""
+    was_shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_shown:
+            transformers_logging.enable_progress_bar()
 
 
 def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:

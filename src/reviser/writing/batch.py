@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
-from reviser.errors import ConfigError, DataError, EngineError, ReviserError
+from reviser.errors import ConfigError, DataError, EngineError, ReviserError, nearest_path
 from reviser.files import claim, lock
 from reviser.writing.model import Reviser, load
 from reviser.writing.plan import Plan
@@ -98,7 +98,7 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
 def count_lines(path: Path) -> int:
     """Return the number of lines of a file."""
     if not path.is_file():
-        raise DataError(f"There is no file {str(path)!r}.")
+        raise DataError(f"There is no file {str(path)!r}.{nearest_path(path)}")
     with path.open("rb") as file:
         return sum(1 for _ in file)
 

@@ -68,6 +68,12 @@ class Writing:
         """The text after the last edit."""
         return self._stream.text
 
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Positions in the text of the marks that the model has not gone back to yet."""
+        own = (mark - self.part.instruction_length for mark in self._canvas.marks)
+        return tuple(map(self._stream.offset_of, own))
+
     def take(self, step: Step) -> TextEdit:
         """Apply one step and return the edit of the text."""
         if step.error is not None:
