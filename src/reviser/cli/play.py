@@ -14,7 +14,7 @@ from reviser.files import write_whole
 
 @click.command()
 @click.argument("rollouts", nargs=-1, required=True, metavar="ROLLOUTS.jsonl...",
-                type=InputPath())  # fmt: skip
+                type=InputPath(dir_okay=False))  # fmt: skip
 @click.option("-o", "--output", metavar="PAGE.html",
               type=click.Path(dir_okay=False, path_type=Path), help="Page to write.")  # fmt: skip
 @click.option("-m", "--model", metavar="MODEL",
