@@ -253,10 +253,10 @@ def make_server_app(settings: dict[str, Any]) -> Any:
 
 
 def main() -> int:
-    from reviser.serve.logs import write_logs
+    from reviser.serve.logs import write_json_lines
     from reviser.serve.run import listen, run
 
-    write_logs()
+    write_json_lines()
     return run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", 0))
 
 

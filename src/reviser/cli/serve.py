@@ -93,14 +93,16 @@ def serve(
     refuse_missing_folder(choice.model)  # before the slow imports
     with needs_extra("serve"):
         from reviser.serve.app import make_app
-        from reviser.serve.logs import write_logs
+        from reviser.serve.logs import write_json_lines
         from reviser.serve.middleware import read_keys
         from reviser.serve.run import listen, run
+        from reviser.serve.text_log import write_for_people
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
-    is_for_people = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
-    write_logs("text" if is_for_people else "json")
+    write_json_lines()
+    if log_format == "text" or (log_format == "auto" and sys.stderr.isatty()):
+        write_for_people()
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model

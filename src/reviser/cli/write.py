@@ -115,7 +115,8 @@ def _write(
         counts = rollout.statistics
         written = counts.tokens_after - counts.tokens_before
         plain = f"{plural(counts.actions, 'action')}, {plural(written, 'token')} added"
-        click.secho(screen.summary() if is_live else plain, err=True, dim=True)
+        end = {"stop": "Done: ", "cancelled": "Interrupted: "}.get(rollout.stop_reason, "")
+        click.secho(end + (screen.summary() if is_live else plain), err=True, dim=True)
     if message := stop_message([rollout.stop_reason], rollout.config.max_actions):
         click.echo(message, err=True)
     if rollout.stop_reason == "cancelled":

@@ -1,4 +1,4 @@
-"""The server's log on standard error, for programs or for people, without any user's text."""
+"""The server's log: one JSON object per line on standard error, without any user's text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sys
 import traceback
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 
 class JsonLogFormatter(logging.Formatter):
@@ -32,29 +32,10 @@ class JsonLogFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-class TextLogFormatter(logging.Formatter):
-    """One short line per record, for a person who watches the server in a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        facts = dict(getattr(record, "facts", {}))
-        event = record.getMessage()
-        if event == "listening":
-            return f"Open {facts['url']} (press Ctrl-C to stop)"
-        if event == "request":
-            event = f"{facts.pop('status')} {facts.pop('route')} in {facts.pop('seconds'):.2f} s"
-            del facts["id"]
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        if record.exc_info and record.exc_info[0] is not None:
-            facts["exception"] = record.exc_info[0].__name__
-        rest = "".join(f", {name} {value}" for name, value in facts.items() if value != "")
-        return f"{datetime.fromtimestamp(record.created):%H:%M:%S} {level}{event}{rest}"
-
-
-def write_logs(form: Literal["text", "json"] = "json", level: str = "info") -> None:
-    """Send our log and uvicorn's to standard error, as JSON lines or as lines of text."""
+def write_json_lines(level: str = "info") -> None:
+    """Send our log and uvicorn's to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextLogFormatter() if form == "text" else JsonLogFormatter())
+    handler.setFormatter(JsonLogFormatter())
     for name in ("reviser.serve", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
