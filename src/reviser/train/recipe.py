@@ -278,9 +278,11 @@ def check_base(recipe: Recipe) -> None:
 
 
 def _refuse_placeholder(name: str, path: Path, kind: str) -> None:
-    if not path.exists() and any(part.startswith(PLACEHOLDER) for part in path.parts):
+    found = next((n for n, part in enumerate(path.parts) if part.startswith(PLACEHOLDER)), None)
+    if found is not None and not path.exists():
+        placeholder = str(Path(*path.parts[found:]))
         raise ConfigError(
-            f"{name} is a placeholder, {path.name!r}. Set it in the recipe, or with: --set"
+            f"{name} is {placeholder!r}, a placeholder. Set it in the recipe, or with: --set"
             f" {name}={kind}"
         )
 
