@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.data.readers import Split
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import DataError, nearest_path
+from reviser.models.info import context_of
 
 if TYPE_CHECKING:
     from reviser.writing.model import Reviser
+    from reviser.writing.tasks import Task
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -122,12 +125,23 @@ class ModelChoice:
         with announce_if_slow(f"Loading model {self.model} ..."):
             return load(self.model, engine=self.engine, **self.options)
 
-    def require_editor(self) -> None:
-        """Refuse a model that cannot revise, before anything slow is imported."""
+    def check(self, task: Task, config: DecodeConfig) -> None:
+        """Refuse a task that a local model cannot run, before torch is imported."""
+        from reviser.core.actions import ActionVocab
+        from reviser.core.codec import Codec
         from reviser.models.editing import Editing, not_an_editor
+        from reviser.writing.plan import plan_task
+        from reviser.writing.tasks import Revise
 
-        if Path(self.model).is_dir() and Editing.load(self.model) is None:
+        folder = Path(self.model)
+        if not folder.is_dir():
+            return
+        vocab, editing = ActionVocab.load(folder), Editing.load(folder)
+        if isinstance(task, Revise) and editing is None:
             raise not_an_editor(self.model)
+        plan = plan_task(task, config, vocab=vocab, codec=Codec.load(folder), editing=editing)
+        for part in plan.parts:
+            part.request.check(vocab, context_of(folder) or sys.maxsize)
 
 
 def parse_engine_options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -95,7 +95,6 @@ def revise(
     if in_place and check:
         raise click.UsageError("--check writes nothing: leave out --in-place.")
     content = _read(file, choice.model)
-    choice.require_editor()
     name = "Standard input" if file is None else repr(str(file))
     try:
         whole = content.decode()
@@ -131,6 +130,7 @@ def _read(file: Path | None, model: str) -> bytes:
             raise DataError(f"Cannot read {str(file)!r}: {error.strerror}.") from error
         text = str(file) if len(str(file)) <= 60 else str(file)[:57] + "..."
         pipe = f' To revise a text directly, pipe it: echo "{text}" | reviser revise -m {model}'
+        pipe = pipe if " " in text else ""
         raise DataError(f"There is no file named {text!r}.{nearest_path(file) or pipe}") from error
 
 
@@ -141,6 +141,7 @@ def _revise(task: Revise, choice: ModelChoice, config: DecodeConfig) -> Revision
         if total > 1:
             progress("revising", done, total)
 
+    choice.check(task, config)
     try:
         with choice.load() as reviser, progress_bars() as (_, progress):
             revision = reviser.run(task, config, progress=report)

@@ -96,6 +96,7 @@ def _write(
     from reviser.player.terminal import Screen, print_result, printable, show
 
     console = Console(highlight=False)
+    choice.check(task, config)
     writing = choice.load().stream(task, config)
     is_live = console.is_terminal and not console.is_dumb_terminal and not as_json
     screen = Screen(writing.text, writing.cursor, writing.marks)
@@ -129,9 +130,10 @@ def write_batch(
 ) -> None:  # fmt: skip
     """Write a file of rollouts or revisions, with a progress bar."""
     from reviser.writing import batch
+    from reviser.writing.tasks import Revise
 
     if is_revision:
-        choice.require_editor()
+        choice.check(Revise(""), DecodeConfig())
     quiet_libraries(choice.model)
     job = batch.Job(
         input=source, output=output, model=choice.model, engine=choice.engine,

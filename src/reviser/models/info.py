@@ -49,6 +49,12 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
+def context_of(folder: Path) -> int | None:
+    """Return how many ids the model of a folder can read, if its config says so."""
+    found = _read(folder / "config.json").get("max_position_embeddings")
+    return found if isinstance(found, int) else None
+
+
 def _training(path: Path) -> dict[str, Any]:
     record = _read(path)
     names = ("recipe", "seen", "metrics", "commit")
