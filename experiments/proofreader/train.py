@@ -58,6 +58,9 @@ class Settings:
     """Step from which the learning rate falls linearly to zero, over `decay` steps."""
     decay: int = 400
     detection_weight: float = 1.0
+    language_weight: float = 0.5
+    """Weight of the divergence from the base model's next-token probabilities in drafts. Without
+    it, training slowly spoils the likelihoods that verify suggestions."""
     average: float = 0.995
     """Decay of the moving average of the weights."""
     held_out: int = 300
@@ -210,7 +213,7 @@ class Trainer:
         is_detection = batch.parts == DETECTION
         is_action = batch.parts > DETECTION
         output = self.model.upper(hidden)
-        found = {}
+        found = {"language": self.divergence(hidden, output, batch)}
         logits = self.model.control_logits(output[is_detection])
         loss = F.cross_entropy(logits, batch.targets[is_detection] - first, reduction="sum")
         found["detection"] = (loss, int(is_detection.sum()))
@@ -223,13 +226,36 @@ class Trainer:
                 found[name] = (each[about == part].sum(), int((about == part).sum()))
         return found
 
+    def divergence(self, hidden: Tensor, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """Return the summed divergence from the base model, and the number of positions.
+
+        Every third row is compared, at every third token of its draft; which ones depends on the
+        step alone.
+        """
+        turn = self.step % 3
+        rows = torch.arange(turn % len(batch.ids), len(batch.ids), 3)
+        # The draft's tokens begin after begin, delimiter and mark; the last one predicts none.
+        ends = 2 + torch.tensor(batch.sizes)[rows]
+        columns = torch.arange(2 + turn, batch.ids.shape[1], 3)
+        row, column = (columns[None] < ends[:, None]).nonzero(as_tuple=True)
+        if not len(row) or not self.settings.language_weight:
+            return output.new_zeros(()), 0
+        with torch.no_grad():
+            base = self.model.upper(hidden[rows], adapted=False)
+            expected = (base[row, columns[column]] @ self.model.table.T).log_softmax(-1)
+        found = (output[rows[row], columns[column]] @ self.model.table.T).log_softmax(-1)
+        return F.kl_div(found, expected, reduction="sum", log_target=True), len(row)
+
     def learn(self, number: int, batch: Batch) -> dict[str, tuple[float, int]]:
         """Take one step and return the losses."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["times"] * self.rate()
         losses = self.losses(self.lower(number, batch), batch)
-        weights = {"detection": self.settings.detection_weight}
-        count = sum(n for _, n in losses.values())
+        weights = {
+            "detection": self.settings.detection_weight,
+            "language": self.settings.language_weight,
+        }
+        count = sum(n for name, (_, n) in losses.items() if name != "language")
         loss = sum(weights.get(name, 1.0) * part for name, (part, _) in losses.items()) / count
         assert isinstance(loss, Tensor)
         loss.backward()
@@ -378,7 +404,7 @@ class Trainer:
             return False
         state = torch.load(path, weights_only=True)
         # The schedule may change between sessions; everything else must stay.
-        free = {"decay_from", "decay", "learning_rate", "held_out", "passes"}
+        free = {"decay_from", "decay", "learning_rate", "held_out", "passes", "language_weight"}
         new = asdict(self.settings)
         changed = {k for k, v in state["settings"].items() if k not in free and new[k] != v}
         if changed:
