@@ -126,3 +126,13 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(islice(found, _MAX_ENTRIES))
     except OSError:
         return []
+
+
+def reason_of(error: BaseException, most: int = 300) -> str:
+    r"""Return the first line of a library's message, shortened, or the name of its class.
+
+    >>> reason_of(ValueError("no\nyes")), reason_of(KeyError()), reason_of(ValueError("aaaa"), 3)
+    ('no', 'KeyError', 'aaa ...')
+    """
+    line = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return line if len(line) <= most else f"{line[:most]} ..."

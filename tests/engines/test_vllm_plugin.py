@@ -416,10 +416,13 @@ def a_config(**changes: Any) -> Any:
     ("changes", "words"),
     [
         ({"get_vocab_size": lambda: VOCAB.size - 1}, "do not belong together"),
-        ({"enable_prompt_embeds": True}, "no history to read"),
-        ({"enable_trace_replay": True}, "replayed trace"),
-        ({"speculation": SimpleNamespace(rejection_sample_method="synthetic")}, "Synthetic"),
-        ({"speculation": SimpleNamespace(enable_adaptive_verification=True)}, "Adaptive"),
+        ({"enable_prompt_embeds": True}, "Turn off prompt_embeds"),
+        ({"enable_trace_replay": True}, "Turn off trace replay"),
+        (
+            {"speculation": SimpleNamespace(rejection_sample_method="synthetic")},
+            "synthetic acceptance",
+        ),
+        ({"speculation": SimpleNamespace(enable_adaptive_verification=True)}, "Turn off adaptive"),
     ],
 )
 def test_what_would_pass_the_mask_by_is_refused_at_start(changes: Any, words: str) -> None:

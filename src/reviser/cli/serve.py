@@ -26,6 +26,10 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 LIMITS = {
     "running": "Maximum number of requests that run at the same time.",
     "waiting": "Maximum number of requests in the queue; more are refused with status 429.",
+    "key_requests": "Maximum number of requests of one API key that run or wait; more are refused"
+    " with status 429.",
+    "key_rate": "Requests per second of one API key; each 32 kB of body count as one more.",
+    "connections": "Maximum number of open connections; more are refused with status 503.",
     "body_bytes": "Maximum size of a request body in bytes.",
     "prompt_characters": "Maximum length of a prompt, draft or text with gaps, in characters.",
     "prompt_tokens": "Maximum length of a prompt, draft or text with gaps, in tokens.",
@@ -71,6 +75,10 @@ def _limit_options() -> Decorator:
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL",
               help="Origin of web pages that may send requests, such as https://example.org; may be"
                    " repeated.")  # fmt: skip
+@click.option("--allow-host", "names", multiple=True, metavar="NAME",
+              help="Name under which clients reach the server, such as example.org; may be"
+                   " repeated. Local names and --host are always allowed; on all networks, any name"
+                   " is, unless this is given.")  # fmt: skip
 @click.option("--playground/--no-playground", default=True, show_default=True,
               help="Serve a page at / to try the model.")  # fmt: skip
 @click.option("--log-format", default="auto", show_default=True,
@@ -80,7 +88,8 @@ def _limit_options() -> Decorator:
 @_limit_options()
 def serve(
     choice: ModelChoice, host: str, port: int, name: str | None, api_key_file: Path | None,
-    origins: tuple[str, ...], playground: bool, log_format: str, limits: Any,
+    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, log_format: str,
+    limits: Any,
 ) -> None:  # fmt: skip
     """Serve a model over HTTP, with a page to try it.
 
@@ -93,21 +102,24 @@ def serve(
     refuse_missing_folder(choice.model)  # before the slow imports
     with needs_extra("serve"):
         from reviser.serve.app import make_app
+        from reviser.serve.hosts import allowed_hosts
         from reviser.serve.logs import write_json_lines
         from reviser.serve.middleware import read_keys
         from reviser.serve.run import listen, run
         from reviser.serve.text_log import write_for_people
+    hosts = allowed_hosts(host, names)
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
-    write_json_lines()
+    log = write_json_lines()
     if log_format == "text" or (log_format == "auto" and sys.stderr.isatty()):
         write_for_people()
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model
     with choice.load() as reviser:
-        app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins,
+        app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins, hosts=hosts,
                        playground=playground)  # fmt: skip
         status = run(app, socket)
+    log.drain(1.0)
     sys.exit(status)

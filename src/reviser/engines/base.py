@@ -1,7 +1,8 @@
 """The interface of engines: requests in, actions out as they come.
 
-Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
-time; its caller applies the actions. `ScriptedEngine` is an engine for tests, without a model.
+This module knows boundaries, not content, and does not import torch. An engine holds a model and
+runs many requests at a time; its caller applies the actions. `ScriptedEngine` is an engine for
+tests, without a model.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import numpy as np
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, check_gaps, trace
-from reviser.engines.settings import DecodeConfig
+from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import ConfigError, EngineError
 
 __all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
 
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
+FAILED = -1
+"""In place of an action: this request has failed."""
 _SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
 
 
@@ -70,6 +73,11 @@ class Request:
                 f"The history leaves length {length} and cursor {cursor}, but the request says"
                 f" {self.length} and {self.cursor}."
             )
+        if len(self.gaps) > MOST_GAPS:
+            raise ConfigError(
+                f"Your text has {len(self.gaps):,} separate parts that may be edited;"
+                f" {MOST_GAPS:,} are allowed. Use fewer gaps or locks, or a smaller window."
+            )
         check_gaps(self.length, self.cursor, self.gaps)
 
     def enter(self, rows: Boundary, row: int) -> None:
@@ -107,11 +115,11 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
     if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
         lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
         if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+            raise ConfigError("The history leaves its canvas: a move or delete goes past its end.")
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:
-        raise ConfigError("The history ends in an action that is half spelled.")
+        raise ConfigError("The history ends with an incomplete action.")
     return len(canvas), canvas.cursor
 
 
@@ -145,8 +153,8 @@ class Step:
     """The failure that took the place of an action; no step follows it."""
     edit_probabilities: tuple[float, ...] | None = None
     """Probabilities that the text right before an id of the history needs an edit, for each id but
-    the last, if the request asked for them. Each is one minus the probability of STOP there: a
-    model that gives edit probabilities learned to stop where nothing is to be changed."""
+    the last, if the request asked for them. Each is one minus the probability of STOP there,
+    because the model learned to predict STOP where no edit is needed."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
 
@@ -154,6 +162,36 @@ class Step:
     def is_last(self) -> bool:
         """True if no step follows."""
         return self.ended is not None or self.error is not None
+
+
+def failed_step(number: int, error: Exception | None = None) -> Step:
+    """Return the last step of a request that failed, alone, with the reason if there is one."""
+    reason = "" if error is None else f": {type(error).__name__}: {error}"
+    message = f"The engine could not go on with this request{reason[:300].rstrip('.')}."
+    failure = error if isinstance(error, EngineError) else EngineError(message)
+    return Step(number, FAILED, 0.0, error=failure)
+
+
+def per_row(
+    compute: Callable[[list[int]], list[int]], count: int, errors: dict[int, Exception]
+) -> list[int]:
+    """Return an action for each row; where there is none, `FAILED`, with the error in `errors`.
+
+    All rows are computed together. If that raises, one of them is the cause and nothing says which,
+    so each is computed alone. Rows share nothing, so the others get the action they would have had.
+    """
+    try:
+        return compute(list(range(count)))
+    except Exception:  # noqa: BLE001 - computed again below, where the error has a row
+
+        def alone(n: int) -> int:
+            try:
+                return compute([n])[0]
+            except Exception as error:  # noqa: BLE001 - a fault of this row alone
+                errors.setdefault(n, error)
+                return FAILED
+
+        return [alone(n) for n in range(count)]
 
 
 class Engine(Protocol):

@@ -1,6 +1,6 @@
 """The part that both vLLM engines share: vLLM's form of a request, and counting its actions.
 
-Imports neither vllm nor torch.
+This module imports neither vllm nor torch.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from math import exp
 from typing import Any
 
-from reviser.core.actions import ActionVocab
-from reviser.engines.base import Request, Step, StopReason
+from reviser.core.actions import ActionVocab, Kind
+from reviser.engines.base import Request, Step, StopReason, failed_step
+from reviser.errors import EngineError
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
 LOGPROBS_PER_ID = 20
@@ -27,11 +28,16 @@ class Running:
     context: int
     actions: int = 0
 
-    def take(self, number: int, action: int, logprob: float, stop: int) -> Step:
-        """Count one action and return its step; vLLM's own reason for an end is not used."""
+    def take(self, number: int, action: int, logprob: float, vocab: ActionVocab) -> Step:
+        """Count one action and return its step; vLLM's own reason for an end is not used.
+
+        An id that is never legal is how the mask reports that it failed on this request.
+        """
+        if not 0 <= action < vocab.size or vocab.kinds[action] >= Kind.SEPARATOR:
+            return failed_step(number, EngineError("The mask failed on this request."))
         self.actions += 1
         ended: StopReason | None = None
-        if action == stop:  # never another action's argument
+        if action == vocab.stop:  # never another action's argument
             ended = "stop"
         elif self.actions == self.request.config.max_actions:
             ended = "max_actions"
@@ -51,7 +57,7 @@ def sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, An
         "seed": config.seed & (1 << 63) - 1,  # signed there, and -1 means none
         "max_tokens": min(config.max_actions, context - len(request.history)),
         "stop_token_ids": [vocab.stop],
-        "ignore_eos": True,  # the model's folder may name other ends than STOP
+        "ignore_eos": True,  # the folder may name end tokens other than STOP
         "logprobs": 0,  # only that of the chosen action
         "prompt_logprobs": LOGPROBS_PER_ID if request.with_edit_probabilities else None,
     }

@@ -21,19 +21,28 @@ class Limits:
 
     running: int = limit(64, 1, "Requests that the engine works on at a time.")
     waiting: int = limit(256, 0, "Requests that may wait for the engine; one more gets status 429.")
+    key_requests: int = limit(
+        128, 1, "Requests of one API key that may run or wait; one more gets status 429."
+    )
+    key_rate: float = limit(
+        100.0, 0.001, "Requests per second of one API key; each 32 kB of body count as one more."
+    )
+    connections: int = limit(4096, 1, "Open connections; with more, requests get status 503.")
+    head_bytes: int = limit(32_768, 1, "Largest head of a request: its address and headers.")
+    headers: int = limit(100, 1, "Headers of a request.")
     body_bytes: int = limit(1 << 20, 1, "Largest body of a request, in bytes.")
-    body_seconds: float = limit(30.0, 0.001, "Seconds allowed to receive the request body.")
+    body_seconds: float = limit(
+        30.0, 0.001, "Seconds allowed to receive the headers of a request, and then its body."
+    )
     prompt_characters: int = limit(100_000, 1, "Longest text of a request, in characters.")
     prompt_tokens: int = limit(16_384, 1, "Longest text of a request, in tokens.")
     max_actions: int = limit(4096, 1, "Highest `max_actions` that a request may ask for.")
     max_length: int = limit(16_384, 1, "Maximum number of tokens of a text, for all requests.")
-    seconds: float = limit(
-        600.0, 0.001, "Seconds per request; then the text is returned as far as it is written."
-    )
+    seconds: float = limit(600.0, 0.001, "Seconds per request; then the text so far is returned.")
     stream_bytes: int = limit(4 << 20, 1, "Bytes of events kept per stream for slow clients.")
     streams: int = limit(1024, 0, "Finished streams kept for clients that reconnect.")
     resume_seconds: float = limit(
-        15.0, 0, "Seconds that a stream goes on, or is kept, without a client that reads it."
+        15.0, 0, "Seconds that a stream continues, or is kept, without a client that reads it."
     )
     ping_seconds: float = limit(15.0, 0.001, "Seconds between pings on a silent stream.")
     write_seconds: float = limit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 from types import FrameType
@@ -10,9 +11,9 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from reviser.errors import ConfigError
+from reviser.serve.protocol import limited_protocol
 from reviser.serve.queue import RequestQueue
 
 log = logging.getLogger("reviser.serve")
@@ -29,7 +30,8 @@ class DrainingServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                http=_closing_protocol(self.queue.limits.write_seconds),
+                http=limited_protocol(self.queue.limits),
+                limit_concurrency=self.queue.limits.connections,
                 ws="none",  # no route uses WebSockets
                 timeout_graceful_shutdown=5,
                 timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
@@ -67,34 +69,6 @@ class DrainingServer(uvicorn.Server):
         return 1 if queue.is_dead or queue.has_lost_requests or not queue.is_draining else 0
 
 
-def _closing_protocol(seconds: float) -> Any:
-    """Return a protocol class that closes a connection whose client stops reading for too long.
-
-    uvicorn would wait for ever, and a graceful close waits for the client, too.
-    """
-
-    class ClosingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        stalled: asyncio.TimerHandle | None = None
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.stalled = self.loop.call_later(seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._stop_timer()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._stop_timer()
-
-        def _stop_timer(self) -> None:
-            if self.stalled is not None:
-                self.stalled.cancel()
-
-    return ClosingProtocol
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Bind a port; called before the model is opened, so that a port in use is reported at once."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -112,4 +86,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(app: FastAPI, listener: socket.socket) -> int:
     """Serve an app until it ends; return the exit status of the process."""
+    # The garbage collector stops all threads while it looks at every object. What is there now, a
+    # million objects of libraries, stays: without it a full collection takes a tenth of the time.
+    gc.collect()
+    gc.freeze()
     return DrainingServer(app).serve_until_stopped(listener)

@@ -178,8 +178,6 @@ class Writing:
             return pieces
 
         before = around(self._given, [bound for gap in self._gaps for bound in gap])
-        if part.is_continuation:
-            before[0] = part.prompt.encode()
         after = around(tokens, bounds)
         for n, lends in enumerate(part.spaces):
             if lends:
