@@ -82,7 +82,7 @@ def check(engine: HFEngine, asked: list[Request]) -> None:
     found = run(engine, asked)
     *_, last = found.pop(BAD)
     assert last.error is not None
-    assert str(last.error).startswith("The engine could not go on with this request")
+    assert str(last.error).startswith("The engine could not continue this request")
     assert [[step.action for step in steps] for steps in found] == [
         [step.action for step in steps] for steps in wanted
     ]

@@ -18,7 +18,7 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.errors import ConfigError
-from support import strategies
+from support import naive, strategies
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no logits.")
 
@@ -88,7 +88,7 @@ def only_stop(vocab: ActionVocab, row: Any) -> bool:
 
 
 def pick(rng: Random, vocab: ActionVocab, asked: Asked, more: list[int] | None = None) -> int:
-    return strategies.pick(rng, vocab, {*np.flatnonzero(asked.allowed(vocab, more)).tolist()})
+    return naive.pick(rng, vocab, {*np.flatnonzero(asked.allowed(vocab, more)).tolist()})
 
 
 @walks

@@ -48,14 +48,17 @@ def memory(process: int) -> float:
 # -- bodies ---------------------------------------------------------------------------------------
 
 
-def test_no_body_of_the_list_fails_or_holds_up_the_server(server: Any) -> None:
+@pytest.mark.parametrize(
+    "size", [attacks.LARGEST - 200, pytest.param(attacks.CHARACTERS, marks=pytest.mark.full)]
+)
+def test_no_body_of_the_list_fails_or_holds_up_the_server(server: Any, size: int) -> None:
     before = memory(server.process.pid)
     server.get("/test/lag")
     target = Target(server.port, "bad-key")
-    statuses = dict(attacks.send_bodies(target))
+    statuses = dict(attacks.send_bodies(target, (size,)))
     assert {code for code in statuses.values() if not 200 <= code < 500} == set(), statuses
     assert memory(server.process.pid) - before < 300
-    # The goal is 0.1 s on an idle machine (`just attack` measures it); here, others compute too.
+    # The goal is 0.1 s, which a machine that does other work too cannot measure.
     assert server.get("/test/lag").json() < 1.0
 
 
@@ -241,7 +244,7 @@ def test_a_standard_error_that_nothing_reads_holds_up_nothing() -> None:
         next(each for each in lines if b'"ready"' in each)
         request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
         with socket.create_connection(("127.0.0.1", int(port)), timeout=20) as connection:
-            for _ in range(1500):
+            for _ in range(700):
                 connection.sendall(request)
                 while not (data := connection.recv(1000)).endswith(b'{"status":"ok"}'):
                     assert data

@@ -130,10 +130,12 @@ def status(connection: socket.socket) -> int:
     return int(data.split()[1]) if data.startswith(b"HTTP/1.1 ") else 0
 
 
-def send_bodies(target: Target) -> Iterator[tuple[str, int]]:
+def send_bodies(
+    target: Target, sizes: tuple[int, ...] = (LARGEST - 200, CHARACTERS)
+) -> Iterator[tuple[str, int]]:
     """Send every costly body, as large as bodies and as texts may be; yield name and status."""
     for name, (route, make) in BODIES.items():
-        for size in (LARGEST - 200, CHARACTERS):
+        for size in sizes:
             body = make(size) | {"max_actions": 4}
             data = json.dumps(body, ensure_ascii=False).encode()
             yield name, target.post(route, data)

@@ -29,7 +29,7 @@ AVOID = {
     r"(?<!/)beside(?!/)": "next to",
     r"whoever|whomever": "the caller, the client, a process",
     r"(?:go|goes|going|went) on": "continue",
-    r"hold(?:s|ing)? up": "delay",
+    r"hold(?:s|ing)? up(?! to)": "delay",
     r"in the mean(?!time)": "on average",
     r"(?<!there )is no (?!longer|more|less|better|faster|way|need)\w+": "is not a ...",
     r"learnt": "learned",

@@ -167,7 +167,7 @@ class Step:
 def failed_step(number: int, error: Exception | None = None) -> Step:
     """Return the last step of a request that failed, alone, with the reason if there is one."""
     reason = "" if error is None else f": {type(error).__name__}: {error}"
-    message = f"The engine could not go on with this request{reason[:300].rstrip('.')}."
+    message = f"The engine could not continue this request{reason[:300].rstrip('.')}."
     failure = error if isinstance(error, EngineError) else EngineError(message)
     return Step(number, FAILED, 0.0, error=failure)
 

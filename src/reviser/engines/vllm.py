@@ -131,7 +131,7 @@ class VLLMEngine:
             steps = [failed_step(number, error)]
         if output.finished and not (steps and steps[-1].is_last):
             reason = output.outputs[0].finish_reason
-            steps.append(failed_step(number, EngineError(f"vLLM broke a request off: {reason}.")))
+            steps.append(failed_step(number, EngineError(f"vLLM ended a request early: {reason}.")))
         if output.finished:
             del self._running[output.request_id], self._names[number]
         elif steps and steps[-1].error is not None:

@@ -243,10 +243,10 @@ def _add_schema(app: FastAPI, limits: Limits) -> None:
 
     An invalid body has status 400 here.
     """
+    make_schema = app.openapi
 
-    @cache
-    def openapi() -> bytes:
-        schema = app.openapi()
+    def openapi() -> dict[str, Any]:
+        schema = make_schema()
         for operations in schema["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
@@ -256,10 +256,13 @@ def _add_schema(app: FastAPI, limits: Limits) -> None:
             for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
                 declared = body["properties"][name]
                 declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
-        return json.dumps(schema).encode()
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    written = cache(lambda: json.dumps(openapi()).encode())
 
     @app.get("/openapi.json", include_in_schema=False)
     async def schema() -> Response:
         """Return the OpenAPI schema."""
         # The first call takes long; a thread leaves the event loop to others.
-        return Response(await asyncio.to_thread(openapi), media_type="application/json")
+        return Response(await asyncio.to_thread(written), media_type="application/json")
