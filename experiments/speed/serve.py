@@ -168,7 +168,7 @@ async def ask(port: int, body: dict[str, Any], way: str) -> Response:
     """Send a request by hand: a client library would use more of the shared processor."""
     start, first, parts = time.perf_counter(), 0.0, []
     data = json.dumps(body | {"stream": way == "stream"}).encode()
-    head = "POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = "POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     head += f"content-length: {len(data)}\r\nconnection: close\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(head.encode() + data)

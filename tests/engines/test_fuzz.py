@@ -31,7 +31,7 @@ def test_no_action_is_illegal_and_no_request_is_lost(engine: HFEngine) -> None:
 @pytest.mark.parametrize("how", ["mask", "rows"])
 def test_a_broken_mask_is_caught(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, _ = HFEngine.load(fuzz.folder_of_a_fresh_model(tmp_path, searches=False))
-    monkeypatch.setattr(LogitsMask, "apply", LogitsMask.apply)  # so that it is put back
+    monkeypatch.setattr(LogitsMask, "plan", LogitsMask.plan)  # so that it is put back
     fuzz.break_mask(how)
     report = fuzz.fuzz(engine, actions=2000, seed=7, context=fuzz.CONTEXT)
     assert report.illegal > 20

@@ -182,7 +182,8 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
         before = logits.clone()
         wide = torch.zeros(logits.shape, dtype=torch.bool)
         wide[:, : vocab.size] = torch.from_numpy(allowed)
-        LogitsMask(vocab).apply(logits, boundary)
+        mask = LogitsMask(vocab)
+        mask.apply(logits, mask.plan(boundary, [DecodeConfig()] * len(boundary)))
         assert torch.equal(logits, torch.where(wide, before, -torch.inf))
 
 
@@ -306,12 +307,17 @@ def test_a_bias_on_moves_is_none_on_the_digits_of_a_number() -> None:
     assert rows.is_spelling.tolist() == [False, True]
     configs = [DecodeConfig(stop_bias=2.0, move_bias=-3.0)] * 2
     biased = torch.stack([logits, logits])
-    LogitsMask(vocab).add_biases(biased, rows, configs)
+    mask = LogitsMask(vocab)
+    mask.apply(biased, mask.plan(rows, configs))
     expected = logits.clone()
     expected[vocab.stop] = 2.0
     moves = [vocab.move_id(delta) for delta in vocab.deltas]
     expected[[*moves, vocab.mark]] = -3.0
-    assert torch.equal(biased, torch.stack([expected, logits]))
+    allowed = torch.from_numpy(rows.allowed())
+    wanted = torch.where(allowed, torch.stack([expected, logits]), -torch.inf)
+    assert torch.equal(biased, wanted)
+    assert (wanted[0, moves] == -3.0).any()
+    assert (wanted[1, moves] == 0.0).any()
 
 
 def test_the_seed_alone_decides_a_rollout() -> None:

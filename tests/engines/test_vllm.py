@@ -167,7 +167,18 @@ WRONG_ARGS = {
 def free_runs(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
     """One trunk and vocabulary: greedy requests and wild ones."""
     model = str(folder / "-".join(pair))
-    return {"folder": model, "options": OPTIONS, "runs": [greedy(pair[1]), wild(pair[1])]}
+    runs = [greedy(pair[1]), wild(pair[1])]
+    if pair == QUICK:
+        asked = [vllm_runs.to_json(request) for request in with_a_poisoned_one(pair[1])]
+        runs += [{"requests": asked, "broken": how} for how in ("one history", "one config")]
+    return {"folder": model, "options": OPTIONS, "runs": runs}
+
+
+def with_a_poisoned_one(name: str) -> list[Request]:
+    """Some of the greedy requests, with one among them on which the mask fails."""
+    asked = list(GREEDY[name][FEW])
+    config = DecodeConfig(max_edits=vllm_runs.POISON, temperature=0.0)
+    return [*asked[:3], replace(asked[3], config=config), *asked[3:]]
 
 
 def first_runner(folder: Path) -> list[dict[str, Any]]:
@@ -378,6 +389,8 @@ def faults(name: str, requests: list[Request], records: list[dict[str, Any]]) ->
                 break
         else:
             assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
+            if "error" in record:  # an id that is never allowed
+                wrong, count = wrong + 1, count + 1
     return wrong, count
 
 
@@ -502,6 +515,16 @@ def test_cancelled_and_preempted_requests_change_nothing_for_the_others(first: l
     assert first[-1]["preemptions"][0] > 10
     assert sum(record["ended"] == "cancelled" for record in records) > 10
     check_ends("operators", WILD["operators"], records)
+
+
+@pytest.mark.parametrize("run", [2, 3])
+def test_a_fault_of_one_row_fails_that_row_alone(quick: list[Any], run: int) -> None:
+    records = list(quick[0]["runs"][run])
+    poisoned = records.pop(3)
+    assert (poisoned["ended"], poisoned["error"]) == ("error", "The mask failed on this request.")
+    alone = quick[0]["runs"][0][FEW]
+    assert [record["actions"] for record in records] == [record["actions"] for record in alone]
+    assert sum(len(record["actions"]) for record in records) > 20
 
 
 @full

@@ -190,7 +190,7 @@ def test_a_body_that_is_endless_or_does_not_come_is_cut_off(server: Served) -> N
     except httpx2.TransportError:
         pass  # the connection may end before the response is read
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
-        slow.sendall(b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+        slow.sendall(b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
                      b"authorization: Bearer first-key\r\n\r\n{")  # fmt: skip
         slow.settimeout(20)
         assert b" 408 " in slow.recv(200)

@@ -242,8 +242,9 @@ def test_a_slow_client_holds_up_no_other_and_may_fall_behind() -> None:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             reader.connect(("127.0.0.1", server.port))
             reader.sendall(
-                b"POST /v1/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-                b"content-length: %d\r\n\r\n%b" % (len(body), body)
+                b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\n"
+                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                % (len(body), body)
             )
             head = reader.recv(2000).decode()
             stream = head.partition("x-stream-id: ")[2].partition("\r\n")[0]
@@ -267,7 +268,7 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         body = LONG | {"stream": True, "max_actions": 1000, "max_length": 50}
         written = generate(server, body)
         address, times = f"/v1/streams/{written.headers['x-stream-id']}", 60
-        request = f"GET {address} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+        request = f"GET {address} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.connect(("127.0.0.1", server.port))
         reader.sendall(request * times)
@@ -289,7 +290,7 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
                 rest += (data := patient.recv(1 << 20))
                 assert data
             time.sleep(1.3)  # a client that was slow for a while is left alone
-            patient.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            patient.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             while b'"ok"' not in (rest := rest[-200:] + data):
                 data = patient.recv(1 << 20)
                 assert data

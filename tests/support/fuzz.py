@@ -260,15 +260,16 @@ def break_mask(how: str) -> None:
     """
     from reviser.engines.logits import LogitsMask
 
-    right = LogitsMask.apply
+    right = LogitsMask.plan
 
-    def wrong(self: Any, logits_BA: Any, rows: Any) -> None:
+    def wrong(self: Any, rows: Any, configs: Any) -> Any:
         if how == "mask":
-            logits_BA[:, self.vocab.size :] = float("-inf")
-        else:
-            right(self, logits_BA, rows.view([*range(1, len(rows)), 0]))
+            plan = right(self, rows, configs)
+            plan.allowed[:] = True
+            return plan
+        return right(self, rows.view([*range(1, len(rows)), 0]), configs)
 
-    LogitsMask.apply = wrong  # type: ignore[method-assign]
+    LogitsMask.plan = wrong  # type: ignore[method-assign]
 
 
 def main() -> None:

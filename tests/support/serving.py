@@ -5,6 +5,7 @@ A file says what the engine does wrong, so that a test can break it while it run
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -249,15 +250,39 @@ def make_server_app(settings: dict[str, Any]) -> Any:
         return {"added": engine.added, "running": running, "cancelled": cancelled}
 
     app.add_api_route("/test/engine", counts, include_in_schema=False)
+    app.add_api_route("/test/lag", LoopLag().worst, include_in_schema=False)
     return app
+
+
+class LoopLag:
+    """The longest time for which the event loop could not run anything else."""
+
+    def __init__(self) -> None:
+        self._watching: asyncio.Task[None] | None = None
+        self._worst = 0.0
+
+    async def worst(self) -> float:
+        """Return the longest since the last call; the first call starts the watch."""
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+        worst, self._worst = self._worst, 0.0
+        return worst
+
+    async def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            self._worst = max(self._worst, time.monotonic() - began - 0.005)
 
 
 def main() -> int:
     from reviser.serve.logs import write_json_lines
     from reviser.serve.run import listen, run
 
-    write_json_lines()
-    return run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", 0))
+    log = write_json_lines()
+    status = run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", 0))
+    log.drain(1.0)
+    return status
 
 
 if __name__ == "__main__":

@@ -82,8 +82,29 @@ def broken(name: str) -> Any:
 
     if name == "no mask":
         return mock.patch.object(vllm_state._Follower, "_close")
+    if name in ("one history", "one config"):
+        return one_broken_row(name)
     assert name == "no moves"
     return mock.patch.object(vllm_state.BatchMask, "move")
+
+
+POISON = 77
+"""The `max_edits` of a request on which the mask fails."""
+
+
+def one_broken_row(name: str) -> Any:
+    """Make the mask fail on the request with `POISON`: when it enters, or when it is masked."""
+    read = wire.read
+
+    def poisoned(vocab: Any, history: Any, args: Any) -> Request:
+        request = read(vocab, history, args)
+        if request.config.max_edits == POISON and name == "one history":
+            raise ZeroDivisionError("an error of our own")
+        if request.config.max_edits == POISON:
+            object.__setattr__(request.config, "stop_bias", "much")
+        return request
+
+    return mock.patch.object(wire, "read", poisoned)
 
 
 def counted_drafts(verdicts: Counter[bool]) -> Any:
@@ -113,6 +134,10 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
         for step in steps:
             record = records[numbers[step.request]]
             assert record["ended"] is None
+            if step.error is not None:
+                record["error"], record["ended"] = str(step.error), "error"
+                live.discard(step.request)
+                continue
             record["actions"].append(step.action)
             record["logprobs"].append(step.logprob)
             record["edit_probabilities"] += step.edit_probabilities or ()

@@ -18,6 +18,9 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 LIMITS = {
     "running": "Requests that the engine works on at the same time.",
     "waiting": "Requests that may wait in the queue; further ones get status 429.",
+    "key_requests": "Requests of one API key that may run or wait; further ones get status 429.",
+    "key_rate": "Requests per second of one API key; each 32 kB of body count as one more.",
+    "connections": "Open connections; with more of them, requests get status 503.",
     "body_bytes": "Maximum size of a request body.",
     "prompt_characters": "Maximum length of a prompt, draft or text with gaps, in characters.",
     "prompt_tokens": "Maximum length of a prompt, draft or text with gaps, in tokens.",
@@ -63,12 +66,16 @@ def _limit_options() -> Decorator:
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL",
               help="Web page whose scripts may send requests, such as https://example.org; may be"
                    " repeated.")  # fmt: skip
+@click.option("--allow-host", "names", multiple=True, metavar="NAME",
+              help="Name under which clients reach the server, such as example.org; may be"
+                   " repeated. Local names and --host are always allowed; on all networks, any name"
+                   " is, unless this is given.")  # fmt: skip
 @click.option("--playground/--no-playground", default=True, show_default=True,
               help="Serve a page at / to try the model on.")  # fmt: skip
 @_limit_options()
 def serve(
     choice: ModelChoice, host: str, port: int, name: str | None, api_key_file: Path | None,
-    origins: tuple[str, ...], playground: bool, limits: Any,
+    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, limits: Any,
 ) -> None:  # fmt: skip
     """Serve a model over HTTP: texts, streams of edits, and OpenAI's completions API.
 
@@ -77,18 +84,21 @@ def serve(
     """
     with needs_extra("serve"):
         from reviser.serve.app import make_app
+        from reviser.serve.hosts import allowed_hosts
         from reviser.serve.logs import write_json_lines
         from reviser.serve.middleware import read_keys
         from reviser.serve.run import listen, run
+    hosts = allowed_hosts(host, names)
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
-    write_json_lines()
+    log = write_json_lines()
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model
     with choice.load() as reviser:
-        app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins,
+        app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins, hosts=hosts,
                        playground=playground)  # fmt: skip
         status = run(app, socket)
+    log.drain(1.0)
     sys.exit(status)

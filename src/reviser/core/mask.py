@@ -361,7 +361,7 @@ class Boundary:
                 if not canvas.is_finished:  # STOP may follow STOP, as padding
                     canvas.apply(action_id)
                     advanced.append(canvas)
-        except InvalidAction:
+        except BaseException:  # whatever one canvas raises, the others must not change
             for canvas in advanced:
                 canvas.rollback()
             raise

@@ -15,13 +15,15 @@ import numpy as np
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, check_gaps, trace
-from reviser.engines.settings import DecodeConfig
+from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import ConfigError, EngineError
 
 __all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
 
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
+FAILED = -1
+"""In place of an action: this request has failed."""
 _SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
 
 
@@ -69,6 +71,11 @@ class Request:
             raise ConfigError(
                 f"The history leaves length {length} and cursor {cursor}, but the request says"
                 f" {self.length} and {self.cursor}."
+            )
+        if len(self.gaps) > MOST_GAPS:
+            raise ConfigError(
+                f"Your text has {len(self.gaps):,} separate parts that may be edited;"
+                f" {MOST_GAPS:,} are allowed. Use fewer gaps or locks, or a smaller window."
             )
         check_gaps(self.length, self.cursor, self.gaps)
 
@@ -154,6 +161,36 @@ class Step:
     def is_last(self) -> bool:
         """True if no step follows."""
         return self.ended is not None or self.error is not None
+
+
+def failed_step(number: int, error: Exception | None = None) -> Step:
+    """Return the last step of a request that failed, alone, with the reason if there is one."""
+    reason = "" if error is None else f": {type(error).__name__}: {error}"
+    message = f"The engine could not go on with this request{reason[:300].rstrip('.')}."
+    failure = error if isinstance(error, EngineError) else EngineError(message)
+    return Step(number, FAILED, 0.0, error=failure)
+
+
+def per_row(
+    compute: Callable[[list[int]], list[int]], count: int, errors: dict[int, Exception]
+) -> list[int]:
+    """Return an action for each row; where there is none, `FAILED`, with the error in `errors`.
+
+    All rows are computed together. If that raises, one of them is the cause and nothing says which,
+    so each is computed alone. Rows share nothing, so the others get the action they would have had.
+    """
+    try:
+        return compute(list(range(count)))
+    except Exception:  # noqa: BLE001 - computed again below, where the error has a row
+
+        def alone(n: int) -> int:
+            try:
+                return compute([n])[0]
+            except Exception as error:  # noqa: BLE001 - a fault of this row alone
+                errors.setdefault(n, error)
+                return FAILED
+
+        return [alone(n) for n in range(count)]
 
 
 class Engine(Protocol):

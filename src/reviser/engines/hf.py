@@ -26,8 +26,8 @@ from transformers.cache_utils import DynamicLayer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
-from reviser.engines.base import DecodeConfig, Request, Step, StopReason
-from reviser.engines.logits import LogitsMask
+from reviser.engines.base import FAILED, Request, Step, StopReason, failed_step, per_row
+from reviser.engines.logits import LogitsMask, choose
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
 
@@ -53,6 +53,13 @@ class _Row:
     def ids(self) -> int:
         """Length of its history."""
         return len(self.request.history) + self.actions
+
+    def draw(self) -> float | None:
+        """Return the next random number; None, which no action can be chosen by, if it fails."""
+        try:
+            return self.draws.random()
+        except Exception:  # noqa: BLE001 - a fault of this request alone
+            return None
 
 
 class HFEngine:
@@ -133,7 +140,8 @@ class HFEngine:
     def step(self) -> list[Step]:
         """Choose one action for each running request, new ones included.
 
-        If this is interrupted, or memory runs out, the running requests are lost.
+        A request whose action cannot be chosen ends with an error; the others are not affected. If
+        this is interrupted, or the model itself fails, the running requests are lost.
         """
         try:
             return self._step()
@@ -142,36 +150,62 @@ class HFEngine:
             raise
 
     def _clear(self) -> None:
-        self._free.extend(row.slot for row in self._rows)
+        self._free = deque(range(len(self._boundary)))
         self._rows, self._cache = [], None
 
     @torch.no_grad()
     def _step(self) -> list[Step]:
-        parts = [self._go_on()] if self._rows else []
+        steps: list[Step] = []
+        errors: dict[int, Exception] = {}
         probabilities: dict[int, tuple[float, ...]] = {}
-        parts += [self._enter(probabilities)] if self._waiting and self._free else []
+        parts = [self._go_on()] if self._rows else []
+        if self._waiting and self._free:
+            entered = self._enter(probabilities, steps)
+            parts += [] if entered is None else [entered]
         if not parts:
-            return []
+            return steps
         raw_BA = torch.cat(parts).float()
-        slots = [row.slot for row in self._rows]
-        configs = [row.request.config for row in self._rows]
-        logits_BA = raw_BA.clone()
-        boundary = self._boundary.view(slots)
-        self._mask.add_biases(logits_BA, boundary, configs)
-        self._mask.apply(logits_BA, boundary)
-        draws = [row.draws.random() for row in self._rows]
-        actions = self._agree(choose(logits_BA, configs, draws).tolist())
-        chosen_B = raw_BA.gather(1, self._tensor(actions)[:, None])[:, 0]
-        logprobs = (chosen_B - raw_BA.logsumexp(-1)).tolist()
-        self._boundary.advance(actions, slots)
-        steps = []
-        for row, action, logprob in zip(self._rows, actions, logprobs, strict=True):
+        actions = self._agree(self._chosen(raw_BA, errors))
+        read_B = self._tensor([max(0, action) for action in actions])
+        logprobs = (raw_BA.gather(1, read_B[:, None])[:, 0] - raw_BA.logsumexp(-1)).tolist()
+        actions = self._advanced(actions, errors)
+        kept = []
+        for n, (row, action) in enumerate(zip(self._rows, actions, strict=True)):
+            if action == FAILED:
+                steps.append(failed_step(row.number, errors.get(n)))
+                continue
             row.last, row.actions = action, row.actions + 1
-            read = probabilities.get(row.number)
-            ended = self._ended(row)
-            steps.append(Step(row.number, action, logprob, ended, edit_probabilities=read))
-        self._keep([n for n, step in enumerate(steps) if step.ended is None])
+            read, ended = probabilities.get(row.number), self._ended(row)
+            steps.append(Step(row.number, action, logprobs[n], ended, edit_probabilities=read))
+            if ended is None:
+                kept.append(n)
+        self._keep(kept)
         return steps
+
+    def _chosen(self, raw_BA: torch.Tensor, errors: dict[int, Exception]) -> list[int]:
+        """Return an action for each row, `FAILED` where none can be chosen."""
+        draws = [row.draw() for row in self._rows]
+
+        def choose_in(at: list[int]) -> list[int]:
+            rows = [self._rows[n] for n in at]
+            configs = [row.request.config for row in rows]
+            boundary = self._boundary.view([row.slot for row in rows])
+            logits_BA = raw_BA[at]
+            self._mask.apply(logits_BA, self._mask.plan(boundary, configs))
+            chosen: list[int] = choose(logits_BA, configs, [draws[n] for n in at]).tolist()
+            return chosen
+
+        return per_row(choose_in, len(self._rows), errors)
+
+    def _advanced(self, actions: list[int], errors: dict[int, Exception]) -> list[int]:
+        """Advance the rows by their actions; return these, `FAILED` where that is impossible."""
+
+        def advance(at: list[int]) -> list[int]:
+            taken = [actions[n] for n in at]
+            self._boundary.advance(taken, [self._rows[n].slot for n in at])
+            return taken
+
+        return per_row(advance, len(actions), errors)
 
     def _ended(self, row: _Row) -> StopReason | None:
         if row.last == self.vocab.stop:  # never another action's argument
@@ -196,22 +230,68 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _enter(self, probabilities: dict[int, tuple[float, ...]]) -> torch.Tensor:
-        """Let the trunk read the histories of waiting requests, padded on the left."""
+    def _enter(
+        self, probabilities: dict[int, tuple[float, ...]], steps: list[Step]
+    ) -> torch.Tensor | None:
+        """Let waiting requests in and return the logits after their histories; None if all fail.
+
+        A request that cannot enter adds a step with its error.
+        """
         reads_all = self._waiting[0][1].with_edit_probabilities
         alike = takewhile(lambda p: p[1].with_edit_probabilities == reads_all, self._waiting)
         most = ROWS_WITH_ALL_LOGITS if reads_all else sys.maxsize
         count = min(sum(1 for _ in alike), len(self._free), most)
-        entering = [self._waiting.popleft() for _ in range(count)]
-        width = max(len(request.history) for _, request in entering)
-        ids_BT = torch.full((count, width), self.vocab.stop, device=self._device)
-        lengths_B = self._tensor([len(request.history) for _, request in entering])
-        for n, (number, request) in enumerate(entering):
+        rows = []
+        for number, request in [self._waiting.popleft() for _ in range(count)]:
             slot = self._free.popleft()
-            request.enter(self._boundary, slot)
-            draws = np.random.Generator(np.random.Philox(key=request.config.seed))
-            self._rows.append(_Row(number, request, slot, draws))
-            ids_BT[n, width - len(request.history) :] = self._tensor(list(request.history))
+            try:
+                request.enter(self._boundary, slot)
+                draws = np.random.Generator(np.random.Philox(key=request.config.seed))
+                rows.append(_Row(number, request, slot, draws))
+            except Exception as error:  # noqa: BLE001 - a fault of this request alone
+                self._free.append(slot)
+                steps.append(failed_step(number, error))
+        parts = self._read_or_fail(rows, probabilities, steps) if rows else []
+        return torch.cat(parts) if parts else None
+
+    def _read_or_fail(
+        self, entering: list[_Row], probabilities: dict[int, tuple[float, ...]], steps: list[Step]
+    ) -> list[torch.Tensor]:
+        """Return the logits after the histories of these rows, which then run; or of some of them.
+
+        If they cannot be read together, for lack of memory for example, each is read alone. Nothing
+        is lost by the rows that run already.
+        """
+        try:
+            logits_BA, cache, found = self._read(entering)
+        except ReviserError:  # this model cannot run here at all
+            raise
+        except Exception as error:  # noqa: BLE001 - given to the row that causes it
+            if len(entering) > 1:
+                alone = [self._read_or_fail([row], probabilities, steps) for row in entering]
+                return [part for parts in alone for part in parts]
+            self._free.append(entering[0].slot)
+            steps.append(failed_step(entering[0].number, error))
+            return []
+        self._cache = _joined(self._cache, cache)
+        self._rows += entering
+        probabilities |= found
+        return [logits_BA]
+
+    def _read(
+        self, entering: list[_Row]
+    ) -> tuple[torch.Tensor, DynamicCache, dict[int, tuple[float, ...]]]:
+        """Let the trunk read histories, padded on the left.
+
+        Returns the logits after them, their cache and, if asked for, their edit probabilities.
+        """
+        reads_all = entering[0].request.with_edit_probabilities
+        histories = [row.request.history for row in entering]
+        width = max(map(len, histories))
+        ids_BT = torch.full((len(entering), width), self.vocab.stop, device=self._device)
+        for n, history in enumerate(histories):
+            ids_BT[n, width - len(history) :] = self._tensor(list(history))
+        lengths_B = self._tensor([len(history) for history in histories])
         positions_T = torch.arange(width, device=self._device)
         is_real_BT = positions_T >= width - lengths_B[:, None]
         output = self._model(
@@ -230,13 +310,12 @@ class HFEngine:
                 f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
                 " that this engine can take rows from: use engine 'vllm'."
             )
-        self._cache = _joined(self._cache, cache)
-        for n, (number, request) in enumerate(entering if reads_all else ()):
-            logits_TA = output.logits[n, width - len(request.history) : -1].float()
+        probabilities = {}
+        for n, row in enumerate(entering if reads_all else ()):
+            logits_TA = output.logits[n, width - len(histories[n]) : -1].float()
             stop_T = logits_TA[:, self.vocab.stop] - logits_TA.logsumexp(-1)
-            probabilities[number] = tuple(1 - stop for stop in stop_T.exp().tolist())
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
+            probabilities[row.number] = tuple(1 - stop for stop in stop_T.exp().tolist())
+        return output.logits[:, -1], cache, probabilities
 
     def _keep(self, kept: list[int]) -> None:
         """Remove all rows but these, and cut off padding that no row needs any more."""
@@ -272,36 +351,6 @@ def _joined(cache: Any, other: Any) -> Any:
         layer.keys = torch.cat([wide(layer.keys), wide(new.keys)])
         layer.values = torch.cat([wide(layer.values), wide(new.values)])
     return cache
-
-
-def choose(
-    logits_BA: torch.Tensor, configs: Sequence[DecodeConfig], draws: Sequence[float]
-) -> torch.Tensor:
-    """Choose an action for each row by its own settings and its own random number in 0..1."""
-
-    def column(values: Sequence[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        return torch.tensor(values, dtype=dtype, device=logits_BA.device)[:, None]
-
-    size = logits_BA.shape[-1]
-    counts = [config.top_k or size for config in configs]
-    values_BK, ids_BK = logits_BA.topk(min(size, max(counts)))  # likeliest first
-    heat = column([config.temperature or 1.0 for config in configs])
-    shares_BK = torch.softmax(values_BK / heat, dim=-1, dtype=torch.float64)
-    ranks_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)
-    greedy = column([config.temperature == 0 for config in configs], torch.bool)
-    kept_BK = (ranks_K < column(counts)) & ~(greedy & (ranks_K > 0))
-    kept_BK &= shares_BK >= column([config.min_p for config in configs]) * shares_BK[:, :1]
-    shares_BK = shares_BK * kept_BK
-    shares_BK /= shares_BK.sum(-1, keepdim=True)
-    before_BK = shares_BK.cumsum(-1) - shares_BK
-    kept_BK &= before_BK < column([config.top_p for config in configs])
-    kept_BK &= shares_BK > 0
-    sums_BK = (shares_BK * kept_BK).cumsum(-1)
-    goals = column(draws, torch.float64) * sums_BK[:, -1:]
-    # The first sum above the goal, which is never an action that was left out.
-    chosen = torch.searchsorted(sums_BK, goals, right=True).clamp(max=sums_BK.shape[1] - 1)
-    last = kept_BK.long().cumsum(-1).argmax(-1, keepdim=True)  # in case rounding reaches the end
-    return ids_BK.gather(1, torch.minimum(chosen, last))[:, 0]
 
 
 @dataclass
@@ -345,6 +394,5 @@ class MaskProcessor(LogitsProcessor):
             self._mask = LogitsMask(self.vocab, scores.device)
         scores = scores.clone()
         configs = [request.config for request in self.requests]
-        self._mask.add_biases(scores, self._boundary, configs)
-        self._mask.apply(scores, self._boundary)
+        self._mask.apply(scores, self._mask.plan(self._boundary, configs))
         return scores

@@ -17,6 +17,11 @@ LARGEST = 2**40 - 1
 """Upper bound of settings that count something; the mask computes with numbers below 2**40."""
 
 
+MOST_GAPS = 1000
+"""Limit of the gaps of a request. A mask is as wide as the largest request of its batch, so one
+request with many gaps would slow down all others."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """One decoding setting: its name, type, default, range and help."""

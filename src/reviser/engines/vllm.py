@@ -12,7 +12,7 @@ from typing import Any
 
 from reviser.core.actions import ActionVocab
 from reviser.engines import vllm_requests, wire
-from reviser.engines.base import Request, Step
+from reviser.engines.base import Request, Step, failed_step
 from reviser.engines.vllm_requests import PROCESSOR, Running
 from reviser.errors import ConfigError, EngineError, MissingExtra
 from reviser.models import hub
@@ -89,8 +89,9 @@ class VLLMEngine:
                 output_kind=RequestOutputKind.DELTA,
             )
             self._engine.add_request(name, prompt, params)
-        except VLLMValidationError as error:
-            raise ConfigError(str(error)) from error
+        except (VLLMValidationError, OverflowError, TypeError, ValueError) as error:
+            self._engine.abort_request([name])  # it may have got half-way
+            raise ConfigError(f"vLLM does not take this request: {error}") from error
         self._added += 1
         self._running[name] = Running(request, self._context)
         self._names[self._added] = name
@@ -118,26 +119,36 @@ class VLLMEngine:
         return steps
 
     def _steps(self, output: Any) -> list[Step]:
+        """Return the steps of one output; one that cannot be read fails its own request alone."""
         running = self._running.get(output.request_id)
         if running is None:  # cancelled
             return []
         number = int(output.request_id.rpartition("-")[2])
-        chosen = output.outputs[0]
-        steps = [
-            running.take(number, action, logprobs[action].logprob, self.vocab.stop)
-            for action, logprobs in zip(chosen.token_ids, chosen.logprobs or (), strict=True)
-        ]
+        try:
+            steps = self._read(number, running, output)
+        except Exception as error:  # noqa: BLE001 - a fault of this request alone
+            steps = [failed_step(number, error)]
+        if output.finished and not (steps and steps[-1].is_last):
+            reason = output.outputs[0].finish_reason
+            steps.append(failed_step(number, EngineError(f"vLLM broke a request off: {reason}.")))
+        if output.finished:
+            del self._running[output.request_id], self._names[number]
+        elif steps and steps[-1].error is not None:
+            self.cancel(number)
+        return steps
+
+    def _read(self, number: int, running: Running, output: Any) -> list[Step]:
+        chosen, steps = output.outputs[0], []
+        for action, logprobs in zip(chosen.token_ids, chosen.logprobs or (), strict=True):
+            steps.append(running.take(number, action, logprobs[action].logprob, self.vocab))
+            if steps[-1].is_last:
+                break
         if running.request.with_edit_probabilities and 0 < running.actions == len(
             steps
         ):  # the first of all
             stops = [table.get(self.vocab.stop) for table in output.prompt_logprobs[1:]]
             logprobs = (entry and entry.logprob for entry in stops)
             steps = vllm_requests.with_probabilities(steps, logprobs)
-        if output.finished:
-            del self._running[output.request_id], self._names[number]
-            if not steps or steps[-1].ended is None:
-                error = EngineError(f"vLLM broke a request off: {chosen.finish_reason}.")
-                steps.append(Step(number, -1, 0.0, error=error))
         return steps
 
     def close(self) -> None:

@@ -11,8 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from math import exp
 from typing import Any
 
-from reviser.core.actions import ActionVocab
-from reviser.engines.base import Request, Step, StopReason
+from reviser.core.actions import ActionVocab, Kind
+from reviser.engines.base import Request, Step, StopReason, failed_step
+from reviser.errors import EngineError
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
 LOGPROBS_PER_ID = 20
@@ -27,11 +28,16 @@ class Running:
     context: int
     actions: int = 0
 
-    def take(self, number: int, action: int, logprob: float, stop: int) -> Step:
-        """Count one action and return its step; vLLM's own reason for an end is not used."""
+    def take(self, number: int, action: int, logprob: float, vocab: ActionVocab) -> Step:
+        """Count one action and return its step; vLLM's own reason for an end is not used.
+
+        An id that is never legal is how the mask reports that it failed on this request.
+        """
+        if not 0 <= action < vocab.size or vocab.kinds[action] >= Kind.SEPARATOR:
+            return failed_step(number, EngineError("The mask failed on this request."))
         self.actions += 1
         ended: StopReason | None = None
-        if action == stop:  # never another action's argument
+        if action == vocab.stop:  # never another action's argument
             ended = "stop"
         elif self.actions == self.request.config.max_actions:
             ended = "max_actions"

@@ -16,10 +16,13 @@ from typing import Any
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.engines import vllm_requests, wire
-from reviser.engines.base import Request, Step
+from reviser.engines.base import Request, Step, failed_step
 from reviser.engines.vllm_requests import PROCESSOR, Running
-from reviser.errors import ConfigError, EngineError, MissingExtra
+from reviser.errors import ConfigError, EngineError, MissingExtra, ReviserError
 from reviser.models import hub
+
+_INVALID = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""Errors of code that reads a response which is not vLLM's."""
 
 
 class VLLMServer:
@@ -50,7 +53,9 @@ class VLLMServer:
         try:
             self._model, self._context = self._served(model)
             self._probe()
-        except (KeyError, IndexError, TypeError) as error:
+        except ReviserError:
+            raise
+        except _INVALID as error:
             raise self._failed(error) from error
         self._steps: SimpleQueue[Step] = SimpleQueue()
         self._running: dict[int, Future[None]] = {}
@@ -153,20 +158,20 @@ class VLLMServer:
                 for choice in chunk["choices"]:
                     for step in self._taken(number, running, choice):
                         self._steps.put(step)
-                        if step.ended is not None:
+                        if step.is_last:
                             return
         raise EngineError(f"The server at {self._url} broke a request off.")
 
     def _taken(self, number: int, running: Running, choice: dict[str, Any]) -> list[Step]:
         logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
         taken = zip(choice["token_ids"], logprobs, strict=True)
-        return [running.take(number, action, each, self.vocab.stop) for action, each in taken]
+        return [running.take(number, action, each, self.vocab) for action, each in taken]
 
     def _finish(self, number: int, done: Future[None]) -> None:
         """Pass a failure on to `step`, which waits."""
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            self._steps.put(Step(number, -1, 0.0, error=self._failed(error)))
+            self._steps.put(failed_step(number, self._failed(error)))
 
     # -- the server itself --------------------------------------------------------------------
 
@@ -217,14 +222,14 @@ class VLLMServer:
                 if answer.status_code != 200:
                     raise self._refused(answer.content)
                 return answer.json()
-        except (self._httpx.HTTPError, self._httpx.InvalidURL, ValueError) as error:
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, RecursionError, ValueError) as error:
             raise self._failed(error) from error
 
     def _refused(self, body: bytes) -> EngineError:
         try:
             answer = json.loads(body)
             reason = str(answer["error"]["message"])
-        except (KeyError, TypeError, ValueError):
+        except _INVALID:
             reason = body.decode("utf-8", "replace")[:200]
         return EngineError(f"The server at {self._url} refused: {reason}")
 

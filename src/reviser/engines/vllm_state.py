@@ -2,7 +2,8 @@
 
 There is one mask for both of vLLM's runners, which differ in how they report requests;
 `vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
-that would end the engine for all callers: a request that makes no sense may only STOP.
+that would end the engine for all callers: a request that makes no sense may only STOP. One on which
+the mask itself fails gets an id that is never legal; our engines report that as its error.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -62,6 +63,12 @@ class _Live:
     config: DecodeConfig = _DEFAULTS
     is_lost: bool = False
     """True if it makes no sense; then it may only STOP."""
+    has_failed: bool = False
+    """True if the mask failed on it."""
+
+    def fail(self, error: Exception) -> None:
+        """Give up on the request, which makes no sense or has met an unexpected error."""
+        self.is_lost, self.has_failed = True, not isinstance(error, ReviserError)
 
 
 class _Follower:
@@ -86,8 +93,8 @@ class _Follower:
             request = wire.read(self.vocab, history or (), live.args)
             request.enter(self._boundary, live.row)
             live.config = request.config
-        except ReviserError:
-            live.is_lost = True
+        except Exception as error:  # noqa: BLE001 - raised here, it would end all requests
+            live.fail(error)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
         """Advance requests by their new ids; usually one each, which are taken all at once."""
@@ -108,15 +115,15 @@ class _Follower:
         lives, actions = zip(*single, strict=True)
         try:
             self._boundary.advance(actions, [live.row for live in lives])
-        except ReviserError:  # one request is wrong, so none was advanced
+        except Exception:  # noqa: BLE001 - one request is wrong, so none was advanced
             for live, action in single:
                 self._take_alone(live, [action])
 
     def _take_alone(self, live: _Live, ids: Sequence[int]) -> None:
         try:
             self._boundary.replay(live.row, ids)
-        except ReviserError:  # an id that the mask did not allow, so vLLM did not choose by it
-            live.is_lost = True
+        except Exception as error:  # noqa: BLE001 - also an id that the mask did not allow
+            live.fail(error)
 
     def _close(
         self,
@@ -126,11 +133,35 @@ class _Follower:
         lost: npt.NDArray[np.bool_],
     ) -> None:
         """Mask, in place, what the rows may not do; the lost ones may only STOP."""
-        at = np.flatnonzero(lost).tolist()
-        rows.put(at, self._stopped.fork([0] * len(at)))
         configs = [_DEFAULTS if live is None else live.config for live in lives]
-        self._mask.add_biases(logits_BA, rows, configs)
-        self._reopen(logits_BA, *self._mask.apply(logits_BA, rows))
+
+        def stop(at: list[int]) -> None:
+            rows.put(at, self._stopped.fork([0] * len(at)))
+            for n in at:
+                configs[n] = _DEFAULTS
+
+        stop(np.flatnonzero(lost).tolist())
+        try:
+            plan = self._mask.plan(rows, configs)
+        except Exception:  # noqa: BLE001 - nothing says which row it was, so each is tried alone
+            stop([n for n, live in enumerate(lives) if not self._can_mask(live, rows.view([n]))])
+            plan = self._mask.plan(rows, configs)
+        self._mask.apply(logits_BA, plan)
+        self._reopen(logits_BA, plan.allowed, plan.searched)
+        failed = [n for n, live in enumerate(lives) if live is not None and live.has_failed]
+        if failed and self.vocab.forbidden.size:
+            logits_BA[failed] = -torch.inf
+            logits_BA[failed, int(self.vocab.forbidden[0])] = 0.0
+
+    def _can_mask(self, live: _Live | None, row: Boundary) -> bool:
+        """Return whether one row can be masked; if not, its request has failed."""
+        try:
+            self._mask.plan(row, [_DEFAULTS if live is None else live.config])
+        except Exception as error:  # noqa: BLE001 - a fault of this row alone
+            if live is not None:
+                live.fail(error)
+            return False
+        return True
 
     def _reopen(
         self, logits_BA: torch.Tensor, allowed_BC: npt.NDArray[np.bool_], searched: Searched
@@ -274,10 +305,27 @@ class SlotMask(_Follower):
         for depth in range(1, drafted + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
-            allowed = self._are_allowed(rows.view(at.tolist()), drafts)
-            lost[at[~allowed]] = True  # the draft will be rejected, and all after it
-            rows.advance(drafts[allowed], at[allowed].tolist())
+            try:
+                self._follow_drafts(rows, at, drafts, lost)
+            except Exception:  # noqa: BLE001 - one draft is wrong, so none was followed
+                for n, draft in zip(at[:, None], drafts[:, None], strict=True):
+                    try:
+                        self._follow_drafts(rows, n, draft, lost)
+                    except Exception:  # noqa: BLE001 - rejected, as a draft that is not allowed
+                        lost[n] = True
         self._close(logits_BA, lives, rows, lost)
+
+    def _follow_drafts(
+        self,
+        rows: Boundary,
+        at: npt.NDArray[np.int64],
+        drafts: npt.NDArray[np.int64],
+        lost: npt.NDArray[np.bool_],
+    ) -> None:
+        """Advance rows by one draft each; those that are not allowed are lost from here on."""
+        allowed = self._are_allowed(rows.view(at.tolist()), drafts)
+        rows.advance(drafts[allowed], at[allowed].tolist())
+        lost[at[~allowed]] = True  # the draft will be rejected, and all after it
 
     def _read(self, slots: list[int], context: Any) -> tuple[dict[int, int], Any]:
         """Advance every slot by its committed ids.

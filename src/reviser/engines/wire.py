@@ -13,6 +13,7 @@ from typing import Any
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import check_gaps
 from reviser.engines.base import DecodeConfig, Request, measure
+from reviser.engines.settings import MOST_GAPS
 from reviser.errors import ConfigError, did_you_mean
 
 MASK_SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias")
@@ -20,10 +21,6 @@ MASK_SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias
 PREFIX = "reviser_"
 GAPS = PREFIX + "gaps"
 NAMES = (GAPS, *(PREFIX + name for name in MASK_SETTINGS))
-
-MOST_GAPS = 1000
-"""Limit of the gaps of a request. A mask is as wide as the largest request of its batch, so one
-request with many gaps would slow down all others."""
 
 
 def write(request: Request) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -12,11 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.serve.completions import add_completions
 from reviser.serve.failures import error_body, error_headers, status_of
+from reviser.serve.hosts import LOCAL_HOSTS
 from reviser.serve.limits import Limits
 from reviser.serve.middleware import ApiKeys, RequestMiddleware
 from reviser.serve.pages import add_pages
@@ -65,6 +69,7 @@ def make_app(
     name: str = "reviser",
     keys: Sequence[str] = (),
     origins: Sequence[str] = (),
+    hosts: Sequence[str] = LOCAL_HOSTS,
     playground: bool = True,
 ) -> FastAPI:
     """Return a server for a model; `app.state.queue` drains it.
@@ -75,6 +80,8 @@ def make_app(
         name: The model's name for clients.
         keys: The accepted API keys; without any, every client is accepted.
         origins: Origins of other hosts' web pages whose scripts may use the server.
+        hosts: Names under which clients reach the server, checked against their Host header: a
+            page of another site cannot rebind its own name to this server. "*" allows all.
         playground: Whether to serve the playground at /.
     """
     service = Service(reviser, limits or Limits(), name)
@@ -92,6 +99,7 @@ def make_app(
         title="Reviser",
         version=version("reviser-lm"),
         description="Language models that write by editing: whole texts, or edit by edit.",
+        openapi_url=None,  # its own route would write the schema again for each request
         docs_url=None,  # these pages would load scripts from another host
         redoc_url=None,
         lifespan=lifespan,
@@ -99,7 +107,11 @@ def make_app(
     )
     app.state.queue = service.queue
     app.add_middleware(
-        RequestMiddleware, limits=service.limits, metrics=service.metrics, keys=api_keys
+        RequestMiddleware,
+        limits=service.limits,
+        metrics=service.metrics,
+        keys=api_keys,
+        quotas=service.quotas,
     )
     if origins:
         app.add_middleware(
@@ -109,6 +121,7 @@ def make_app(
             allow_methods=["GET", "POST"],
             expose_headers=["x-stream-id", "retry-after"],
         )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
     dependencies = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)
@@ -117,7 +130,7 @@ def make_app(
     add_completions(app, service, dependencies)
     _add_status(app, service)
     add_pages(app, playground=playground)
-    _adjust_schema(app, service.limits)
+    _add_schema(app, service.limits)
     return app
 
 
@@ -224,12 +237,15 @@ def _add_errors(app: FastAPI) -> None:
         return JsonResponse(error_body(refusal), 500)
 
 
-def _adjust_schema(app: FastAPI, limits: Limits) -> None:
-    """Put this server's limits into the schema, and drop FastAPI's 422, which is a 400 here."""
-    make_schema = app.openapi
+def _add_schema(app: FastAPI, limits: Limits) -> None:
+    """Add the route of the schema, with this server's limits and without FastAPI's 422.
 
-    def openapi() -> dict[str, Any]:
-        schema = make_schema()
+    An invalid body has status 400 here.
+    """
+
+    @cache
+    def openapi() -> bytes:
+        schema = app.openapi()
         for operations in schema["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
@@ -239,6 +255,9 @@ def _adjust_schema(app: FastAPI, limits: Limits) -> None:
             for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
                 declared = body["properties"][name]
                 declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
-        return schema
+        return json.dumps(schema).encode()
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    @app.get("/openapi.json", include_in_schema=False)
+    async def schema() -> Response:
+        """Return the OpenAPI schema."""
+        return Response(openapi(), media_type="application/json")

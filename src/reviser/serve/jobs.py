@@ -24,7 +24,14 @@ class EngineJob:
     """An accepted text; `writing` belongs to the engine's thread, the rest to the event loop."""
 
     def __init__(
-        self, writing: Writing, *, owner: str, is_stream: bool, unit: OffsetUnit, limits: Limits
+        self,
+        writing: Writing,
+        *,
+        owner: str,
+        is_stream: bool,
+        unit: OffsetUnit,
+        limits: Limits,
+        began: float | None = None,
     ) -> None:
         self.id = secrets.token_urlsafe(16)
         self.writing = writing
@@ -32,7 +39,7 @@ class EngineJob:
         """The id of the API key that sent the request."""
         self.is_stream = is_stream
         self.accepted = time.monotonic()
-        self.deadline = self.accepted + limits.seconds
+        self.deadline = (self.accepted if began is None else began) + limits.seconds
         self.steps = 0
         self.buffer = EventBuffer(limits.stream_bytes)
         self.has_begun = False

@@ -21,8 +21,19 @@ class Limits:
 
     running: int = limit(64, 1, "Requests that the engine works on at a time.")
     waiting: int = limit(256, 0, "Requests that may wait for the engine; one more gets status 429.")
+    key_requests: int = limit(
+        128, 1, "Requests of one API key that may run or wait; one more gets status 429."
+    )
+    key_rate: float = limit(
+        100.0, 0.001, "Requests per second of one API key; each 32 kB of body count as one more."
+    )
+    connections: int = limit(4096, 1, "Open connections; with more, requests get status 503.")
+    head_bytes: int = limit(32_768, 1, "Largest head of a request: its address and headers.")
+    headers: int = limit(100, 1, "Headers of a request.")
     body_bytes: int = limit(1 << 20, 1, "Largest body of a request, in bytes.")
-    body_seconds: float = limit(30.0, 0.001, "Seconds allowed to receive the request body.")
+    body_seconds: float = limit(
+        30.0, 0.001, "Seconds allowed to receive the headers of a request, and then its body."
+    )
     prompt_characters: int = limit(100_000, 1, "Longest text of a request, in characters.")
     prompt_tokens: int = limit(16_384, 1, "Longest text of a request, in tokens.")
     max_actions: int = limit(4096, 1, "Highest `max_actions` that a request may ask for.")

@@ -22,6 +22,7 @@ from reviser.errors import ConfigError, RequestRefused
 from reviser.serve.failures import error_body, error_headers
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
+from reviser.serve.quotas import Quotas
 
 log = logging.getLogger("reviser.serve")
 
@@ -71,11 +72,14 @@ def read_keys(file: Path | None, listed: str | None) -> list[str]:
 class RequestMiddleware:
     """ASGI middleware that passes a request on to the app, or refuses it."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys) -> None:
+    def __init__(
+        self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys, quotas: Quotas
+    ) -> None:
         self.app = app
         self.limits = limits
         self.metrics = metrics
         self.keys = keys
+        self.quotas = quotas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -89,7 +93,7 @@ class RequestMiddleware:
         number = secrets.token_hex(8)
         state = scope.setdefault("state", {})
         facts: dict[str, Any] = {}
-        state["facts"] = facts
+        state["facts"], state["began"] = facts, began
 
         async def observed_send(message: Message) -> None:
             nonlocal status
@@ -103,7 +107,7 @@ class RequestMiddleware:
         try:
             try:
                 state["owner"] = self._owner(scope)
-                body = await self._body(scope, receive)
+                body = await self._body(scope, receive, state["owner"])
             except RequestRefused as error:
                 await _refuse(error, observed_send)
             else:
@@ -124,12 +128,20 @@ class RequestMiddleware:
             raise RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
         return owner
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Receive the whole body; refuse it as soon as it is too large or too slow."""
+    async def _body(self, scope: Scope, receive: Receive, owner: str) -> bytes:
+        """Receive the whole body; refuse it as soon as it is too large, too slow or too much."""
         max_bytes = self.limits.body_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        headers = dict(scope["headers"])
+        largest = b"%d" % max_bytes if b"transfer-encoding" in headers else b"0"
+        declared = headers.get(b"content-length", largest)
         if not declared.isdigit() or int(declared[:20]) > max_bytes:
             raise self._too_large()
+        if (quota := self.quotas.of(owner)) is not None:
+            try:
+                await quota.take(int(declared))
+            except RequestRefused:
+                self.metrics.refused.labels("rate").inc()
+                raise
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.limits.body_seconds):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -49,7 +49,7 @@ class RequestQueue:
         self.streams = StreamStore(limits, partial(self.cancel, by="absence"))
         self._is_closed = False
         self._worker: EngineWorker | None = None
-        self._entering = 0
+        self._entering: Counter[str] = Counter()  # by owner
         self._waiting: deque[EngineJob] = deque()
         self._running: set[EngineJob] = set()
         self._mean_seconds = 1.0  # per job, a running mean
@@ -160,42 +160,70 @@ class RequestQueue:
     # -- jobs ---------------------------------------------------------------------------------
 
     def _load(self) -> int:
-        return self._entering + len(self._waiting) + len(self._running)
+        return self._entering.total() + len(self._waiting) + len(self._running)
+
+    def _load_of(self, owner: str) -> int:
+        jobs = sum(job.owner == owner for job in (*self._waiting, *self._running))
+        return self._entering[owner] + jobs
+
+    def capacity(self, owner: str) -> int:
+        """Return the number of requests that this owner may have in the queue."""
+        total = self.limits.running + self.limits.waiting
+        return min(total, self.limits.key_requests) if owner else total
 
     def _refusal(self, reason: str, message: str, status: int) -> RequestRefused:
         self.metrics.refused.labels(reason).inc()
-        share = (1 + self._entering + len(self._waiting)) / self.limits.running
+        share = (1 + self._entering.total() + len(self._waiting)) / self.limits.running
         seconds = max(1, min(60, math.ceil(self._mean_seconds * share)))
         return RequestRefused(message, status, seconds)
 
-    def _check_capacity(self, count: int = 1) -> None:
+    def _check_capacity(self, owner: str, count: int = 1) -> None:
         if self.is_draining:
             raise self._refusal("draining", SHUTTING_DOWN, 503)
         if not self.is_ready:
             raise self._refusal("engine", "The engine does not respond. Try again later.", 503)
         if self._load() + count > self.limits.running + self.limits.waiting:
             raise self._refusal("full", "Too many requests are waiting. Try again later.", 429)
+        if owner and self._load_of(owner) + count > self.capacity(owner):
+            message = "Too many requests of this key are running or waiting. Try again later."
+            raise self._refusal("key", message, 429)
 
     @contextmanager
-    def entering(self) -> Iterator[None]:
+    def entering(self, owner: str = "") -> Iterator[None]:
         """Count a request that is being planned, or refuse it if there is no capacity."""
-        self._check_capacity()
-        self._entering += 1
+        self._check_capacity(owner)
+        self._entering[owner] += 1
         try:
             yield
         finally:
-            self._entering -= 1
+            self._entering[owner] -= 1
 
     def add(
-        self, writings: Sequence[Writing], *, owner: str, is_stream: bool, unit: OffsetUnit
+        self,
+        writings: Sequence[Writing],
+        *,
+        owner: str,
+        is_stream: bool,
+        unit: OffsetUnit,
+        began: float | None = None,
     ) -> list[EngineJob]:
-        """Queue the parts of a text, all or none; each counts as a request."""
+        """Queue the parts of a text, all or none; each counts as a request.
+
+        `began` is the time at which the request arrived; its deadline counts from there.
+        """
         if self._is_closed:  # since the request was let in
             raise self._refusal("draining", SHUTTING_DOWN, 503)
         if len(writings) > 1:
-            self._check_capacity(len(writings))
+            self._check_capacity(owner, len(writings))
         jobs = [
-            EngineJob(writing, owner=owner, is_stream=is_stream, unit=unit, limits=self.limits)
+            EngineJob(
+                writing,
+                owner=owner,
+                is_stream=is_stream,
+                unit=unit,
+                limits=self.limits,
+                began=began,
+            )
             for writing in writings
         ]
         if is_stream:
@@ -222,7 +250,10 @@ class RequestQueue:
         assert self._worker is not None
         is_up = self._worker.state == "ready"
         while is_up and self._waiting and len(self._running) < self.limits.running:
-            job = self._waiting.popleft()
+            # The owner who has the fewest running is next, so nobody waits for another's burst.
+            running = Counter(job.owner for job in self._running)
+            job = min(self._waiting, key=lambda job: running[job.owner])
+            self._waiting.remove(job)
             self._running.add(job)
             self._worker.add(job)
         self._set_gauges()

@@ -10,9 +10,9 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from reviser.errors import ConfigError
+from reviser.serve.protocol import limited_protocol
 from reviser.serve.queue import RequestQueue
 
 log = logging.getLogger("reviser.serve")
@@ -29,7 +29,8 @@ class DrainingServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                http=_closing_protocol(self.queue.limits.write_seconds),
+                http=limited_protocol(self.queue.limits),
+                limit_concurrency=self.queue.limits.connections,
                 ws="none",  # no route uses WebSockets
                 timeout_graceful_shutdown=5,
                 timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
@@ -65,34 +66,6 @@ class DrainingServer(uvicorn.Server):
         self.run(sockets=[listener])
         queue = self.queue
         return 1 if queue.is_dead or queue.has_lost_requests or not queue.is_draining else 0
-
-
-def _closing_protocol(seconds: float) -> Any:
-    """Return a protocol class that closes a connection whose client stops reading for too long.
-
-    uvicorn would wait for ever, and a graceful close waits for the client, too.
-    """
-
-    class ClosingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        stalled: asyncio.TimerHandle | None = None
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.stalled = self.loop.call_later(seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._stop_timer()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._stop_timer()
-
-        def _stop_timer(self) -> None:
-            if self.stalled is not None:
-                self.stalled.cancel()
-
-    return ClosingProtocol
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -22,6 +22,7 @@ from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.queue import RequestQueue
+from reviser.serve.quotas import Quotas
 from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
 from reviser.serve.schema import Failure, Settings, StreamableBody
 from reviser.serve.units import revision_body
@@ -65,6 +66,7 @@ class Service:
         self.created = int(time.time())
         self.metrics = Metrics()
         self.queue = RequestQueue(self.reviser, limits, self.metrics)
+        self.quotas = Quotas(limits)
 
     async def respond(self, request: Request, body: StreamableBody) -> Response:
         """Run the task of a request; respond with JSON or a stream, as the body asks."""
@@ -76,10 +78,15 @@ class Service:
         rollouts = await self.rollouts(request, jobs)
         if not rollouts:
             return Response(status_code=CLIENT_CLOSED)
-        result = await asyncio.to_thread(plan.result, rollouts)
-        if isinstance(result, Revision):
-            return JsonResponse(revision_body(result, body.unit))
-        return JsonResponse(result.to_json())
+
+        def write() -> Response:
+            result = plan.result(rollouts)
+            is_revision = isinstance(result, Revision)
+            return JsonResponse(
+                revision_body(result, body.unit) if is_revision else result.to_json()
+            )
+
+        return await asyncio.to_thread(write)  # a long draft takes a while
 
     async def submit(
         self,
@@ -93,15 +100,19 @@ class Service:
     ) -> tuple[Plan, list[EngineJob]]:
         """Plan a task and queue its parts."""
         self._check_size(texts)
+        owner, began = request.state.owner, request.state.began
+        max_parts = self.queue.capacity(owner)
 
         def prepare() -> tuple[Plan, list[Writing]]:
-            plan = self._plan(make_task(), settings, is_stream=is_stream)
+            plan = self._plan(make_task(), settings, max_parts, is_stream=is_stream)
             return plan, [self.reviser.start(part, unit=unit) for part in plan.parts]
 
-        with self.queue.entering():
-            plan, writings = await asyncio.to_thread(prepare)  # long texts take a while
-        owner = request.state.owner
-        return plan, self.queue.add(writings, owner=owner, is_stream=is_stream, unit=unit)
+        with self.queue.entering(owner):  # long texts take a while
+            quota = self.quotas.of(owner)
+            planned = asyncio.to_thread(prepare) if quota is None else quota.plan(prepare)
+            plan, writings = await planned
+        jobs = self.queue.add(writings, owner=owner, is_stream=is_stream, unit=unit, began=began)
+        return plan, jobs
 
     def _check_size(self, texts: Sequence[str]) -> None:
         characters, limit = sum(map(len, texts)), self.limits.prompt_characters
@@ -110,11 +121,11 @@ class Service:
                 f"Your text is {characters:,} characters long; this server's limit is {limit:,}."
             )
 
-    def _plan(self, task: Task, settings: Settings, *, is_stream: bool) -> Plan:
+    def _plan(self, task: Task, settings: Settings, max_parts: int, *, is_stream: bool) -> Plan:
         plan = self.reviser.plan(
             task,
             self._config(task, settings),
-            max_parts=self.limits.running + self.limits.waiting,
+            max_parts=max_parts,
             max_tokens=self.limits.prompt_tokens,
         )
         if is_stream and len(plan.parts) > 1:

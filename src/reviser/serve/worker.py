@@ -144,10 +144,9 @@ class EngineWorker:
         except ReviserError as error:
             is_engine = isinstance(error, EngineError)
             self._on_updates([_failed(job, error) if is_engine else Update(job, error=error)])
-        except Exception as error:  # noqa: BLE001 - an engine that breaks here is broken
+        except Exception as error:  # noqa: BLE001 - an engine may raise anything
             self._on_updates([_failed(job, error)])
-            self._fail_all(error)
-            self._recover()
+            self._fail_all_unless_alive(error)
 
     def _stop(self, job: EngineJob, reason: StopReason) -> None:
         number = next((n for n, other in self._running.items() if other is job), None)
@@ -167,7 +166,7 @@ class EngineWorker:
             self.stepping_since = None
         self._on_actions(len(steps))
         updates: dict[int, Update] = {}
-        failure: ReviserError | None = None
+        failure: Exception | None = None
         for step in steps:
             job = self._running.get(step.request)
             if job is None:  # an earlier step of this batch failed it
@@ -175,7 +174,7 @@ class EngineWorker:
             update = updates.get(step.request) or Update(job)
             try:
                 update = self._take(job, step, update)
-            except ReviserError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's alone
                 failure = error
                 self._drop(step.request)
                 update = replace(_failed(job, error), events=update.events)
@@ -184,10 +183,8 @@ class EngineWorker:
         if updates:
             self._on_updates(list(updates.values()))
         self._end_late_jobs()
-        # One failed job may be that job's fault, or the first sign of a broken engine.
-        if failure is not None and self._probe() is not None:
-            self._fail_all(failure)
-            self._recover()
+        if failure is not None:
+            self._fail_all_unless_alive(failure)
 
     def _take(self, job: EngineJob, step: Step, update: Update) -> Update:
         edit = job.writing.take(step)
@@ -208,12 +205,21 @@ class EngineWorker:
 
     def _end(self, number: int, reason: StopReason) -> Update:
         job = self._drop(number)
-        job.writing.cancel(reason)
-        return Update(job, rollout=job.writing.rollout())
+        try:
+            job.writing.cancel(reason)
+            return Update(job, rollout=job.writing.rollout())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's alone
+            return _failed(job, error)
 
     def _drop(self, number: int) -> EngineJob:
         self._driver.drop(number)
         return self._running.pop(number)
+
+    def _fail_all_unless_alive(self, error: Exception) -> None:
+        """Probe the engine: one failed job may be its own fault, or the sign of a broken engine."""
+        if self._probe() is not None:
+            self._fail_all(error)
+            self._recover()
 
     def _fail_all(self, error: Exception) -> None:
         self.reason = _reason(error)

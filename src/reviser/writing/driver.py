@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from reviser.engines.base import Engine, Request, Step
+from reviser.engines.base import Engine, Request, Step, failed_step
 from reviser.errors import EngineError, ReviserError
 
 
@@ -96,7 +96,8 @@ class Driver:
     ) -> Iterator[Step]:
         """Yield the steps of many requests as they come, numbered in the order of the requests.
 
-        Requests are added while fewer than `ahead` run or are `held` back by the caller.
+        Requests are added while fewer than `ahead` run or are `held` back by the caller. One that
+        the engine refuses gets a step with its error; an engine that fails ends all of them.
         """
         source = enumerate(requests)
         order: dict[int, int] = {}
@@ -106,7 +107,12 @@ class Driver:
                     following = next(source, None)
                     if following is None:
                         break
-                    order[self.add(following[1])] = following[0]
+                    try:
+                        order[self.add(following[1])] = following[0]
+                    except EngineError:
+                        raise
+                    except ReviserError as error:  # the engine refuses this request alone
+                        yield failed_step(following[0], EngineError(str(error)))
                 if not order:
                     return
                 for step in self.take(order):
@@ -147,8 +153,8 @@ class Driver:
             try:
                 if self._start_second_stage(number, inbox, reading, step):
                     return
-            except ReviserError as error:  # a failure of this request alone
-                step = replace(step, error=EngineError(str(error)))
+            except Exception as error:  # noqa: BLE001 - a failure of this request alone
+                step = failed_step(step.request, error)
         if inbox.read is not None:
             probabilities = inbox.read.edit_probabilities
             step = replace(step, edit_probabilities=probabilities, narrowed=inbox.narrowed)

@@ -7,7 +7,7 @@ one part; a long draft has one part for each of its windows.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -46,9 +46,6 @@ class Part:
     """Tokens shown before and after a window of a draft."""
     offset: int = 0
     """Position of this part in its draft, in characters."""
-    is_continuation: bool = False
-    """True if the prompt is locked as it was given, although a tokenizer may have normalized it;
-    other parts are encoded byte for byte."""
 
     @property
     def length(self) -> int:
@@ -168,9 +165,10 @@ def plan_task(
 
 
 def _continue_part(task: Continue, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
-    prefix = codec.encode(task.prompt)
+    # Byte for byte: a tokenizer that normalizes text would change a prompt that is locked.
+    prefix = codec.encode_parts([task.prompt])[0] if task.prompt else []
     request = Request.continuation(vocab, prefix, config)
-    return Part(prompt=task.prompt, prefix=tuple(prefix), request=request, is_continuation=True)
+    return Part(prompt=task.prompt, prefix=tuple(prefix), request=request)
 
 
 def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
@@ -277,27 +275,35 @@ def narrow(
     characters = codec.char_offsets(tokens)  # -1 within a character
     is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
     likely = np.flatnonzero(np.array(edit_probabilities)[shown] >= threshold) - label_delay
-    found = []
-    for end in likely[likely >= 0].tolist():
-        start = max(0, end - 1)
-        while start and not (is_word[start] and characters[start] >= 0):
-            start -= 1
-        while characters[end] < 0:
-            end += 1
-        for low, high in request.gaps:
-            first = max(start + instruction_length, low)
-            last = min(end + instruction_length, high)
-            if first <= last:
-                found.append((first, last))
+    is_whole = characters >= 0
+    word_starts = np.append(0, np.flatnonzero(is_word & is_whole[:-1]))
+    whole = np.flatnonzero(is_whole)
+    ends = likely[likely >= 0]
+    starts = word_starts[np.searchsorted(word_starts, np.maximum(0, ends - 1), side="right") - 1]
+    ends = whole[np.searchsorted(whole, ends)]
+    words = _joined((np.stack([starts, ends], axis=1) + instruction_length).tolist())
+    lows, highs = ([gap[side] for gap in request.gaps] for side in (0, 1))
+    found = [
+        (max(start, lows[n]), min(end, highs[n]))
+        for start, end in words
+        # Gaps are in order and apart from each other, so those that a word meets are neighbours.
+        for n in range(bisect_left(highs, start), bisect_right(lows, end))
+    ]
     if not found:
         return None
-    gaps = [(request.cursor, request.cursor)]
-    for first, last in sorted(found):  # those in two gaps of the request never meet
-        if first <= gaps[-1][1]:
-            gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
-        else:
-            gaps.append((first, last))
+    gaps = _joined([(request.cursor, request.cursor), *found])
     return replace(request, gaps=tuple(gaps), then=None)
+
+
+def _joined(spans: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return spans that are in order of their start; those that touch or overlap are one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def windows(
@@ -312,23 +318,21 @@ def windows(
         yield 0, 0, len(text), len(text)
         return
     units, characters = codec.unit_starts(tokens), codec.char_offsets(tokens)
-    is_whole = characters >= 0  # not within a character
-    cuts = [0]
-    while len(tokens) - cuts[-1] > window:
-        late = np.arange(cuts[-1] + (window + 1) // 2, cuts[-1] + window + 1)
-        late = late[is_whole[late]]
-        if not late.size:  # a character of many tokens
-            late = cuts[-1] + 1 + np.flatnonzero(is_whole[cuts[-1] + 1 :])[:1]
-        if late[0] == len(tokens):
-            break
-        rank = units[late]  # sentences before words before tokens
-        cuts.append(int(late[np.flatnonzero(rank == rank.max())[-1]]))
-    cuts.append(len(tokens))
-    for start, end in pairwise(cuts):
-        low, high = max(0, start - context), min(len(tokens), end + context)
-        while not is_whole[low]:
-            low -= 1
-        while not is_whole[high]:
-            high += 1
+    whole = np.flatnonzero(characters >= 0)  # boundaries that are not within a character
+    start = 0
+    while start < len(tokens):
+        end = len(tokens)
+        if len(tokens) - start > window:
+            reach = [start + 1, start + (window + 1) // 2, start + window + 1]
+            following, first, last = np.searchsorted(whole, reach)
+            late = whole[first:last]
+            if not late.size:  # a character of many tokens
+                late = whole[following : following + 1]
+            if late[0] < len(tokens):
+                rank = units[late]  # sentences before words before tokens
+                end = int(late[np.flatnonzero(rank == rank.max())[-1]])
+        low = whole[np.searchsorted(whole, max(0, start - context), side="right") - 1]
+        high = whole[np.searchsorted(whole, min(len(tokens), end + context))]
         at = characters[[low, start, end, high]].tolist()
         yield at[0], at[1], at[2], at[3]
+        start = end

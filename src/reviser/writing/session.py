@@ -150,8 +150,6 @@ class Writing:
             return pieces
 
         before = around(self._given, [bound for gap in self._gaps for bound in gap])
-        if part.is_continuation:
-            before[0] = part.prompt.encode()
         after = around(tokens, self._bounds.T.ravel().tolist())
         proofs = (
             Locked(text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new))

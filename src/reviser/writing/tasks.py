@@ -7,7 +7,6 @@ turns a task into requests.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -15,7 +14,7 @@ from functools import cached_property
 from operator import index
 from typing import Any, ClassVar, TypeAlias
 
-from reviser.engines.settings import DecodeConfig
+from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
 
 __all__ = ["Continue", "Infill", "Revise", "Task", "task_from_dict"]
@@ -68,6 +67,7 @@ class Infill:
                 raise ConfigError(
                     f"The text has no gap. Mark one or more with {GAP}, or pass spans."
                 )
+            _check_gap_count(self.text.count(GAP))
             return
         spans = _pairs("spans", self.spans)
         bounds = [bound for span in spans for bound in span]
@@ -76,6 +76,7 @@ class Infill:
                 f"spans is {str(list(spans))[:80]}; give one or more, in order, apart from each"
                 f" other, and within the text's {len(self.text)} characters."
             )
+        _check_gap_count(len(spans))
         object.__setattr__(self, "spans", spans)
 
     @property
@@ -138,15 +139,27 @@ class Revise:
     def locked_spans(self) -> tuple[Span, ...]:
         """The locked spans of characters, in order; those that touch or overlap are one."""
         spans: list[Span] = []
+        matches, most = 0, max(10_000, len(self.draft))  # so that locks cost no more than the draft
         for lock in dict.fromkeys(self.locked):
             if isinstance(lock, str):
-                if not lock or lock not in self.draft:
+                start = self.draft.find(lock) if lock else -1
+                if start < 0:
                     raise ConfigError(
                         f"locked holds {lock[:40]!r}, which does not occur in the draft."
                     )
-                # The lookahead finds overlapping matches too: both of "ana" in "banana".
-                matches = re.finditer(f"(?={re.escape(lock)})", self.draft)
-                spans += [(match.start(), match.start() + len(lock)) for match in matches]
+                while start >= 0:
+                    matches += 1
+                    if matches > most:
+                        raise ConfigError(
+                            f"The texts in locked occur more than {most:,} times in the draft."
+                            " Leave out those that overlap, or lock spans."
+                        )
+                    # Touching or overlapping matches, as both of "ana" in "banana", are one span.
+                    if spans and spans[-1][0] <= start <= spans[-1][1] <= start + len(lock):
+                        spans[-1] = spans[-1][0], start + len(lock)
+                    else:
+                        spans.append((start, start + len(lock)))
+                    start = self.draft.find(lock, start + 1)
             elif 0 <= lock[0] <= lock[1] <= len(self.draft):
                 spans.append(lock)
             else:
@@ -230,6 +243,11 @@ def _check_text(name: str, value: object) -> None:
         raise ConfigError(f"{name} must be a text; got {type(value).__name__}.")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise ConfigError(f"{name} is not valid text: it holds half of a surrogate pair.")
+
+
+def _check_gap_count(count: int) -> None:
+    if count > MOST_GAPS:
+        raise ConfigError(f"The text has {count:,} gaps; {MOST_GAPS:,} are allowed.")
 
 
 def _check_share(name: str, value: object) -> None:

@@ -1,0 +1,244 @@
+"""A fault of one request: it fails, and the others get the ids they would have had without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.engines import wire
+from reviser.engines.base import DecodeConfig, Engine, Request, Step
+from reviser.engines.settings import SETTINGS
+from reviser.errors import ConfigError
+from reviser.writing.driver import Driver
+from support import fuzz, small_tokenizers
+
+torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
+
+from reviser.engines.hf import HFEngine  # noqa: E402
+from reviser.engines.vllm_state import BatchMask  # noqa: E402
+from reviser.models import trunks  # noqa: E402
+from reviser.writing import batch  # noqa: E402
+from reviser.writing.batch import Job  # noqa: E402
+
+VOCAB = ActionVocab.build(20, max_move=8, operators=OPERATORS, marks=True, search=True)
+SIZES: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
+BAD = 2
+"""Position of the request that fails."""
+
+
+@cache
+def trunk() -> Any:
+    model = trunks.build(trunks.TrunkConfig(architecture="llama", **SIZES), VOCAB, seed=3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    return model.eval()
+
+
+def requests() -> list[Request]:
+    configs = [DecodeConfig(seed=n, max_actions=20, top_k=n, stop_bias=-2.0) for n in range(6)]
+    return [Request.continuation(VOCAB, [n + 1, 7, 9], each) for n, each in enumerate(configs)]
+
+
+def run(engine: Engine, asked: list[Request]) -> list[list[Step]]:
+    steps: list[list[Step]] = [[] for _ in asked]
+    numbers = {engine.add(request): n for n, request in enumerate(asked)}
+    while found := engine.step():
+        for step in found:
+            steps[numbers[step.request]].append(step)
+    return steps
+
+
+def poisoned(request: Request, **values: Any) -> Request:
+    """Return a request with settings that no check has seen."""
+    config = replace(request.config)
+    for name, value in values.items():
+        object.__setattr__(config, name, value)
+    return replace(request, config=config)
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "a top_k that no tensor holds": {"top_k": 10**309},
+    "a bias that is no number": {"stop_bias": "much"},
+    "a bias beyond any float": {"move_bias": 10**400},
+    "a temperature that is no number": {"temperature": "hot"},
+    "a seed that no generator takes": {"seed": -1},
+    "a budget that is no number": {"max_edits": "few"},
+}
+
+
+def check(engine: HFEngine, asked: list[Request]) -> None:
+    """Compare with a run without the request that fails; nothing of it may be left."""
+    others = [request for n, request in enumerate(asked) if n != BAD]
+    wanted = run(HFEngine(trunk(), VOCAB), others)
+    found = run(engine, asked)
+    *_, last = found.pop(BAD)
+    assert last.error is not None
+    assert str(last.error).startswith("The engine could not go on with this request")
+    assert [[step.action for step in steps] for steps in found] == [
+        [step.action for step in steps] for steps in wanted
+    ]
+    assert all(step.error is None for steps in found for step in steps)
+    assert sum(map(len, found)) > 40
+    assert sorted(engine._free) == list(range(64))
+    assert run(engine, others) == [  # the engine still works; it counts its requests
+        [replace(step, request=step.request + len(asked)) for step in steps] for steps in wanted
+    ]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_setting_that_makes_no_sense_fails_its_row_alone(fault: str) -> None:
+    asked = requests()
+    asked[BAD] = poisoned(asked[BAD], **FAULTS[fault])
+    check(HFEngine(trunk(), VOCAB), asked)
+
+
+@pytest.mark.parametrize("after", [0, 5])
+def test_random_numbers_that_fail_fail_their_row_alone(after: int) -> None:
+    class Failing:
+        drawn = 0
+
+        def random(self) -> float:
+            self.drawn += 1
+            if self.drawn > after:
+                raise RuntimeError("no more numbers")
+            return 0.25
+
+    class Engine(HFEngine):
+        def _read(self, entering: Any) -> Any:
+            for row in entering:
+                if row.number == 1 + BAD:
+                    row.draws = Failing()
+            return super()._read(entering)
+
+    check(Engine(trunk(), VOCAB), requests())
+
+
+def test_a_canvas_that_fails_fails_its_row_alone() -> None:
+    class Engine(HFEngine):
+        def _read(self, entering: Any) -> Any:
+            for row in entering:
+                if row.number == 1 + BAD:
+                    apply: Callable[[int], Any] = self._boundary._canvases[row.slot].apply
+
+                    def failing(action: int, row: Any = row, apply: Any = apply) -> Any:
+                        if row.actions == 3:
+                            raise KeyError("a bug")
+                        return apply(action)
+
+                    self._boundary._canvases[row.slot].apply = failing  # type: ignore[method-assign]
+            return super()._read(entering)
+
+    check(Engine(trunk(), VOCAB), requests())
+
+
+def test_a_history_that_the_trunk_cannot_read_fails_alone() -> None:
+    class Narrow(torch.nn.Module):
+        """A trunk whose memory runs out on the history of one request."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.config = trunk(), trunk().config
+
+        def forward(self, input_ids: Any, **inputs: Any) -> Any:
+            if input_ids.shape[1] > 1 and (input_ids == BAD + 1).any():
+                raise MemoryError("out of memory")
+            return self.model(input_ids=input_ids, **inputs)
+
+    check(HFEngine(Narrow(), VOCAB), requests())
+
+
+def test_what_an_engine_refuses_when_it_is_added_fails_alone() -> None:
+    asked = requests()
+    asked[BAD] = replace(asked[BAD], length=50)  # which is not what its history leaves
+    steps: list[list[Step]] = [[] for _ in asked]
+    for step in Driver(HFEngine(trunk(), VOCAB)).run(asked):
+        steps[step.request].append(step)
+    [failed] = steps.pop(BAD)
+    assert "The history leaves length 3" in str(failed.error)
+    assert all(each[-1].ended is not None for each in steps)
+
+
+def test_a_line_of_a_batch_file_that_fails_has_its_error_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fuzz.folder_of_a_fresh_model(
+        tmp_path / "model", tokenizer=small_tokenizers.byte_level()
+    )
+    monkeypatch.setitem(SETTINGS, "top_k", replace(SETTINGS["top_k"], high=10**400))
+    written: dict[bool, list[dict[str, Any]]] = {}
+    for is_bad in (False, True):
+        lines = [{"prompt": f"The {n}", "settings": {"max_actions": 8}} for n in range(6)]
+        if is_bad:
+            lines[BAD]["settings"] = {"top_k": 10**309}
+        (tmp_path / "in").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        output = tmp_path / f"out-{is_bad}"
+        counts = batch.run(Job(input=tmp_path / "in", output=output, model=str(folder)))
+        assert counts == (6, int(is_bad))
+        written[is_bad] = [json.loads(line) for line in output.read_text().splitlines()]
+    failed = written[True].pop(BAD)
+    assert failed.keys() == {"line", "error"}
+    assert "OverflowError" in failed["error"]
+    assert written[True] == [record for record in written[False] if record["line"] != BAD + 1]
+
+
+# -- the mask in vLLM's workers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["enter", "mask", "advance"])
+def test_the_mask_fails_on_one_request_alone(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = wire.read
+
+    def reading(vocab: Any, history: Any, args: Any) -> Request:
+        if args.get("reviser_max_edits") == 77 and when == "enter":
+            raise ZeroDivisionError("a bug")
+        return read(vocab, history, args)
+
+    monkeypatch.setattr(wire, "read", reading)
+    outputs: list[list[int]] = [[] for _ in range(4)]
+    wanted, found = BatchMask(VOCAB), BatchMask(VOCAB)
+    for mask, arguments in ((wanted, [{}] * 4), (found, [{}, {}, {"reviser_max_edits": 77}, {}])):
+        for n, args in enumerate(arguments):
+            mask.add(n, args, VOCAB.prefix_actions([n + 1]), outputs[n])
+    live = found._live[BAD]
+    if when == "mask":
+        live.config = poisoned(requests()[0], stop_bias="much").config
+    if when == "advance":
+        for output in outputs:
+            output.append(5)
+        boundary = found._boundary
+        advance, replay = boundary.advance, boundary.replay
+
+        def advancing(ids: Any, rows: Any) -> None:
+            _ = [1 / (row != live.row) for row in rows]
+            advance(ids, rows)
+
+        def replaying(row: int, ids: Any) -> None:
+            _ = 1 / (row != live.row)
+            replay(row, ids)
+
+        monkeypatch.setattr(boundary, "advance", advancing)
+        monkeypatch.setattr(boundary, "replay", replaying)
+    logits = [torch.randn(4, VOCAB.size, generator=torch.Generator().manual_seed(1))]
+    logits.append(logits[0].clone())
+    wanted.apply(logits[0])
+    found.apply(logits[1])
+    assert live.has_failed
+    for n in range(4):
+        if n == BAD:
+            [only] = torch.isfinite(logits[1][n]).nonzero()[:, 0].tolist()
+            assert VOCAB.kinds[only] >= Kind.SEPARATOR
+        else:
+            assert torch.equal(logits[0][n], logits[1][n])
+
+
+def test_a_setting_beyond_its_range_is_refused_before_it_reaches_an_engine() -> None:
+    with pytest.raises(ConfigError, match="top_k is 1000"):
+        DecodeConfig(top_k=10**309)

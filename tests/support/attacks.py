@@ -1,0 +1,222 @@
+"""Attacks on a server, as data: bodies that are costly for their size, and misused connections.
+
+The bodies were found against 0.1.0, or made to be the worst that a field can hold. `replay` sends
+all of them; a server must answer each with a status below 500, or close the connection.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+LARGEST = 1 << 20
+"""The default of `body_bytes`."""
+CHARACTERS = 99_000
+"""A little below the default of `prompt_characters`."""
+
+Body = dict[str, Any]
+
+
+def _many(item: str, size: int) -> list[Any]:
+    """Return as many copies of an item as JSON needs `size` bytes for."""
+    return [json.loads(item)] * (size // (len(item) + 2))
+
+
+def _nested_locks(size: int) -> list[str]:
+    """Return locks that all match everywhere in a text of one letter, and are all different."""
+    return ["a" * n for n in range(1, 1001) if n * n / 2 < size]
+
+
+BODIES: dict[str, tuple[str, Callable[[int], Body]]] = {
+    # B1 to B3, and their variants
+    "a top_k of 309 digits": ("generate", lambda _: {"prompt": "x", "top_k": 10**309}),
+    "equal locks": (
+        "revise", lambda n: {"draft": "a" * (n // 2), "locked": _many('"a"', n // 2)[:1000]}
+    ),
+    "nested locks": (
+        "revise",
+        lambda n: {"draft": "a" * min(n // 2, CHARACTERS), "locked": _nested_locks(n // 2)},
+    ),
+    "near misses": (
+        "revise",
+        lambda n: {
+            "draft": "a" * min(n // 2, CHARACTERS),
+            "locked": [*("a" * (n // 2001) + f"{k}" for k in range(999))],
+        },
+    ),
+    "a lock everywhere": (
+        "revise", lambda n: {"draft": "me be " * (min(n, CHARACTERS) // 6), "locked": ["e"]}
+    ),
+    "locked spans": (
+        "revise",
+        lambda n: {"draft": "a" * (n // 2), "locked": [[k, k + 1] for k in range(0, 2000, 2)]},
+    ),
+    "spans that are none": ("infill", lambda n: {"text": "a", "spans": _many("0", n)}),
+    "empty spans": ("infill", lambda n: {"text": "a" * 1000, "spans": _many("[0, 0]", n)}),
+    "locks that are none": ("revise", lambda n: {"draft": "a", "locked": _many("0", n)}),
+    "options of a stream": (
+        "completions", lambda n: {"stream_options": {f"{k:06}": True for k in range(n // 16)}}
+    ),
+    "biases": ("completions", lambda n: {"logit_bias": {f"{k:06}": 1 for k in range(n // 13)}}),
+    "prompts": ("completions", lambda n: {"prompt": _many('""', n)}),
+    "a list of stops": ("completions", lambda n: {"stop": _many('""', n)}),
+    "unknown fields": ("generate", lambda n: {f"{k:06}": 1 for k in range(n // 13)}),
+    "a long name": ("generate", lambda n: {"a" * n: 1}),
+    # the worst that a text can be
+    "a long word": ("generate", lambda n: {"prompt": "a" * n}),
+    "a long prompt": ("generate", lambda n: {"prompt": "ab " * (n // 3)}),
+    "bytes without a token": ("generate", lambda n: {"prompt": "\U0001f9ff" * (n // 12)}),
+    "gaps": ("infill", lambda n: {"text": "{}a" * (n // 3)}),
+    "gaps without text": ("infill", lambda n: {"text": "{}" * (n // 2)}),
+    "a suffix": ("completions", lambda n: {"prompt": "a" * (n // 2), "suffix": "b" * (n // 2)}),
+    "windows of a token": (
+        "revise", lambda n: {"draft": "\u0292" * (n // 12), "window": 1, "context": 10**9}
+    ),
+    "windows": ("revise", lambda n: {"draft": "it have. " * (n // 9), "window": 8, "context": 0}),
+    "a wide window": ("revise", lambda n: {"draft": "ab " * (n // 3), "window": 10**9}),
+    "an instruction": ("revise", lambda n: {"draft": "a", "instruction": "a " * (n // 2)}),
+    "spans in UTF-16": (
+        "revise",
+        lambda n: {"draft": "\U0001f9ff" * (n // 24), "locked": [[0, 2]] * 500, "unit": "utf16"},
+    ),
+    "a user": ("completions", lambda n: {"user": "a" * n, "model": None}),
+}  # fmt: skip
+"""By name: the route, and the worst body of about so many bytes."""
+
+RAW: dict[str, bytes] = {
+    "deep nesting": b"[" * LARGEST,
+    "deep objects": b'{"a":' * (LARGEST // 5),
+    "a number of a million digits": b'{"top_k": ' + b"9" * (LARGEST - 100) + b"}",
+    "escapes": b'{"prompt": "' + b"\\u0061" * (LARGEST // 6 - 10) + b'"}',
+    "white space": b" " * (LARGEST - 2) + b"{}",
+    "no text": b"\xff" * LARGEST,
+    "nothing": b"",
+}
+
+
+class Target:
+    """A server to attack, with the key of the attacker."""
+
+    def __init__(self, port: int, key: str = "") -> None:
+        self.port = port
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.settimeout(20)
+        return connection
+
+    def post(self, route: str, data: bytes) -> int:
+        """Send a body and return the status of the response; 0 if there is none."""
+        lines = [f"POST /v1/{route} HTTP/1.1", "host: localhost", "connection: close"]
+        lines += ["content-type: application/json", f"content-length: {len(data)}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        with self.connect() as connection:
+            with suppress(OSError):  # it may answer before it has read everything
+                connection.sendall("\r\n".join([*lines, "", ""]).encode() + data)
+            return status(connection)
+
+
+def status(connection: socket.socket) -> int:
+    """Return the status of a response, all of which is read; 0 if the connection is closed."""
+    data = b""
+    with suppress(OSError):
+        while part := connection.recv(1 << 16):
+            data = data or part
+    return int(data.split()[1]) if data.startswith(b"HTTP/1.1 ") else 0
+
+
+def send_bodies(target: Target) -> Iterator[tuple[str, int]]:
+    """Send every costly body, as large as it may be; yield its name and the status."""
+    for name, (route, make) in BODIES.items():
+        for size in (LARGEST - 200, CHARACTERS):
+            data = json.dumps(make(size) | {"max_actions": 4}, ensure_ascii=False).encode()
+            yield name, target.post(route, data[: LARGEST + 100])
+    for name, data in RAW.items():
+        for route in ("generate", "revise", "completions"):
+            yield name, target.post(route, data)
+
+
+# -- connections ----------------------------------------------------------------------------------
+
+
+def pipeline(target: Target, path: str = "/openapi.json", count: int = 200_000) -> int:
+    """Send requests without reading a response; return how many bytes the server took."""
+    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+    return _pour(target, request * 500, count // 500)
+
+
+def endless_header(target: Target) -> int:
+    return _pour(target, b"a" * 65_536, 500, b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
+
+
+def endless_address(target: Target) -> int:
+    return _pour(target, b"a" * 65_536, 500, b"GET /")
+
+
+def many_headers(target: Target) -> int:
+    return _pour(target, b"x: y\r\n" * 10_000, 500, b"GET / HTTP/1.1\r\nhost: localhost\r\n")
+
+
+def endless_trailer(target: Target) -> int:
+    head = b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+    head += "".join(f"{k}: {v}\r\n" for k, v in target.headers.items()).encode()
+    return _pour(target, b"a" * 65_536, 500, head + b"\r\n1\r\na\r\n0\r\nx: ")
+
+
+def small_chunks(target: Target) -> int:
+    head = b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+    head += "".join(f"{k}: {v}\r\n" for k, v in target.headers.items()).encode()
+    return _pour(target, b"1\r\na\r\n" * 20_000, 60, head + b"\r\n")
+
+
+CONNECTIONS: dict[str, Callable[[Target], int]] = {
+    "pipelined requests": pipeline,
+    "an endless header": endless_header,
+    "an endless address": endless_address,
+    "many headers": many_headers,
+    "an endless trailer": endless_trailer,
+    "chunks of a byte": small_chunks,
+}
+
+
+def _pour(target: Target, data: bytes, count: int, first: bytes = b"", seconds: float = 3) -> int:
+    """Send data until the server refuses it, or takes none for a while; return what it took."""
+    until, sent = time.monotonic() + seconds, 0
+    with target.connect() as connection, suppress(OSError):
+        connection.settimeout(1)
+        connection.sendall(first)
+        for _ in range(count):
+            if time.monotonic() > until:
+                break
+            connection.sendall(data)
+            sent += len(data)
+    return sent
+
+
+def long_jobs(target: Target, count: int = 4) -> None:
+    """Start texts that take long, and leave."""
+    body = {"prompt": "x", "max_actions": 4096, "stop_bias": -1e30}
+    data = json.dumps(body).encode()
+    lines = ["POST /v1/generate HTTP/1.1", "host: localhost", "content-type: application/json"]
+    lines += [f"content-length: {len(data)}"]
+    lines += [f"{name}: {value}" for name, value in target.headers.items()]
+    opened = [target.connect() for _ in range(count)]
+    for connection in opened:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + data)
+    time.sleep(0.5)
+    for connection in opened:
+        connection.close()
+
+
+def replay(target: Target) -> Iterator[tuple[str, int]]:
+    """Run the whole list once; yield the name of each attack, and its status or bytes."""
+    yield from send_bodies(target)
+    for name, attack in CONNECTIONS.items():
+        yield name, attack(target) and 0
+    long_jobs(target)
+    yield "long jobs", 0
