@@ -343,7 +343,7 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
     config = DecodeConfig(temperature=0.0, max_actions=9)
     prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(40)]
     plain = [Request.continuation(vocab, prefix, config) for prefix in prefixes]
-    asked = [replace(request, with_edit_probabilities=rng.random() < 0.5) for request in plain]
+    asked = [replace(request, with_reading=rng.random() < 0.5) for request in plain]
     read: dict[int, Any] = {}
     taken: list[list[list[int]]] = []
     for requests in (plain, asked):
@@ -356,8 +356,8 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
             taken[-1][step.request].append(step.action)
     assert taken[0] == taken[1]
     for n, request in enumerate(asked):
-        assert (read[n] is not None) == request.with_edit_probabilities
-        if request.with_edit_probabilities:
+        assert (read[n] is not None) == request.with_reading
+        if request.with_reading:
             with torch.no_grad():
                 shares_TA = model(input_ids=torch.tensor([request.history])).logits[0].softmax(-1)
             stops = shares_TA[:-1, vocab.stop].tolist()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,22 @@ GAPS = 10  # the lower bounds of all gaps follow, then their upper bounds
 
 NONE = -1  # PENDING: no action is unfinished; otherwise it is the Kind of that action, or STOP
 UNLIMITED = 1 << 40  # larger than any length; sums of two still fit into 64 bits
+
+
+class Route(NamedTuple):
+    """Searches that a row has to take, one after the other; between them it may edit.
+
+    The first one may be empty: then the cursor is at the first place already.
+    """
+
+    searches: tuple[tuple[int, ...], ...]
+    """The tokens of each search that is left."""
+    is_underway: bool = True
+    """True until the first place is reached; nothing is edited before."""
+
+    def next(self) -> Route:
+        """Return the route after its first search."""
+        return Route(self.searches[1:], is_underway=False)
 
 
 def blank_rows(count: int) -> Rows:
