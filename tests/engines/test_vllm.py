@@ -418,7 +418,7 @@ def by_transformers(
         actions, logprobs, probabilities = rolled[step.request]
         actions.append(step.action)
         logprobs.append(step.logprob)
-        probabilities += step.edit_probabilities or ()
+        probabilities += step.reading.edit_probabilities() if step.reading else ()
     return rolled
 
 
@@ -601,8 +601,10 @@ def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -
         assert [(s.action, s.ended) for s in ours] == [(s.action, s.ended) for s in theirs]
         logprobs = [step.logprob for step in theirs]
         assert [step.logprob for step in ours] == pytest.approx(logprobs, abs=2e-4)
-        assert (ours[0].edit_probabilities is not None) == request.with_reading
-        check_probabilities(ours[0].edit_probabilities or (), theirs[0].edit_probabilities or ())
+        assert (ours[0].reading is not None) == request.with_reading
+        if ours[0].reading and theirs[0].reading:
+            found = [step.reading.edit_probabilities() for step in (ours[0], theirs[0])]
+            check_probabilities(*found)
     engine.close()
 
 
