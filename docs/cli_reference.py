@@ -1,4 +1,4 @@
-"""Writes cli.md from the commands themselves: what each takes, its defaults and its help.
+"""Write cli.md from the commands: their options, defaults and help.
 
 python docs/cli_reference.py > docs/reference/cli.md
 """
@@ -17,26 +17,26 @@ from reviser.cli import main
 INTRODUCTION = """\
 # Commands
 
-Results go to standard output, the rest to standard error. An error is one line, `error: ...`, and [exit status](errors.md#exit-status-of-the-command) 1; `reviser --debug COMMAND` shows its traceback. `reviser COMMAND -h` prints what stands here.
+Results go to standard output, messages to standard error. An error is one line, `error: ...`, with [exit status](errors.md#exit-status-of-the-command) 1. `reviser --debug COMMAND` also shows its traceback, and `reviser COMMAND -h` prints the help below.
 """
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[Any, Any]]:
-    """Every command, groups before what is in them, each with its context."""
+    """Yield every command with its context, a group before its commands."""
     yield command, context
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, click.Context(child, info_name=name, parent=context))
 
 
 def span(kind: Any) -> str:
-    """The numbers that an option takes."""
+    """Return the range of an option in words."""
     low = f"Above {kind.min:,}, up" if kind.min_open else f"{kind.min:,}"
     high = "2^64 - 1" if kind.max == 2**64 - 1 else kind.max
     return f"{low} or more" if high is None else f"{low} to {high}"
 
 
 def option(parameter: click.Option, context: click.Context) -> str:
-    """A row of the table."""
+    """Return the table row of an option."""
     names = ", ".join(f"`{name}`" for name in parameter.opts + parameter.secondary_opts)
     kind, more = parameter.type, parameter.get_help_extra(context)
     if parameter.metavar:
@@ -52,7 +52,7 @@ def option(parameter: click.Option, context: click.Context) -> str:
 
 
 def section(command: click.Command, context: click.Context) -> str:
-    """Of one command."""
+    """Return the section of one command."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     options = [
         parameter
@@ -65,7 +65,7 @@ def section(command: click.Command, context: click.Context) -> str:
     parts.append(inspect.cleandoc(command.help or ""))
     if options:
         rows = [option(parameter, context) for parameter in options]
-        parts.append("\n".join(["| option | default | |", "|---|---|---|", *rows]))
+        parts.append("\n".join(["| option | default | meaning |", "|---|---|---|", *rows]))
     if children := getattr(command, "commands", None):
         lines = []
         for name, child in children.items():
@@ -77,7 +77,7 @@ def section(command: click.Command, context: click.Context) -> str:
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     root = click.Context(main, info_name="reviser")
     sections = [section(command, context) for command, context in commands(main, root)]
     return "\n\n".join([INTRODUCTION.strip("\n"), *sections]) + "\n"

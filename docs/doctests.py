@@ -1,4 +1,4 @@
-"""For the API pages: examples in docstrings are shown as code, in whatever section they stand."""
+"""A Griffe extension that shows docstring examples as code on the API pages, in every section."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Writes reference/recipe.md from the recipe's own dataclasses: every setting, its default, its docstring.
+"""Write reference/recipe.md from the recipe's dataclasses: every setting, its default, its docstring.
 
 python docs/recipe_reference.py > docs/reference/recipe.md
 """
@@ -21,97 +21,110 @@ from reviser.trajectories import policy
 INTRODUCTION = """\
 # Recipes
 
-A recipe is YAML. Paths are relative to its folder. A value can be replaced for one run with `--set training.steps=100`. A key that does not exist is an error that names the nearest. `policy` is a name that `reviser policies` prints (`append` is the autoregressive baseline) or a mapping with `kind`.
+A recipe is a YAML file that describes a training run. See [Train a model](../guides/train.md) for how to use one.
 
-Your own text, tokenized before:
+- Paths are relative to the recipe's folder.
+- To change a value for one run, pass `--set training.steps=100`.
+- An unknown key is an error that names the closest known key.
+- `policy` is a name that `reviser policies` prints (`append` is the left-to-right baseline) or a mapping with `kind`.
+
+This recipe trains on text that you tokenized before:
 
 ```yaml
 trunk: {layers: 6, width: 256, heads: 8, mlp_width: 1024, context: 384, dropout: 0.0}
 policy: spans-16
 data:
   shards: shards         # reviser tokenize ... -o shards
-  tokenizer: tokenizer   # the folder it was given
+  tokenizer: tokenizer   # the same folder as in that command
   windows: {size: 256, prefix: [0, 64]}
 training: {steps: 20000, batch: 32, micro_batch: 16}
 ```
 """
 
 SECTIONS = [
-    ("At the top", recipe.Recipe, "Give `trunk` or `base`."),
-    ("trunk", TrunkConfig, "A model with fresh weights."),
-    ("vocab", recipe.VocabConfig, "Which actions the model has."),
+    ("Top level", recipe.Recipe, "Give `trunk` or `base`."),
+    ("trunk", TrunkConfig, "A new model with random weights."),
+    ("vocab", recipe.VocabConfig, "The actions of the model."),
     (
         "data",
         recipe.DataConfig,
-        "Give `text` with `bpe` or `tokenizer`; or `shards` or `pairs` with `tokenizer`; for a base,"
-        " `text`, `shards` or `pairs` alone.",
+        "Without a `base`, give `text` with `bpe` or `tokenizer`, or `shards` or `pairs` with"
+        " `tokenizer`. With a `base`, give only `text`, `shards` or `pairs`.",
     ),
     ("data.windows", WindowConfig, "How documents become prefixes and targets."),
     (
         "training",
         recipe.TrainingConfig,
-        "Sizes are of the whole run, whatever number of processes shares it, but for `micro_batch` and `workers`.",
+        "`micro_batch` and `workers` are per process. All other numbers are for the whole run.",
     ),
-    ("training.lora", recipe.LoraConfig, "Needs the package peft."),
-    ("evaluation", recipe.EvaluationConfig, "What is scored and written on the way."),
+    ("training.lora", recipe.LoraConfig, "LoRA needs the package peft."),
+    ("evaluation", recipe.EvaluationConfig, "What is scored and sampled during training."),
     (
         "comparison",
         reproduce.Comparison,
-        "For `reviser reproduce`; training does not look at it. See [guides/evaluate.md](../guides/evaluate.md).",
+        "Settings of `reviser reproduce`. Training does not use them. See [Evaluate models](../guides/evaluate.md).",
     ),
     ("comparison.prompts", Protocol, "The paper's continuation protocol."),
-    ("comparison.judge", JudgeConfig, "Give `model`, with `url` for an endpoint, or `verdicts`."),
-    ("policy, kind: obfuscation", policy.Obfuscation, "The paper's, and its variations."),
+    ("comparison.judge", JudgeConfig, "Give `model` (with `url` for an endpoint) or `verdicts`."),
+    ("policy, kind: obfuscation", policy.Obfuscation, "The paper's policy and its variants."),
     (
         "policy, kind: obfuscation, noise",
         policy.Noise,
-        "For the richer action set; `vocab.operators` must name the repairs.",
+        "Noise teaches the operators. `vocab.operators` must include each repair.",
     ),
     ("policy, kind: spans", policy.Spans, "Spans of text in random order."),
-    ("policy, kind: mixture", policy.Mixture, "Policies are names or mappings."),
+    ("policy, kind: mixture", policy.Mixture, "Each policy is a name or a mapping."),
     (
         "policy, kind: edits",
         policy.Edits,
-        "For `data.pairs`. See [guides/revise.md](../guides/revise.md).",
+        "For `data.pairs`: an editor. See [Revise a draft](../guides/revise.md).",
     ),
-    ("policy, kind: rewrite", policy.Rewrite, "For `data.pairs`: the twin that writes anew."),
-    ("policy, kind: blocks", policy.Blocks, "For `data.pairs`: search-and-replace blocks."),
+    (
+        "policy, kind: rewrite",
+        policy.Rewrite,
+        "For `data.pairs`: a baseline that rewrites the whole text.",
+    ),
+    (
+        "policy, kind: blocks",
+        policy.Blocks,
+        "For `data.pairs`: a baseline that writes search-and-replace blocks.",
+    ),
 ]
 
 OUTPUT = """\
-## What a run leaves in its output
+## Output files
 
-| file | |
+| file | contents |
 |---|---|
-| config.json, model.safetensors, tokenizer.json, action_vocab.json ... | the model folder; any engine opens it |
-| log.jsonl | a line per `log_every` steps, per checkpoint and per evaluation, below |
-| samples.jsonl | continuations of `evaluation.prompts` at each evaluation: `text`, how it `ended` (`stop`, `max_actions` or `context`), and the actions as ids (`prefix`, then `restoration`, as in training) |
-| run.json | provenance: recipe, fingerprints of shards and tokenizer, versions, commit, counts, last scores; written last, so its presence means finished |
-| recipe.json, data.json | whose output it is: what a restart is compared with |
-| process-0 | by which processes know that they share the disk |
-| checkpoints/ | the newest two; each has a file `complete` once it is whole |
-| tokenizer/, shards/ | made from `data.text`, if that was given; tokenizer/ has no control tokens yet |
+| `config.json`, `model.safetensors`, `tokenizer.json`, `action_vocab.json` ... | the model folder; any engine can open it |
+| `log.jsonl` | one line per `log_every` steps, per checkpoint and per evaluation; see below |
+| `samples.jsonl` | continuations of `evaluation.prompts` at each evaluation: `text`, the reason it `ended` (`stop`, `max_actions` or `context`), and the action ids (`prefix` and `restoration`) |
+| `run.json` | the provenance: recipe, fingerprints, versions, commit, counts and last scores; written last, so its presence means that the run is finished |
+| `recipe.json`, `data.json` | what a restart is compared with |
+| `process-0` | lets processes check that they share the disk |
+| `checkpoints/` | the newest two; a complete one contains a file `complete` |
+| `tokenizer/`, `shards/` | made from `data.text`, if given; `tokenizer/` has no control tokens yet |
 
-| in log.jsonl | |
+| field of `log.jsonl` | meaning |
 |---|---|
-| `loss` | nats per learned id of the step's whole batch, the sum over its processes |
+| `loss` | nats per learned id, over the whole batch |
 | `padding`, `cut` | share of ids that are padding; share of examples whose target was cut to fit the context |
-| `ids_per_second`, `ids_per_second_per_core` or `_per_device` | without padding, evaluation left out |
-| `peak_memory_gb` | GiB; of the main process, or of its device |
-| `ids_seen`, `text_tokens_seen`, `examples_seen`, `epochs_seen` | since the run began, restarts included |
-| `digest_seen` | a sum over the examples seen so far: equal in two runs if they saw the same, in whatever order |
-| `eval_NAME_nll`, `eval_NAME_nll_95` | held-out nats per text token under policy NAME, and half of its 95 % interval, which takes windows as independent |
-| `eval_NAME_insert_nll`, `_move_nll`, `_stop_nll`, `_operator_nll` | the same by kind of action; they add up to it |
-| `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | of the held-out trajectories |
+| `ids_per_second`, `ids_per_second_per_core` or `_per_device` | speed without padding and evaluation |
+| `peak_memory_gb` | GiB used by the main process or its device |
+| `ids_seen`, `text_tokens_seen`, `examples_seen`, `epochs_seen` | totals since the start of the run, restarts included |
+| `digest_seen` | a sum over the examples; equal in two runs that saw the same examples in any order |
+| `eval_NAME_nll`, `eval_NAME_nll_95` | held-out nats per text token under policy NAME, and half of its 95 % interval, which treats windows as independent |
+| `eval_NAME_insert_nll`, `_move_nll`, `_stop_nll`, `_operator_nll` | the same by kind of action; they add up to the total |
+| `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | statistics of the held-out trajectories |
 
-**Comparing policies.** The text under every policy is the same as long as `cut` is 0; where it is not, raise the context. A policy that writes in random order pays for the order too: its total is the loss of text *and* order, an upper bound of the text's own, and at least the order tax of `reviser policies` is in it. The bar's loss is per id, the held-out score per text token.
+**Comparing policies.** The scores of two policies are about the same text only while `cut` is 0; otherwise, raise the context. A policy with a random order scores the text *and* the order. Its score is an upper bound for the text alone and includes at least the order tax that `reviser policies` prints. The progress bar shows the loss per id, the held-out score is per text token.
 """
 
 WORDS = {"PRESETS['paper']": "paper", "None": "none", "True": "true", "False": "false"}
 
 
 def settings(cls: type) -> list[tuple[str, str, str]]:
-    """Name, default and docstring of every field, read from the source."""
+    """Return the name, default and docstring of every field, read from the source."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
     rows = []
     for node, after in zip(body, [*body[1:], None], strict=True):
@@ -131,11 +144,11 @@ def settings(cls: type) -> list[tuple[str, str, str]]:
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     parts = [INTRODUCTION]
     for name, cls, line in SECTIONS:
         rows = [f"| `{field}` | {default} | {text} |" for field, default, text in settings(cls)]
-        table = ["", "| setting | default | |", "|---|---|---|", *rows] if rows else []
+        table = ["", "| setting | default | meaning |", "|---|---|---|", *rows] if rows else []
         parts.append("\n".join([f"## {name}", "", line, *table]))
     return "\n\n".join([part.strip("\n") for part in [*parts, OUTPUT]]) + "\n"
 

@@ -1,1 +1,1 @@
-"""Experiments behind the figures in the documentation, one folder per question."""
+"""Experiments that produce the figures in the documentation, one folder per question."""

@@ -54,6 +54,51 @@ def test_asking_for_help_imports_nothing_heavy() -> None:
     assert heavy_modules_after(help_code) == []
 
 
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import reviser.serve.client",
+        "import reviser.serve.app, reviser.cli.serve",
+        "from reviser.writing import batch, model, plan, tasks",
+        "from support import serving\n"
+        "with serving.serving() as server: server.post('/v1/generate', {'prompt': 'a'})",
+        "from reviser.cli import main\nmain(['data', 'corrupt', 'README.md', '-o', '/dev/null'],"
+        " standalone_mode=False)",
+    ],
+)  # fmt: skip
+def test_client_server_and_writing_do_without_numba(use: str) -> None:
+    assert "numba" not in heavy_modules_after(WITHOUT_NUMBA + use + "\ndel sys.modules['numba']")
+
+
+def test_sampling_without_numba_names_the_extra_that_brings_it() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA + "from reviser.cli import main; main(['policies'])"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert run.stderr == (
+        "error: Sampling trajectories and aligning texts need the train extra: numba is not"
+        " installed. Install it with: pip install 'reviser-lm[train]'.\n"
+    )
+
+
+def test_a_full_disk_behind_standard_output_gets_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        for words in (["--help"], ["--version"], ["data", "--help"]):
+            run = subprocess.run(
+                [sys.executable, "-m", "reviser", *words],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+            assert run.returncode == 1
+            assert run.stderr == "error: Cannot write the output: No space left on device.\n"
+
+
 def test_the_public_names_are_exactly_the_exported_ones() -> None:
     exported = {
         name

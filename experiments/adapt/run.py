@@ -42,7 +42,7 @@ def before(name: str, text: Path, begin: str | None, windows: int = 8, length: i
     kept = adapted.sum(-1, keepdim=True)
     print(
         f"{vocab.size - vocab.tokens} new ids, {ids_BT.numel()} positions; largest difference of a"
-        f" probability {(adapted / kept - base).abs().max():.1e}; mass on new rows in the mean"
+        f" probability {(adapted / kept - base).abs().max():.1e}; mean mass on new rows"
         f" {1 - kept.mean():.1e}, at most {1 - kept.min():.1e}"
     )
 

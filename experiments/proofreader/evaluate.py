@@ -74,7 +74,7 @@ def detokenize(words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
 def revised_words(
     words: Sequence[str], text: str, spans: Sequence[tuple[int, int]], edits: Sequence[Suggestion]
 ) -> list[str]:
-    """Return the words after some edits; words that no edit touches stay as they are.
+    """Return the words after some edits; words that no edit touches do not change.
 
     Only the changed stretch is tokenized again, so a difference between two tokenizers elsewhere
     never counts as an edit.

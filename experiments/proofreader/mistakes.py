@@ -83,7 +83,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A span of the clean text and what may stand there instead."""
+    """A span of the clean text and its possible replacements."""
 
     start: int
     end: int
@@ -396,7 +396,7 @@ def _put(word: Word, *options: str, weight: float = 1.0) -> Site:
 
 
 def _cut(text: str, word: Word, weight: float = 1.0) -> Iterator[Site]:
-    """Drop a word and one space beside it; the next word takes over a capital."""
+    """Drop a word and one space next to it; the next word takes over a capital."""
     start, end = word.start, word.end
     if text[start - 1 : start] == " " and start > 1:
         yield Site(start - 1, end, [""], weight)
@@ -602,7 +602,7 @@ def _article_replaced(text: str, words: Sequence[Word]) -> Sites:
 def _preposition_replaced(_: str, words: Sequence[Word]) -> Sites:
     for word in words:
         if word.tag in ("IN", "TO", "RP") and word.lower in PREPOSITIONS:
-            # "to" before a verb is no preposition.
+            # "to" before a verb is not a preposition.
             after = _next(words, words.index(word))
             if word.lower == "to" and (after is None or after.tag == "VB"):
                 continue

@@ -30,7 +30,7 @@ def control_rows(embedding: Tensor, vocab: ActionVocab, newline: int) -> Tensor:
     """Return the fixed input rows of the ids from `vocab.tokens` on.
 
     They are distinct, at the scale of the embedding, and the same for everyone. The delimiter and
-    the mark stand where a text begins or ends, so they are near the row of a line break, which the
+    the mark are at the start or end of a text, so they are near the row of a line break, which the
     frozen layers already read as such.
     """
     generator = torch.Generator().manual_seed(20_26)
@@ -222,7 +222,7 @@ class Proofreader(nn.Module):
     # -- saving -------------------------------------------------------------------------------
 
     def save_adapter(self, folder: Path, values: dict[str, Tensor] | None = None) -> None:
-        """Write the adapter in PEFT's format, and the rows of the control ids beside it.
+        """Write the adapter in PEFT's format, and the rows of the control ids next to it.
 
         `values` are other weights of the same names, such as their moving average.
         """
@@ -272,7 +272,7 @@ class Proofreader(nn.Module):
 
 
 def projection_path(projection: str) -> str:
-    """Return where a projection is in a layer.
+    """Return the path of a projection within its layer.
 
     >>> projection_path("q_proj")
     'self_attn.q_proj'

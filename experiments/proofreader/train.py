@@ -140,7 +140,7 @@ class Trainer:
             alpha=settings.alpha,
             seed=settings.seed,
         )
-        # The output rows start 12 nats behind the tokens, so they get a higher rate.
+        # The output rows start 12 nats below the tokens, so they get a higher rate.
         groups = [
             {"params": list(self.model.lora.values()), "times": 1.0},
             {"params": [self.model.rows], "times": 3.0},
@@ -387,7 +387,8 @@ class Trainer:
         """Start the actions at about the logits of likely tokens instead of average ones.
 
         Outputs share a large mean. A multiple of it in a row acts as a bias, which Llama lacks.
-        Without it the first steps are spent on 12 nats that every action is behind.
+        Without it, every action starts 12 nats below the tokens, and the first steps only close
+        that gap.
         """
         vocab = self.vocab
         found = batches(list(self.examples(self.units, 0, range(32))), self.settings.batch)
@@ -403,7 +404,7 @@ class Trainer:
         if not path.is_file():
             return False
         state = torch.load(path, weights_only=True)
-        # The schedule may change between sessions; everything else must stay.
+        # The schedule may change between sessions; everything else must stay the same.
         free = {"decay_from", "decay", "learning_rate", "held_out", "passes", "language_weight"}
         new = asdict(self.settings)
         changed = {k for k, v in state["settings"].items() if k not in free and new[k] != v}

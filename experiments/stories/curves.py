@@ -40,7 +40,7 @@ def curves(arms: dict[str, list[Run]]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="12" role="img">',
-        "<title>Held-out nats per text token above append, as training goes on</title>",
+        "<title>Held-out nats per text token above append, during training</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for tick in TICKS:

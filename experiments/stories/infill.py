@@ -70,7 +70,7 @@ def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
 
 
 def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
-    """Return what a model puts into each gap, and the number of actions that took."""
+    """Return the text that a model puts into each gap, and its number of actions."""
     with reviser.load(model) as writer:
         rollouts = list(
             writer.infill_many([f"{gap.left}{{}}{gap.right}" for gap in gaps], **SETTINGS)

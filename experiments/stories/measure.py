@@ -1,6 +1,6 @@
 """Measurements of a trained arm: its held-out score in parts, and the texts that it writes.
 
-Every step keeps its output (rollouts beside the model, scores in the world's `measured/`), so a
+Every step keeps its output (rollouts in the model folder, scores in the world's `measured/`), so a
 second call repeats nothing. This module trains no model and writes no result files.
 """
 

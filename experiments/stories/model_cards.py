@@ -1,4 +1,4 @@
-"""The cards of the shipped models: `models/*/README.md`."""
+"""The model cards of the included models: `models/*/README.md`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from experiments.stories.tables import Run, cell, figures
 SHIPPED = {"stories-revise": "late-1-marks", "stories-append": "append"}
 FIGURES = {
     "held-out nats per text token": (("held_out", "nll"), 3),
-    "evalPPL under the source": (("written", "perplexity", "0", "perplexity", "value"), 2),
-    "to the twin's": (("written", "ratio_to_baseline", "value"), 3),
+    "perplexity under stories15M": (("written", "perplexity", "0", "perplexity", "value"), 2),
+    "perplexity, ratio to baseline": (("written", "ratio_to_baseline", "value"), 3),
     "bits per character": (("written", "perplexity", "0", "bits_per_character", "value"), 3),
     "actions per token": (("written", "trajectories", "actions_per_token", "value"), 3),
-    "rollouts that revise": (("written", "trajectories", "revised", "value"), 3),
+    "share of texts with a revision": (("written", "trajectories", "revised", "value"), 3),
     "distinct-2": (("written", "diversity", "distinct_2", "value"), 3),
     "MAUVE": (("written", "mauve", "0", "mauve", "value"), 2),
 }
 WHAT = {
     "stories-revise": (
-        "It writes a story from left to right and leaves something out, with a mark; then it goes"
-        " back to the mark and writes that last. So it can also fill gaps in a story that exists."
-        " Its autoregressive twin is [stories-append](../stories-append)."
+        "It writes a story from left to right, leaves a sentence out and marks the position. Then it"
+        " goes back to the mark and writes that sentence last. So it can also fill gaps in a story."
+        " [stories-append](../stories-append) is its left-to-right baseline."
     ),
     "stories-append": (
-        "It writes from left to right: the autoregressive twin of"
-        " [stories-revise](../stories-revise), with the same trunk, text and training FLOPs, to"
-        " compare with."
+        "It writes from left to right. It is the baseline of [stories-revise](../stories-revise), with"
+        " the same architecture, text and training FLOPs."
     ),
 }
 EXAMPLES = {
@@ -46,36 +45,40 @@ pipeline_tag: text-generation
 
 # {name}
 
-A language model of 5.8 million parameters that tells stories for small children. {what}
+This language model has 5.8 million parameters and writes simple stories for small children. {what}
 
 ```sh
 {example}
 ```
 
-An ordinary causal LM (GPT-NeoX, six layers of 256, context 384, bfloat16) over 4,096 tokens of byte-level BPE and some action tokens; `AutoModelForCausalLM` opens it, Reviser decodes it.
+The model is an ordinary causal LM: GPT-NeoX with six layers of width 256, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens and some action tokens. `AutoModelForCausalLM` can load it, but you need [Reviser](../../README.md) to decode it.
 
 ## Data
 
-Text sampled from [stories15M](https://github.com/karpathy/llama2.c) (MIT), itself trained on TinyStories: 101,120 stories at temperature 1 from its whole distribution; every seventh ends where the source's context of 256 does. `experiments/stories/sample_corpus.py` draws them again. No text by a person was used.
+The training text is 101,120 stories sampled at temperature 1 from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories. One story in seven is cut off at the end of stories15M's context of 256 tokens. `experiments/stories/sample_corpus.py` samples the stories again. No text was written by a person.
 
 ## Training
 
-`recipes/world.yaml`, {ids} million ids, one CPU core:
+The model was trained with `recipes/world.yaml` on {ids} million ids, on one CPU core:
 
 ```sh
-# WORLD holds the stories; how to sample them again is told on the results page
+# WORLD is the folder of the stories; the results page shows how to sample them
 python -m experiments.stories.run prepare WORLD --source STORIES15M
 python -m experiments.stories.run run {arm} --budget full --world WORLD --judge STORIES15M
 ```
 
-## Figures
+## Evaluation
 
-{prompts} held-out beginnings of 32 tokens, continued at temperature 0.9 with top-k 50; [..] is a 95 % interval over prompts. Another seed of the same training differs by more than that: [the results page](../../docs/results.md) has all of them, and how these were measured, in float32; here the weights are rounded to bfloat16.
+The model continued {prompts} held-out beginnings of 32 tokens at temperature 0.9 with top-k 50. [..] is a 95 % interval over prompts. Training with another seed changes the figures by more than these intervals; [the results page](../../docs/results.md) has several seeds and explains the measures. The figures are for float32 weights. The weights here are rounded to bfloat16.
 
 {figures}
 ## Limits
 
-A toy for trying the library and a fixed point for its tests. Names and things change in the middle of a story, and nothing it says is true. English, simple words, 256 tokens at most. What it writes about may be as sad as stories for children are; nobody looked for bias.
+This model is a toy for trying out the library and for its tests.
+
+- It writes simple English, at most 256 tokens.
+- Names and objects change in the middle of a story, and nothing that it writes is reliable.
+- Its stories can be sad, as children's stories are. We have not tested it for bias.
 """
 
 
@@ -89,7 +92,7 @@ def cards(arms: dict[str, list[Run]]) -> dict[str, str]:
             arm=arm,
             ids=f"{arms[arm][0]['seen']['ids'] / 1e6:.0f}",
             figures=table(
-                ["", "these weights"],
+                ["measure", "this model"],
                 [
                     [label, cell(arms[arm][:1], *path, digits=digits)]
                     for label, (path, digits) in FIGURES.items()

@@ -66,3 +66,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=1)
     return f"Did you mean `{near[0]}`?" if near else f"Choose from: {', '.join(names)}."
+
+
+def reason_of(error: BaseException, most: int = 300) -> str:
+    r"""Return the first line of a library's message, shortened, or the name of its class.
+
+    >>> reason_of(ValueError("no\nyes")), reason_of(KeyError()), reason_of(ValueError("aaaa"), 3)
+    ('no', 'KeyError', 'aaa ...')
+    """
+    line = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return line if len(line) <= most else f"{line[:most]} ..."

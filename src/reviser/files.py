@@ -7,25 +7,73 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
-from reviser.errors import ConfigError, DataError
+from reviser.errors import ConfigError, DataError, ReviserError
+
+_DRAIN = 1 << 20
+"""Bytes of a line that are read at a time to pass over it."""
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file under a temporary name, and rename it once it is complete."""
+    """Write a file under a temporary name, and rename it once it is complete and on the disk.
+
+    A file that exists keeps its mode and its owner. If anything fails, it keeps its content too,
+    and the temporary file is removed.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        if path.exists():
-            shutil.copymode(path, partial)
-        partial.replace(path)
+        exists = path.exists()
+        temporary.unlink(missing_ok=True)  # of a process with this number that was killed
+        try:
+            # Nobody else may read the first byte of what replaces a private file.
+            mode = 0o600 if exists else 0o666
+            with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
+                if exists:
+                    _copy_access(path, temporary)
+                file.write(data)
+                sync(file)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+def _copy_access(path: Path, temporary: Path) -> None:
+    """Give a file the owner, mode and access lists of another, or raise PermissionError."""
+    old, new = path.stat(), temporary.stat()
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        try:
+            os.chown(temporary, old.st_uid, old.st_gid)
+        except PermissionError as error:
+            reason = "its owner and group could not be kept; write it as that user"
+            raise PermissionError(error.errno, reason) from error
+    shutil.copystat(path, temporary)  # after the owner: changing that clears bits of the mode
+
+
+def sync(file: IO[bytes]) -> None:
+    """Wait until a file is on the disk, so that a power cut after a rename cannot empty it."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk: renames, new files and deletions."""
+    if os.name == "posix":  # Windows opens no folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -62,10 +110,7 @@ def claim(
     if not path.is_file():
         write_json(path, wanted)
         return
-    try:
-        begun = json.loads(json.dumps(update(json.loads(path.read_text("utf-8")))))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"Cannot read {str(path)!r}: {error}.") from error
+    begun = json.loads(json.dumps(update(read_object(path))))
     differing = [name for name in _differing(begun, wanted) if name not in ignored]
     if differing:
         raise ConfigError(
@@ -81,6 +126,41 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield from (f"{name}.{key}" for key in a.keys() | b.keys() if a.get(key) != b.get(key))
         elif a != b:
             yield name
+
+
+def read_object(
+    path: Path, error_class: type[ReviserError] = DataError, *, limit: int = 1 << 26
+) -> dict[str, Any]:
+    """Return the JSON object in a file of at most `limit` bytes, or raise the given error."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise error_class(f"{str(path)!r} has more than {limit:,} bytes: too many to be read.")
+        content = json.loads(data.decode())
+    except OSError as error:
+        raise error_class(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise error_class(f"{str(path)!r} is not UTF-8: {error.reason}.") from error
+    except (ValueError, RecursionError) as error:
+        raise error_class(f"{str(path)!r} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise error_class(f"{str(path)!r} must hold a JSON object.")
+    return content
+
+
+def bounded_lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
+    """Yield lines without their ends; None for each that is longer than `limit` bytes.
+
+    A line that is too long is passed over without being held in memory.
+    """
+    while line := file.readline(limit + 2):
+        is_whole = len(line) < limit + 2 or line.endswith(b"\n")
+        rest = b"" if is_whole else file.readline(_DRAIN)
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(_DRAIN)
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield body if is_whole and len(body) <= limit else None
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

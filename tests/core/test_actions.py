@@ -241,6 +241,8 @@ ONE, FOUR = ALL.move_id(1), ALL.move_id(4)
         (lambda: ActionVocab.from_json("{"), "This is not JSON, so not an action_vocab.json"),
         (lambda: ActionVocab.from_json("[]"), "This is not an action_vocab.json of format 1"),
         (lambda: ActionVocab.from_json("{}"), "This is not an action_vocab.json of format 1"),
+        (lambda: ActionVocab.from_json("[" * 100_000), "This is not JSON"),
+        (lambda: ActionVocab.build(1 << 22), "a vocabulary has at most 4,194,304 ids"),
         (lambda: changed_json('"stop": 12', '"stop": "12"'), "must be whole numbers"),
         (lambda: changed_json('"never_insert": []', '"never_insert": 3'), "must be whole numbers"),
         (lambda: changed_json('"stop"', '"stpo"'), "unknown keys ['stpo'] and lacks ['stop']"),

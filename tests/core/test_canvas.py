@@ -12,9 +12,9 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.errors import InvalidAction, VocabError
 from support import naive
+from support.naive import pick
 from support.strategies import (
     SMALL_VOCABS,
-    pick,
     random_action,
     random_history,
     seeds,

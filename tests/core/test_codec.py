@@ -298,11 +298,36 @@ def test_an_unknown_unit_and_half_of_a_surrogate_pair_are_refused() -> None:
         BYTES.codec.encode("a\ud83d")
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"model": ', b"\xff"])
-def test_a_tokenizer_that_is_damaged_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not JSON"),
+        (b'{"model": ', "is not JSON"),
+        (b'{"model": ' + b"[" * 100_000, "is not JSON"),
+        (b"\xff", "is not UTF-8"),
+        (b"[]", "must hold a JSON object"),
+        (b"{}", "Cannot read"),
+        (b'{"model": 3, "added_tokens": 3}', "Cannot read"),
+        (b'{"model": {"vocab": {"a": 4000000000}}}', "has an id that is not a whole number"),
+        (b'{"model": {"vocab": {"a": 0.5}}}', "has an id that is not a whole number"),
+        (b'{"model": {}, "added_tokens": [{"id": -1}]}', "has an id that is not a whole number"),
+    ],
+)
+def test_a_tokenizer_that_is_damaged_is_refused(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    with pytest.raises(VocabError, match=f"^Cannot read {re.escape(repr(str(path)))}: "):
+    with pytest.raises(VocabError, match=message) as caught:
+        Codec.load(tmp_path)
+    assert repr(str(path)) in str(caught.value)
+
+
+def test_a_tokenizer_without_tokens_is_refused(tmp_path: Path) -> None:
+    empty = Tokenizer(models.BPE())
+    empty.decoder = decoders.ByteLevel()
+    empty.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(VocabError, match="Cannot use the tokenizer in"):
         Codec.load(tmp_path)
 
 

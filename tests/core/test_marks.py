@@ -15,7 +15,8 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction, TrajectoryError
 from reviser.trajectories.policy import Spans
 from reviser.trajectories.sampler import Sampler
-from support.strategies import pick, random_layout, random_units, seeds
+from support.naive import pick
+from support.strategies import random_layout, random_units, seeds
 
 TOKENS = 6
 ALL = ActionVocab.build(TOKENS, operators=OPERATORS, max_move=4, marks=True, reserved=1)

@@ -15,10 +15,10 @@ from reviser.core.history import is_argument, trace
 from reviser.core.mask import Boundary
 from reviser.errors import ConfigError, InvalidAction
 from support import naive
+from support.naive import pick
 from support.strategies import (
     SMALL_VOCABS,
     Layout,
-    pick,
     random_history,
     random_layout,
     seeds,

@@ -12,7 +12,8 @@ from reviser.core.canvas import Canvas
 from reviser.core.history import is_argument, trace
 from reviser.core.mask import Boundary
 from reviser.errors import ConfigError, InvalidAction, VocabError
-from support.strategies import Layout, pick, random_layout, seeds
+from support.naive import pick
+from support.strategies import Layout, random_layout, seeds
 
 TOKENS, PREFIX_ONLY = 4, 4
 ALL = ActionVocab.build(

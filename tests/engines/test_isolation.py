@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig, Engine, Request, Step
 from reviser.engines.settings import SETTINGS
@@ -81,7 +82,7 @@ def check(engine: HFEngine, asked: list[Request]) -> None:
     found = run(engine, asked)
     *_, last = found.pop(BAD)
     assert last.error is not None
-    assert str(last.error).startswith("The engine could not go on with this request")
+    assert str(last.error).startswith("The engine could not continue this request")
     assert [[step.action for step in steps] for steps in found] == [
         [step.action for step in steps] for steps in wanted
     ]
@@ -213,19 +214,20 @@ def test_the_mask_fails_on_one_request_alone(when: str, monkeypatch: pytest.Monk
     if when == "advance":
         for output in outputs:
             output.append(5)
-        boundary = found._boundary
-        advance, replay = boundary.advance, boundary.replay
+        advance, replay = Boundary.advance, Boundary.replay
 
-        def advancing(ids: Any, rows: Any) -> None:
-            _ = [1 / (row != live.row) for row in rows]
-            advance(ids, rows)
+        def advancing(self: Boundary, ids: Any, rows: Any = None) -> None:
+            if self is found._boundary and live.row in rows:
+                raise ZeroDivisionError("a bug")
+            advance(self, ids, rows)
 
-        def replaying(row: int, ids: Any) -> None:
-            _ = 1 / (row != live.row)
-            replay(row, ids)
+        def replaying(self: Boundary, row: int, ids: Any) -> None:
+            if self is found._boundary and live.row == row:
+                raise ZeroDivisionError("a bug")
+            replay(self, row, ids)
 
-        monkeypatch.setattr(boundary, "advance", advancing)
-        monkeypatch.setattr(boundary, "replay", replaying)
+        monkeypatch.setattr(Boundary, "advance", advancing)
+        monkeypatch.setattr(Boundary, "replay", replaying)
     logits = [torch.randn(4, VOCAB.size, generator=torch.Generator().manual_seed(1))]
     logits.append(logits[0].clone())
     wanted.apply(logits[0])

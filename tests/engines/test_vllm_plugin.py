@@ -18,7 +18,7 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.errors import ConfigError
-from support import strategies
+from support import naive, strategies
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no logits.")
 
@@ -88,7 +88,7 @@ def only_stop(vocab: ActionVocab, row: Any) -> bool:
 
 
 def pick(rng: Random, vocab: ActionVocab, asked: Asked, more: list[int] | None = None) -> int:
-    return strategies.pick(rng, vocab, {*np.flatnonzero(asked.allowed(vocab, more)).tolist()})
+    return naive.pick(rng, vocab, {*np.flatnonzero(asked.allowed(vocab, more)).tolist()})
 
 
 @walks
@@ -416,10 +416,13 @@ def a_config(**changes: Any) -> Any:
     ("changes", "words"),
     [
         ({"get_vocab_size": lambda: VOCAB.size - 1}, "do not belong together"),
-        ({"enable_prompt_embeds": True}, "no history to read"),
-        ({"enable_trace_replay": True}, "replayed trace"),
-        ({"speculation": SimpleNamespace(rejection_sample_method="synthetic")}, "Synthetic"),
-        ({"speculation": SimpleNamespace(enable_adaptive_verification=True)}, "Adaptive"),
+        ({"enable_prompt_embeds": True}, "Turn off prompt_embeds"),
+        ({"enable_trace_replay": True}, "Turn off trace replay"),
+        (
+            {"speculation": SimpleNamespace(rejection_sample_method="synthetic")},
+            "synthetic acceptance",
+        ),
+        ({"speculation": SimpleNamespace(enable_adaptive_verification=True)}, "Turn off adaptive"),
     ],
 )
 def test_what_would_pass_the_mask_by_is_refused_at_start(changes: Any, words: str) -> None:

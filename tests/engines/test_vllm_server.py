@@ -113,7 +113,7 @@ def test_one_piece_of_a_stream_may_hold_several_actions(fake: Any) -> None:
 @pytest.mark.parametrize(
     ("lines", "status", "words"),
     [
-        ((chunk(3, 4), b"[DONE]"), 200, "broke a request off"),
+        ((chunk(3, 4), b"[DONE]"), 200, "ended a request early"),
         ((b'{"error": {"message": "no room"}}',), 200, "refused: no room"),
         ((b"{",), 200, "does not answer as vLLM does"),
         ((b'{"choices": [{"token_ids": [1]}]}',), 200, "does not answer as vLLM does"),
@@ -154,3 +154,33 @@ def test_a_server_of_something_else_is_refused(fake: Any, monkeypatch: pytest.Mo
         actions_of(fake)
     with pytest.raises(EngineError, match="does not answer as vLLM does"):
         VLLMServer("nonsense://", VOCAB)
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        b"[]", b"1", b"null", b'{"data": 1}', b'{"data": [1]}', b'{"data": [{"id": []}]}',
+        b'{"data": [{"id": "m", "max_model_len": "x"}]}', b'{"data": [{"id": "m"}]}', b"\xff",
+        b'{"data": [{"id": "m", "max_model_len": 1e999}]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_whatever_a_server_says_of_its_models_raises_our_errors(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, models: bytes
+) -> None:
+    monkeypatch.setattr(fake, "do_GET", lambda self: self.answer(200, models))
+    with pytest.raises(EngineError, match="does not answer as vLLM does"):
+        actions_of(fake)
+
+
+@pytest.mark.parametrize("probed", [{"token_ids": [VOCAB.stop]}, {}, {"token_ids": [VOCAB.stop],
+    "logprobs": {"top_logprobs": [[]]}}, {"token_ids": [VOCAB.stop], "logprobs": 1}])  # fmt: skip
+def test_whatever_a_server_says_when_it_is_probed_raises_our_errors(fake: Any, probed: Any) -> None:
+    fake.probed = probed
+    with pytest.raises((ConfigError, EngineError)):
+        actions_of(fake)
+
+
+def test_an_id_that_is_never_legal_is_the_failure_of_its_request(fake: Any) -> None:
+    fake.lines = (chunk(1), chunk(int(VOCAB.forbidden[0])), chunk(2))
+    with pytest.raises(EngineError, match="The mask failed on this request"):
+        actions_of(fake)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ BAD = {"Authorization": "Bearer bad-key"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    with serving(keys=KEYS, process=True, limits={"key_rate": 1e6, "body_seconds": 2}) as served:
+    with serving(process=True, limits={"body_seconds": 2}) as served:  # without keys, no quotas
         yield served
 
 
@@ -47,14 +48,17 @@ def memory(process: int) -> float:
 # -- bodies ---------------------------------------------------------------------------------------
 
 
-def test_no_body_of_the_list_fails_or_holds_up_the_server(server: Any) -> None:
+@pytest.mark.parametrize(
+    "size", [attacks.LARGEST - 200, pytest.param(attacks.CHARACTERS, marks=pytest.mark.full)]
+)
+def test_no_body_of_the_list_fails_or_holds_up_the_server(server: Any, size: int) -> None:
     before = memory(server.process.pid)
     server.get("/test/lag")
     target = Target(server.port, "bad-key")
-    statuses = dict(attacks.send_bodies(target))
+    statuses = dict(attacks.send_bodies(target, (size,)))
     assert {code for code in statuses.values() if not 200 <= code < 500} == set(), statuses
     assert memory(server.process.pid) - before < 300
-    # The goal is 0.1 s on an idle machine (`just attack` measures it); here, others compute too.
+    # The goal is 0.1 s, which a machine that does other work too cannot measure.
     assert server.get("/test/lag").json() < 1.0
 
 
@@ -64,11 +68,14 @@ BODY_TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+cached_reviser = cache(reviser)
+
+
 def planning_seconds(route: str, data: bytes) -> float:
     """Return the CPU time from the bytes of a body to a plan, or to its refusal."""
-    limits, model = Limits(), reviser()
+    limits, model = Limits(), cached_reviser()
     times = []
-    for _ in range(3):
+    for _ in range(2):
         began = time.thread_time()
         try:
             body = BODY_TYPES[route].model_validate(json.loads(data))
@@ -83,7 +90,7 @@ def planning_seconds(route: str, data: bytes) -> float:
 @pytest.mark.parametrize("name", BODIES)
 def test_the_cost_of_a_body_grows_no_faster_than_its_size(name: str) -> None:
     route, make = BODIES[name]
-    sizes = (attacks.CHARACTERS // 4, attacks.CHARACTERS)
+    sizes = (attacks.CHARACTERS // 8, attacks.CHARACTERS // 2)
     small, large = (
         planning_seconds(route, json.dumps(make(size), ensure_ascii=False).encode())
         for size in sizes
@@ -108,7 +115,7 @@ def test_locks_are_counted_once_and_not_without_limit() -> None:
 def test_a_connection_that_sends_without_end_is_closed(server: Any, name: str) -> None:
     before = memory(server.process.pid)
     sent = CONNECTIONS[name](Target(server.port, "bad-key"))
-    assert sent < 4_000_000  # 30 MB were taken
+    assert sent < 15_000_000  # of which buffers of the kernel hold up to 10; 0.1.0 took all 30
     assert memory(server.process.pid) - before < 50
     assert server.get("/health").status_code == 200
 
@@ -121,10 +128,23 @@ def test_a_few_pipelined_requests_are_answered(server: Any) -> None:
             data += connection.recv(65_536)
 
 
+def test_a_client_that_pipelines_and_vanishes_frees_the_engine(server: Any) -> None:
+    body = json.dumps({"prompt": "x", "max_actions": 4096, "stop_bias": -1}).encode()
+    head = "POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer bad-key\r\ncontent-length: {len(body)}\r\n\r\n"
+    with Target(server.port).connect() as connection:
+        connection.sendall((head.encode() + body) * 3)
+        eventually(lambda: server.engine()["running"] == 1)
+    eventually(lambda: server.engine()["running"] == 0, 5)
+
+
 def test_silent_connections_are_closed(server: Any) -> None:
+    silent = []
     for first in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
-        with Target(server.port).connect() as connection:
-            connection.sendall(first)
+        silent.append(Target(server.port).connect())
+        silent[-1].sendall(first)
+    for connection in silent:
+        with connection:
             assert connection.recv(100) == b""  # after two seconds; a time-out would raise
 
 
@@ -157,7 +177,7 @@ def test_the_names_of_a_server_follow_its_address() -> None:
 def test_one_key_cannot_take_the_places_of_another() -> None:
     limits = {"running": 4, "waiting": 12, "key_requests": 8, "key_rate": 1e6}
     with serving(keys=KEYS, limits=limits, seconds=0.005) as server, ThreadPoolExecutor(40) as pool:
-        body = {"prompt": "The", "max_actions": 200, "stop_bias": -1}
+        body = {"prompt": "The", "max_actions": 60, "stop_bias": -1}
         ask = lambda headers: server.post("/v1/generate", body, headers=headers)  # noqa: E731
         server.fault.write_text("hold")
         bad = [pool.submit(ask, BAD) for _ in range(20)]
@@ -193,6 +213,20 @@ def test_a_deadline_counts_from_the_arrival_of_a_request() -> None:
         assert answer.status_code == 503 or answer.json()["stop_reason"] == "time"
 
 
+def test_a_key_that_plans_all_the_time_waits_for_itself() -> None:
+    with serving(keys=KEYS, plan_seconds=0.2) as server, ThreadPoolExecutor(6) as pool:
+        body = {"prompt": "The", "max_actions": 1}
+        ask = lambda headers: server.post("/v1/generate", body, headers=headers)  # noqa: E731
+        began = time.monotonic()
+        bad = [pool.submit(ask, BAD) for _ in range(5)]
+        time.sleep(0.1)
+        assert ask(GOOD).status_code == 200
+        good_seconds = time.monotonic() - began
+        assert {each.result().status_code for each in bad} == {200}
+        # A second of planning takes four, less the first quarter; the other key waits for none.
+        assert time.monotonic() - began > 2.5 > good_seconds
+
+
 # -- the log --------------------------------------------------------------------------------------
 
 
@@ -207,11 +241,13 @@ def test_a_standard_error_that_nothing_reads_holds_up_nothing() -> None:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, b"")
         [port] = re.findall(rb"127.0.0.1:(\d+)", next(each for each in lines if b"http" in each))
+        next(each for each in lines if b'"ready"' in each)
         request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
         with socket.create_connection(("127.0.0.1", int(port)), timeout=20) as connection:
-            for _ in range(1500):
+            for _ in range(700):
                 connection.sendall(request)
-                assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+                while not (data := connection.recv(1000)).endswith(b'{"status":"ok"}'):
+                    assert data
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
     finally:

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from reviser.errors import ConfigError, EngineError, RequestRefused
+from reviser.serve import protocol
 from reviser.serve.client import Client
 from reviser.serve.events import EventBuffer
 from reviser.serve.limits import Limits
@@ -262,7 +263,8 @@ def test_a_slow_client_holds_up_no_other_and_may_fall_behind() -> None:
         assert (late.status_code, "no longer kept" in error_message(late)) == (410, True)
 
 
-def test_a_client_that_reads_nothing_is_disconnected() -> None:
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_PIPELINED", 100)
     limits = {"write_seconds": 1, "resume_seconds": 600}
     with serving(limits=limits) as server, socket.socket() as reader:
         body = LONG | {"stream": True, "max_actions": 1000, "max_length": 50}

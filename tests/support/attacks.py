@@ -130,15 +130,17 @@ def status(connection: socket.socket) -> int:
     return int(data.split()[1]) if data.startswith(b"HTTP/1.1 ") else 0
 
 
-def send_bodies(target: Target) -> Iterator[tuple[str, int]]:
-    """Send every costly body, as large as it may be; yield its name and the status."""
+def send_bodies(
+    target: Target, sizes: tuple[int, ...] = (LARGEST - 200, CHARACTERS)
+) -> Iterator[tuple[str, int]]:
+    """Send every costly body, as large as bodies and as texts may be; yield name and status."""
     for name, (route, make) in BODIES.items():
-        for size in (LARGEST - 200, CHARACTERS):
-            data = json.dumps(make(size) | {"max_actions": 4}, ensure_ascii=False).encode()
-            yield name, target.post(route, data[: LARGEST + 100])
-    for name, data in RAW.items():
-        for route in ("generate", "revise", "completions"):
+        for size in sizes:
+            body = make(size) | {"max_actions": 4}
+            data = json.dumps(body, ensure_ascii=False).encode()
             yield name, target.post(route, data)
+    for name, data in RAW.items():
+        yield name, target.post("revise", data)
 
 
 # -- connections ----------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def endless_trailer(target: Target) -> int:
 def small_chunks(target: Target) -> int:
     head = b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
     head += "".join(f"{k}: {v}\r\n" for k, v in target.headers.items()).encode()
-    return _pour(target, b"1\r\na\r\n" * 20_000, 60, head + b"\r\n")
+    return _pour(target, b"1\r\na\r\n" * 20_000, 250, head + b"\r\n")
 
 
 CONNECTIONS: dict[str, Callable[[Target], int]] = {

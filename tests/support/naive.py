@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from random import Random
 from typing import Any, NamedTuple
 
 from reviser.core.actions import ActionVocab
@@ -514,3 +515,13 @@ def first_char(data: bytes) -> tuple[str, int]:
             broken = error
     assert broken is not None
     return "\ufffd", broken.end
+
+
+def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
+    """Choose an id: first its kind, then the id; STOP seldom, so that walks are long."""
+    by_name: dict[str, list[int]] = {}
+    for i in sorted(ids):
+        by_name.setdefault(names(vocab)[i], []).append(i)
+    if len(by_name) > 1 and rng.random() < 0.99:
+        by_name.pop("stop", None)
+    return rng.choice(by_name[rng.choice(sorted(by_name))])

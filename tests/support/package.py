@@ -184,6 +184,7 @@ def core(env: Environment) -> None:
         (("generate", PROMPT, "-m", MODEL), "hf"),
         (("train", ROOT / "recipes" / "smoke.yaml", "-o", "run"), "train"),
         (("serve", MODEL), "serve"),
+        (("policies",), "train"),  # which needs numba alone
         (("generate", PROMPT, "-m", MODEL, "--engine", "vllm"), "vllm"),
     ):
         told = env.run(*words, status=1)
@@ -305,6 +306,7 @@ def main() -> int:
             began = spent()
             env = Environment(Path(folder, str(n)), wheel, extras)
             ready = spent()
+            assert ("numba" in env.names) == ("train" in extras), extras
             promise(env)
             name = f"{OURS}[{','.join(extras)}]" if extras else OURS
             times = f"{ready - began:.0f} s of CPU to make, {spent() - ready:.0f} s to use"

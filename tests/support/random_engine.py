@@ -11,7 +11,7 @@ from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines.base import Request, Step, StopReason
 from reviser.errors import ConfigError
-from support import noting, strategies
+from support import naive, noting
 
 
 @dataclass
@@ -71,7 +71,7 @@ class RandomEngine:
         return steps
 
     def pick(self, walk: Walk, allowed: set[int]) -> int:
-        return strategies.pick(walk.rng, self.vocab, allowed)
+        return naive.pick(walk.rng, self.vocab, allowed)
 
     def edit_probabilities(self, history: tuple[int, ...]) -> tuple[float, ...]:
         return noting.edit_probabilities(history)

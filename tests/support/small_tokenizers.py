@@ -42,6 +42,13 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
+def composing() -> Tokenizer:
+    """Byte-level BPE that puts an accent and its letter together, so that it changes some texts."""
+    tokenizer = byte_level()
+    tokenizer.normalizer = normalizers.NFC()
+    return tokenizer
+
+
 def few_tokens() -> Tokenizer:
     """A byte-level tokenizer that knows some letters only."""
     pieces = {letter: n for n, letter in enumerate("abcdefghijklmnopqrst")}

@@ -91,16 +91,6 @@ def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
     return Layout(length, rng.randint(first, last), gaps, max_length, max_edits, max_moves)
 
 
-def pick(rng: Random, vocab: ActionVocab, ids: set[int]) -> int:
-    """Choose an id: first its kind, then the id; STOP seldom, so that walks are long."""
-    by_name: dict[str, list[int]] = {}
-    for i in sorted(ids):
-        by_name.setdefault(naive.names(vocab)[i], []).append(i)
-    if len(by_name) > 1 and rng.random() < 0.99:
-        by_name.pop("stop", None)
-    return rng.choice(by_name[rng.choice(sorted(by_name))])
-
-
 def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive.Action:
     """Return a valid action as the paper writes it, without listing them all."""
     x = rng.choice(naive.ids_of(vocab, "insert"))

@@ -1,5 +1,6 @@
 """The sampling kernels: equal to slow Python, in any process and in any batch."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
-from reviser.errors import TrajectoryError
+from reviser.errors import MissingExtra, TrajectoryError
 from reviser.trajectories._kernels import jit, sampling
 from reviser.trajectories._kernels import philox as k
 from reviser.trajectories.policy import PRESETS, Append, Noise, Obfuscation, Policy, Spans
@@ -294,3 +295,12 @@ def test_buffers_grow_under_long_chains_of_fewest_moves() -> None:
     targets = [list(range(n)) for n in (2, 250, 60)]
     for policy in (Obfuscation(delete=0.5, merge_moves=True), Spans(mean=3, unit="token")):
         assert_as_reference(vocab, policy, targets, Random(6))
+
+
+def test_without_numba_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    spec = importlib.util.spec_from_file_location("jit_without_numba", jit.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(MissingExtra, match=r"pip install 'reviser-lm\[train\]'"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import time
@@ -24,10 +25,11 @@ from reviser.errors import ConfigError, DataError, EngineError
 from reviser.models.editing import Editing
 from reviser.writing.rollout import Rollout
 from support import processes, small_tokenizers
+from support.full_disk import full_disk
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
 
-from reviser.models import trunks
+from reviser.models import hub, trunks
 from reviser.writing import batch
 from reviser.writing.batch import Job
 
@@ -205,10 +207,20 @@ def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "most"),
+    [
+        (1, 3),
+        pytest.param(2, 3, marks=pytest.mark.full),
+        pytest.param(2, 50, marks=pytest.mark.full),
+    ],
+)
+def test_kills_lose_nothing_and_repeat_nothing(
+    model: Path, tmp_path: Path, workers: int, most: int
+) -> None:
     rng = Random(workers)
-    once = job(model, tmp_path, 200, options={"rows": 4})  # few at a time, so there is time to kill
+    count = 200 if most == 3 else 1500
+    once = job(model, tmp_path, count, options={"rows": 4})  # few at a time: there is time to kill
     batch.run(once)
     output = tmp_path / "killed.jsonl"
     command = ["generate", "-m", str(model), "--seed", "5", "--max-actions", "24"]
@@ -222,7 +234,7 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
         while process.returncode is None:
             with suppress(FileNotFoundError):  # not yet there, or no longer
                 seen = sum(part.read_bytes().count(b"\n") for part in parts)
-            if seen >= goal and kills < 3:
+            if seen >= goal and kills < most:
                 time.sleep(rng.random() / 100)
                 process.kill_group()
                 kills += 1
@@ -231,8 +243,9 @@ def test_kills_lose_nothing_and_repeat_nothing(model: Path, tmp_path: Path, work
         for part in filter(Path.is_file, parts):  # a kill may cut a line in two
             with part.open("r+b") as file:
                 file.truncate(max(0, part.stat().st_size - rng.randint(0, 30)))
-    assert kills == 3
+    assert kills == most
     assert records(output) == records(once.output)
+    assert [record["line"] for record in records(output)] == list(range(1, count + 1))
 
 
 @pytest.mark.usefixtures("forked_workers")
@@ -270,9 +283,10 @@ def test_workers_whose_parent_was_killed_repeat_nothing(model: Path, tmp_path: P
 
 @pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_cannot_open_the_model_says_so(model: Path, tmp_path: Path) -> None:
-    asked = job(model, tmp_path, model=str(tmp_path), workers=2)
+    damaged = shutil.copytree(model, tmp_path / "damaged")
+    (damaged / "action_vocab.json").unlink()
     with pytest.raises(EngineError, match=r"Worker . of 2 failed: There is no action_vocab"):
-        batch.run(asked)
+        batch.run(job(damaged, tmp_path, workers=2))
 
 
 def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None:
@@ -293,6 +307,120 @@ def test_a_job_goes_on_only_as_it_was_begun(model: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="another input"):
         batch.run(job(model, tmp_path, 41))
     batch.run(job(model, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_job_is_not_continued_with_other_weights(model: Path, tmp_path: Path, name: str) -> None:
+    own = shutil.copytree(model, tmp_path / "model")
+    asked = begin(job(own, tmp_path), lines=3)
+    data = (own / name).read_bytes()
+    (own / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ConfigError, match=r"begun with another weights\. Continue with the same"):
+        batch.run(asked)
+    (own / name).write_bytes(data)
+    assert batch.run(asked) == (40, 5)
+    origins = [record["provenance"] for record in records(asked.output) if "error" not in record]
+    assert {origin["weights"] for origin in origins} == {hub.fingerprint(own)}
+
+
+def begin(asked: Job, *, lines: int) -> Job:
+    """Start a job and stop it after some lines."""
+    asked.folder.mkdir()
+    batch._claim(asked)
+    steps = batch.work(asked, 0)
+    for _ in range(lines + 1):
+        next(steps)
+    steps.close()
+    return asked
+
+
+def test_a_huge_line_is_refused_and_its_neighbours_are_written(model: Path, tmp_path: Path) -> None:
+    asked = job(model, tmp_path)
+    lines = [{"prompt": "a"}, {"prompt": "x" * 60_000_000}, {"prompt": "b"}]
+    write(asked.input, lines)
+    assert batch.count_lines(asked.input) == 3
+    assert batch.run(asked) == (3, 1)
+    first, huge, last = records(asked.output)
+    assert huge["error"].startswith("This line is longer than 1,048,576 bytes, the limit")
+    assert (first["prompt"], last["prompt"]) == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\n", "a\nb", "\n\n", "a\r\nb\r\n"])
+def test_lines_are_counted_as_python_counts_them(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(text.encode())
+    with path.open("rb") as file:
+        assert batch.count_lines(path) == len([*file])
+
+
+@pytest.mark.parametrize("after", [2000, 30_000])
+def test_a_full_disk_gets_one_sentence_and_loses_nothing(
+    model: Path, tmp_path: Path, after: int
+) -> None:
+    asked = job(model, tmp_path)
+    with full_disk(after), pytest.raises(DataError, match="Cannot write") as caught:
+        batch.run(asked)
+    assert str(caught.value).endswith("run the same command again to continue.")
+    assert not asked.output.exists()
+    assert batch.run(asked) == (40, 5)
+    again = tmp_path / "again"
+    again.mkdir()
+    other = job(model, again)
+    batch.run(other)
+    assert records(asked.output) == records(other.output)
+
+
+DAMAGES = {
+    "zeros": lambda data: data + b"\0" * 4096,
+    "zeros in a line": lambda data: data[:-100] + b"\0" * 99 + b"\n",
+    "cut off": lambda data: data[:-10],
+    "lines lost": lambda data: b"\n".join(data.split(b"\n")[1:]),
+    "other lines": lambda data: data + b'{"line": 77}\n',
+    "not JSON": lambda data: data + b"what\n",
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES])
+def test_a_damaged_part_is_continued_from_its_last_whole_line(
+    model: Path, tmp_path: Path, damage: str
+) -> None:
+    asked = begin(job(model, tmp_path), lines=10)
+    part = asked.part(0)
+    part.write_bytes(DAMAGES[damage](part.read_bytes()))
+    assert batch.run(asked) == (40, 5)
+    assert [record["line"] for record in records(asked.output)] == list(range(1, 41))
+
+
+def test_damage_that_is_seen_at_the_end_gets_one_sentence(model: Path, tmp_path: Path) -> None:
+    asked = begin(job(model, tmp_path), lines=10)
+    part = asked.part(0)
+    lines = part.read_bytes().split(b"\n")
+    lines[4] = lines[4].replace(b'": ', b'" ', 2).replace(b'"line" ', b'"line": ')
+    part.write_bytes(b"\n".join(lines))
+    with pytest.raises(DataError, match=r"Line 5 of '.*0\.jsonl' is damaged\. Delete it and all"):
+        batch.run(asked)
+
+
+def test_parts_are_deleted_once_the_output_is_on_the_disk(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = job(model, tmp_path)
+    done: list[str] = []
+
+    def record(name: str, function: Any) -> Any:
+        def called(*words: Any, **more: Any) -> Any:
+            done.append(name)
+            return function(*words, **more)
+
+        return called
+
+    monkeypatch.setattr(batch, "sync", record("sync", batch.sync))
+    monkeypatch.setattr(batch, "sync_folder", record("sync folder", batch.sync_folder))
+    monkeypatch.setattr(shutil, "rmtree", record("delete", shutil.rmtree))
+    monkeypatch.setattr(Path, "replace", record("rename", Path.replace))
+    batch.run(asked)
+    # The first rename is that of the claim.
+    assert done == ["rename", "sync", "rename", "sync folder", "delete"]
 
 
 def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
@@ -367,7 +495,7 @@ def test_options_reach_the_engine(model: Path) -> None:
     result = command(*args, "--engine-option", "rows=2")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["stop_reason"]
-    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not take these")]:
+    for wrong, sentence in [("rows=none", "rows is 'none'"), ("rwos=3", "does not accept these")]:
         assert sentence in command(*args, "--engine-option", wrong).stderr
 
 

@@ -353,6 +353,16 @@ def test_a_writing_can_be_cancelled_from_elsewhere() -> None:
     assert asyncio.run(watch()) in ("cancelled", "stop")
 
 
+def test_a_text_that_the_tokenizer_would_change_is_refused_and_others_are_kept() -> None:
+    model = reviser(small_tokenizers.composing)
+    for task in (Continue("Cafe\u0301 au lait"), Infill("Cafe\u0301{} au lait")):
+        with pytest.raises(VocabError, match="cannot encode 'Cafe\u0301"):
+            model.run(task)
+    rollout = model.generate("Café au lait", max_actions=5)
+    assert rollout.text.startswith("Café au lait")
+    assert all(locked.before == locked.after for locked in rollout.locked)
+
+
 def test_a_reviser_closes_its_engine() -> None:
     with reviser(small_tokenizers.byte_level) as model:
         writing = model.stream(Continue("The"))

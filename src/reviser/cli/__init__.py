@@ -6,7 +6,9 @@ and an extra that is not installed is missed only by the command that needs it.
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from typing import Any
 
 import click
@@ -14,9 +16,25 @@ import click
 from reviser.cli import data, evaluate, models, play, revise, serve, train, write
 from reviser.errors import ReviserError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says about a disk without space left, for anyone or for this user."""
+
 
 class _Group(click.Group):
-    """A group of commands that prints the package's own errors as one line."""
+    """A group of commands that prints the package's own errors, and a full disk, as one line."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            try:
+                return super().main(*args, **more)
+            finally:
+                sys.stdout.flush()  # here, where a full disk can be reported
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            _discard_stdout()
+            _print_error(f"Cannot write the output: {error.strerror}.")
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -24,11 +42,22 @@ class _Group(click.Group):
         except ReviserError as error:
             if ctx.params.get("debug"):
                 raise
-            if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
-                from reviser.player.terminal import printable
-
-                click.echo(printable(f"error: {error}"), err=True)
+            _print_error(str(error))
             ctx.exit(1)
+
+
+def _print_error(sentence: str) -> None:
+    if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
+        from reviser.player.terminal import printable
+
+        click.echo(printable(f"error: {sentence}"), err=True)
+
+
+def _discard_stdout() -> None:
+    """Drop what could not be written, which Python would try, and report, again at its end."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -35,7 +35,7 @@ def fewest_unbounded(distance: int, largest: int) -> int:
 def fewest_moves(
     start: int, goal: int, length: int, largest: int, path: npt.NDArray[np.int64]
 ) -> int:
-    """Write the fewest deltas from start to goal into `path` and return how many they are.
+    """Write the fewest deltas from start to goal into `path` and return their number.
 
     Every position on the way stays within 0..length. The result is exact: this is iterative
     deepening (IDA*), pruned by the bound that `fewest_unbounded` computes (inlined here).
@@ -69,7 +69,7 @@ def fewest_moves(
                 depth -= 1
                 continue
             tried[depth] = n + 1
-            # The largest deltas first, and of each first the one that leads toward the goal.
+            # Try large deltas first, and for each size the direction toward the goal first.
             delta = (largest >> (n // 2)) * (sign if n % 2 == 0 else -sign)
             position = int(at[depth]) + delta
             if position < 0 or position > length:

@@ -1,7 +1,7 @@
 """The action vocabulary: how actions are spelled in ids, and how it is built and saved.
 
 Every other package asks here for ids; no id literal appears anywhere else. The id layout and its
-tables are in `layout`. A vocabulary is saved beside the weights as `action_vocab.json`.
+tables are in `layout`. A vocabulary is saved next to the weights as `action_vocab.json`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from reviser.core._moves import shortest_path
 from reviser.core.kinds import MOVES, NUMBER_ARGUMENTS, OPERATORS, Action, Kind
 from reviser.core.layout import VocabLayout
 from reviser.errors import VocabError
+from reviser.files import read_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -181,8 +182,12 @@ class ActionVocab(VocabLayout):
         """
         try:
             fields = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise VocabError(f"This is not JSON, so not an {FILE_NAME}: {error}.") from error
+        return cls._from_fields(fields)
+
+    @classmethod
+    def _from_fields(cls, fields: Any) -> ActionVocab:
         if not isinstance(fields, dict) or fields.pop("format", None) != 1:
             raise VocabError(f"This is not an {FILE_NAME} of format 1.")
         known = {field.name: field.default for field in dataclasses.fields(cls)}
@@ -210,8 +215,9 @@ class ActionVocab(VocabLayout):
                 f"There is no {FILE_NAME} in {str(folder)!r}: not a Reviser model. To turn a causal"
                 " LM into one, use `reviser train` with recipes/adapt.yaml."
             )
+        fields = read_object(path, VocabError)
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
+            return cls._from_fields(fields)
         except VocabError as error:
             raise VocabError(f"{str(path)!r}: {error}") from error
 

@@ -35,7 +35,7 @@ class Edit:
         return Edit(self.position, self.inserted, self.removed, self.cursor, self.cursor_before)
 
     def shifted(self, by: int) -> Edit:
-        """Return the edit on a canvas that has so many more tokens before it.
+        """Return the edit on a canvas with this many more tokens before it.
 
         >>> Edit(1, (), (7,), 1, 2).shifted(3)
         Edit(position=4, removed=(), inserted=(7,), cursor_before=4, cursor=5)

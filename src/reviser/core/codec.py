@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reviser.core.layout import MOST_IDS
 from reviser.core.text_stream import OffsetUnit, TextEdit, TextStream, decode_bytes
-from reviser.errors import VocabError
+from reviser.errors import VocabError, reason_of
+from reviser.files import read_object
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,6 +32,8 @@ UNITS = {"token": 1, "word": 2, "sentence": 4}
 """Bits of `Codec.unit_starts`, by the unit of text that begins at a token."""
 
 _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f]['\")\]\u201d\u300d\u300f]*\s*$")
+_LONG = 2000
+"""Characters from which on a text is encoded as a batch, which lets other threads run meanwhile."""
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -40,10 +44,25 @@ def read_tokenizer(folder: str | Path) -> Tokenizer:
     path = Path(folder) / "tokenizer.json"
     if not path.is_file():
         raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
+    _check_ids(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise VocabError(f"Cannot read {str(path)!r}: {error}.") from error
+        raise VocabError(f"Cannot read {str(path)!r}: {reason_of(error)}.") from error
+
+
+def _check_ids(path: Path) -> None:
+    """Refuse ids so large that tables by id would take gigabytes."""
+    content = read_object(path, VocabError, limit=1 << 28)
+    model, added = content.get("model"), content.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = [*vocab.values()] if isinstance(vocab, dict) else []
+    if isinstance(added, list):
+        ids += [token.get("id") for token in added if isinstance(token, dict)]
+    if any(not isinstance(i, int) or not 0 <= i < MOST_IDS for i in ids):
+        raise VocabError(
+            f"{str(path)!r} has an id that is not a whole number from 0 to {MOST_IDS - 1:,}."
+        )
 
 
 class Codec:
@@ -81,12 +100,23 @@ class Codec:
     @classmethod
     def load(cls, folder: str | Path) -> Codec:
         """Return the codec of a model folder."""
-        return cls(read_tokenizer(folder))
+        tokenizer = read_tokenizer(folder)
+        try:
+            codec = cls(tokenizer)
+            codec.token_bytes  # noqa: B018  # computed here, where a fault is the folder's
+        except VocabError:
+            raise
+        except Exception as error:  # tokenizers raises nothing narrower
+            reason = reason_of(error)
+            raise VocabError(f"Cannot use the tokenizer in {str(folder)!r}: {reason}.") from error
+        return codec
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text, which are also the ids that insert them."""
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
             raise VocabError("This text is not valid Unicode: it holds half of a surrogate pair.")
+        if len(text) > _LONG:
+            return self.encode_batch([text])[0]
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -180,7 +210,7 @@ class Codec:
         data = np.frombuffer(b"".join(parts), np.uint8)
         begins = (data & 0xC0) != 0x80
         ends = np.cumsum([0, *map(len, parts)])
-        counts = np.cumsum([0, *begins])[ends]
+        counts = np.concatenate([[0], np.cumsum(begins)])[ends]
         hidden = self.hides_first_space and data[:1].tobytes() == b" "
         return np.where(np.append(begins, True)[ends], np.maximum(counts - hidden, 0), -1)
 

@@ -17,6 +17,9 @@ from reviser.errors import VocabError
 
 LARGEST_MOVE = 1 << 16
 """The largest `max_move` that a vocabulary may have."""
+MOST_IDS = 1 << 22
+"""Most ids that a vocabulary may have: tables by id take memory for each. Real ones have up to a
+few hundred thousand."""
 
 IntArray = npt.NDArray[np.int32]
 
@@ -76,6 +79,8 @@ class VocabLayout:
             )
         if not 0 < self.tokens <= self.size:
             raise VocabError(f"tokens is {self.tokens}; it must be from 1 to size, {self.size}.")
+        if self.size > MOST_IDS:
+            raise VocabError(f"size is {self.size}; a vocabulary has at most {MOST_IDS:,} ids.")
         if not all(0 <= i < self.tokens for i in self.never_insert):
             raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
         self._check_named_ids()
@@ -165,7 +170,7 @@ class VocabLayout:
 
     @cached_property
     def forbidden(self) -> IntArray:
-        """Ids that are never chosen, whatever the state."""
+        """Ids that are never chosen, in any state."""
         return np.flatnonzero(self.kinds >= Kind.SEPARATOR).astype(np.int32)
 
     # -- tables by id -------------------------------------------------------------------------

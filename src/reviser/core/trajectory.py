@@ -29,7 +29,7 @@ class Trajectory:
     prefix: tuple[int, ...] = ()
     restoration: tuple[int, ...]
     no_loss: tuple[int, ...] = ()
-    """Indices into the restoration of ids that bear no loss.
+    """Indices into the restoration of ids that have no loss.
 
     In training these are noise that a later action repairs, or a draft that was shown. In a
     rollout they are the ids that the model did not choose.
@@ -47,7 +47,7 @@ class Trajectory:
         return [*vocab.prefix_actions(self.prefix), *self.restoration]
 
     def loss_mask(self, vocab: ActionVocab) -> list[bool]:
-        """Return which ids of the history bear loss: the restoration's, except `no_loss`."""
+        """Return which ids of the history have a loss: the restoration's, except `no_loss`."""
         learned = [True] * len(self.restoration)
         for index in self.no_loss:
             learned[index] = False
@@ -128,7 +128,7 @@ class Trajectory:
 def _invert(
     vocab: ActionVocab, action: Action, edit: Edit, length: int, temporary: list[bool]
 ) -> list[tuple[Action, bool]]:
-    """Return the actions that undo one, each with whether it bears loss.
+    """Return the actions that undo one, each with whether it has a loss.
 
     `length` is the canvas's after the action, `temporary` tells which removed tokens were.
     """

@@ -22,6 +22,7 @@ from typing import IO, Any, Literal, cast, get_args
 from urllib.parse import parse_qsl
 
 from reviser.errors import ConfigError, DataError, MissingExtra
+from reviser.files import bounded_lines
 
 SplitBy = Literal["blank", "line", "file"]
 """The separator of documents in a text file: blank lines, every line end, or nothing."""
@@ -41,7 +42,6 @@ _COMPRESSED = (".gz", ".xz", ".zst")
 _HF = "hf:"
 _HF_OPTIONS = ("name", "split", "revision", "data_dir")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_DRAIN = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ class Reader:
         if is_text and self.split == "file":
             yield unpacked.read(limit + 1 + len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
             return
-        lines = _lines(unpacked, limit)
+        lines = bounded_lines(unpacked, limit)
         if is_text and self.split == "blank":
             lines = _joined(lines, limit)
         for n, line in enumerate(lines):
@@ -231,7 +231,7 @@ def whole_lines(source: Source, limit: int) -> Iterator[bytes | None]:
     """
     with _opened(source.name) as file:
         try:
-            yield from _lines(_unpacked(file, Path(source.name).suffix), limit)
+            yield from bounded_lines(_unpacked(file, Path(source.name).suffix), limit)
         except _damage() as error:
             raise DataError(
                 f"{source.name!r} is damaged: {error}. Create or copy it again."
@@ -243,16 +243,6 @@ def _opened(name: str) -> IO[bytes]:
         return Path(name).open("rb")
     except OSError as error:
         raise DataError(f"Cannot open {name!r}: {error.strerror}.") from error
-
-
-def _lines(file: IO[bytes], limit: int) -> Iterator[bytes | None]:
-    """Yield lines without their ends; None for each that is longer than `limit` bytes."""
-    while line := file.readline(limit + 2):
-        if len(line) == limit + 2 and not line.endswith(b"\n"):
-            while (rest := file.readline(_DRAIN)) and not rest.endswith(b"\n"):
-                pass
-        body = line.rstrip(b"\r\n")
-        yield body if len(body) <= limit else None
 
 
 def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:

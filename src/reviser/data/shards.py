@@ -59,7 +59,7 @@ def tokenize(
 
 
 def finish(output: str | Path) -> Manifest:
-    """Write the manifest once every task is done. This is the last step, wherever tasks ran."""
+    """Write the manifest once every task is done. This is the last step of every tokenizing run."""
     plan = ShardPlan.load(output)
     records = [_task_record(plan, rank) for rank in range(len(plan.tasks))]
     left = [rank for rank, record in enumerate(records) if record is None]

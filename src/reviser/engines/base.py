@@ -1,7 +1,8 @@
 """The interface of engines: requests in, actions out as they come.
 
-Knows boundaries, not content, and no torch. An engine holds a model and runs many requests at a
-time; its caller applies the actions. `ScriptedEngine` is an engine for tests, without a model.
+This module knows boundaries, not content, and does not import torch. An engine holds a model and
+runs many requests at a time; its caller applies the actions. `ScriptedEngine` is an engine for
+tests, without a model.
 """
 
 from __future__ import annotations
@@ -119,11 +120,11 @@ def measure(vocab: ActionVocab, history: Sequence[int]) -> tuple[int, int]:
     if np.isin(vocab.kinds[ids], _SINGLE_IDS).all():
         lengths, cursors = (values[0] for values in trace(vocab, ids[None]))
         if (cursors < 0).any() or (cursors > lengths).any():
-            raise ConfigError("The history leaves its canvas: a move or delete has no room.")
+            raise ConfigError("The history leaves its canvas: a move or delete goes past its end.")
         return int(lengths[-1]), int(cursors[-1])
     canvas = replay(vocab, history)  # arguments are only checked by the executor
     if canvas.is_spelling:
-        raise ConfigError("The history ends in an action that is half spelled.")
+        raise ConfigError("The history ends with an incomplete action.")
     return len(canvas), canvas.cursor
 
 
@@ -196,7 +197,7 @@ class Step:
 def failed_step(number: int, error: Exception | None = None) -> Step:
     """Return the last step of a request that failed, alone, with the reason if there is one."""
     reason = "" if error is None else f": {type(error).__name__}: {error}"
-    message = f"The engine could not go on with this request{reason[:300].rstrip('.')}."
+    message = f"The engine could not continue this request{reason[:300].rstrip('.')}."
     failure = error if isinstance(error, EngineError) else EngineError(message)
     return Step(number, FAILED, 0.0, error=failure)
 

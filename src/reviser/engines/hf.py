@@ -3,7 +3,7 @@
 Requests enter as rows become free and leave when they end. The core's mask says what may be chosen;
 the caller applies the chosen action.
 
-Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K likeliest ids.
+Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K most likely ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROWS_WITH_ALL_LOGITS = 8
 
 @dataclass
 class _Row:
-    """One request that is running."""
+    """A running request."""
 
     number: int
     request: Request
@@ -98,12 +98,7 @@ class HFEngine:
     def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
         """Open a model by folder or hub name; return the engine and the folder."""
         folder = hub.find(name)
-        try:
-            model, vocab = trunks.load_folder(folder, **options)
-        except (AttributeError, ImportError, TypeError, ValueError) as error:
-            if not options or isinstance(error, ReviserError):
-                raise
-            raise ConfigError(f"Transformers does not take these options: {error}.") from error
+        model, vocab = trunks.load_folder(folder, **options)
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each

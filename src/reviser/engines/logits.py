@@ -2,7 +2,7 @@
 
 Every engine uses biases and mask; vLLM chooses by itself.
 
-Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a mask, K likeliest
+Shapes: B rows, A ids of the vocabulary (or more: a padded one), C columns of a mask, K most likely
 ids.
 """
 
@@ -113,7 +113,7 @@ def choose(
 
     size = logits_BA.shape[-1]
     counts = [config.top_k or size for config in configs]
-    values_BK, ids_BK = logits_BA.topk(min(size, max(counts)))  # likeliest first
+    values_BK, ids_BK = logits_BA.topk(min(size, max(counts)))  # most likely first
     heat = column([config.temperature or 1.0 for config in configs])
     shares_BK = torch.softmax(values_BK / heat, dim=-1, dtype=torch.float64)
     ranks_K = torch.arange(shares_BK.shape[1], device=logits_BA.device)

@@ -87,20 +87,20 @@ class DecodeConfig:
     """
 
     temperature: float = setting(
-        0.9, 0, 1000, "Randomness of the choice; 0 always takes the likeliest action."
+        0.9, 0, 1000, "Randomness of the choice; 0 always takes the most likely action."
     )
     top_k: int = setting(
-        50, 0, 2**31 - 1, "Choose among this many likeliest actions; 0 for all of them."
+        50, 0, 2**31 - 1, "Choose among this many of the most likely actions; 0 for all."
     )
     top_p: float = setting(
         1.0,
         0,
         1,
-        "Choose among the likeliest actions whose probabilities add up to this.",
+        "Choose among the most likely actions whose probabilities add up to this.",
         excludes_low=True,
     )
     min_p: float = setting(
-        0.0, 0, 1, "Leave out actions below this share of the likeliest action's probability."
+        0.0, 0, 1, "Leave out actions below this share of the highest probability."
     )
     seed: int = setting(0, 0, 2**64 - 1, "Random seed.")
     max_actions: int = setting(256, 1, LARGEST, "Maximum number of actions.")

@@ -1,7 +1,8 @@
 """vLLM as an engine inside this program.
 
-It only passes requests on; the mask works in vLLM's workers (`vllm_plugin`). Imports vllm and torch
-only when a model is opened. `vllm_server` is the engine for a vLLM that runs elsewhere.
+This module only passes requests on; the mask runs in vLLM's workers (`vllm_plugin`). It imports
+vllm and torch only when a model is opened. `vllm_server` is the engine for a vLLM that runs
+elsewhere.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class VLLMEngine:
             config = args.create_engine_config()
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise ConfigError(f"vLLM does not take these options: {reason}") from error
+            raise ConfigError(f"vLLM does not accept these options: {reason}") from error
         check_config(config, vocab)  # here, where a caller sees why; the workers check again
         return cls(LLMEngine.from_vllm_config(config, disable_log_stats=True), vocab), folder
 
@@ -113,7 +114,7 @@ class VLLMEngine:
             try:
                 outputs = self._engine.step()
             except EngineDeadError as error:
-                raise EngineError("vLLM's engine has died; its log says why.") from error
+                raise EngineError("vLLM's engine stopped; see its log for the reason.") from error
             for output in outputs:
                 steps += self._steps(output)
         return steps
@@ -130,7 +131,7 @@ class VLLMEngine:
             steps = [failed_step(number, error)]
         if output.finished and not (steps and steps[-1].is_last):
             reason = output.outputs[0].finish_reason
-            steps.append(failed_step(number, EngineError(f"vLLM broke a request off: {reason}.")))
+            steps.append(failed_step(number, EngineError(f"vLLM ended a request early: {reason}.")))
         if output.finished:
             del self._running[output.request_id], self._names[number]
         elif steps and steps[-1].error is not None:
@@ -155,7 +156,7 @@ class VLLMEngine:
 
 
 def _watch_for_death(core: Any) -> None:
-    """Wake callers that wait for an engine that was killed: vLLM 0.32 lets them wait for ever."""
+    """Wake callers that wait for an engine that was killed: vLLM 0.32 lets them wait forever."""
     thread = getattr(core, "output_queue_thread", None)  # None if the engine is in this process
     if thread is not None:
         outputs = core.outputs_queue

@@ -1,7 +1,8 @@
 """The mask as vLLM's workers load it, by its path: `reviser.engines.vllm_plugin:ReviserMask`.
 
-Imported by every process of an engine, so it imports little. Its path is passed to vLLM, never
-declared as a plugin of the environment: that would load it into every other model's engine too.
+Every process of an engine imports this module, so it imports little. Its path is passed to vLLM,
+never declared as a plugin of the environment: that would load it into every other model's engine
+too.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class ReviserMask(LogitsProcessor, SlotLogitsProcessor):
         """Refuse a request, with HTTP status 400, before it reaches a worker."""
         wire.check(sampling_params.extra_args or {})
         if sampling_params.structured_outputs is not None:
-            raise ConfigError("A grammar over text means nothing to actions: leave it out.")
+            raise ConfigError("Structured outputs do not work with actions: leave them out.")
         if sampling_params.thinking_token_budget is not None:
-            raise ConfigError("A thinking budget overrules the mask: leave it out.")
+            raise ConfigError("A thinking budget overrides the mask: leave it out.")
 
     def is_argmax_invariant(self) -> bool:
         """Return False: the mask matters under greedy decoding too."""

@@ -1,6 +1,6 @@
 """The part that both vLLM engines share: vLLM's form of a request, and counting its actions.
 
-Imports neither vllm nor torch.
+This module imports neither vllm nor torch.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, An
         "seed": config.seed & (1 << 63) - 1,  # signed there, and -1 means none
         "max_tokens": min(config.max_actions, context - len(request.history)),
         "stop_token_ids": [vocab.stop],
-        "ignore_eos": True,  # the model's folder may name other ends than STOP
+        "ignore_eos": True,  # the folder may name end tokens other than STOP
         "logprobs": 0,  # only that of the chosen action
         "prompt_logprobs": LOGPROBS_PER_ID if request.with_reading else None,
     }

@@ -1,6 +1,6 @@
 """A running vLLM server as an engine, asked over HTTP; it must run the mask (`vllm_plugin`).
 
-Imports httpx2 only when a server is opened, and neither vllm nor torch.
+This module imports httpx2 only when a server is opened, and never vllm or torch.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class VLLMServer:
         try:
             return cls(url, vocab, **options), folder
         except TypeError as error:
-            raise ConfigError(f"A vLLM server does not take these options: {error}.") from error
+            raise ConfigError(f"A vLLM server does not accept these options: {error}.") from error
 
     @property
     def versions(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class VLLMServer:
                         self._steps.put(step)
                         if step.is_last:
                             return
-        raise EngineError(f"The server at {self._url} broke a request off.")
+        raise EngineError(f"The server at {self._url} ended a request early.")
 
     def _taken(self, number: int, running: Running, choice: dict[str, Any]) -> list[Step]:
         logprobs = (choice["logprobs"] or {}).get("token_logprobs") or ()
@@ -247,6 +247,6 @@ def _httpx() -> Any:
         import httpx2
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            "A vLLM server is asked with httpx2. Install it with: pip install httpx2."
+            "Using a vLLM server needs httpx2. Install it with: pip install httpx2."
         ) from error
     return httpx2

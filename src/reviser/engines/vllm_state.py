@@ -2,8 +2,8 @@
 
 There is one mask for both of vLLM's runners, which differ in how they report requests;
 `vllm_plugin` holds their interfaces. Imports no vllm. Nothing in a request may raise here, because
-that would end the engine for all callers: a request that makes no sense may only STOP. One on which
-the mask itself fails gets an id that is never legal; our engines report that as its error.
+that would end the engine for all callers: an invalid request may only STOP. A request on which the
+mask itself fails gets an id that is never legal; our engines report that as its error.
 
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
@@ -36,15 +36,17 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
             " do not belong together."
         )
     if model.enable_prompt_embeds:
-        raise ConfigError("Prompts as embeddings have no history to read: leave prompt_embeds off.")
+        raise ConfigError(
+            "Turn off prompt_embeds: embeddings have no history for the mask to read."
+        )
     if getattr(model, "enable_trace_replay", False):
-        raise ConfigError("A replayed trace overwrites what the mask allowed: leave it off.")
+        raise ConfigError("Turn off trace replay: it overrides the mask.")
     if getattr(speculation, "rejection_sample_method", "") == "synthetic":
         raise ConfigError(
-            "Synthetic acceptance takes drafts that the mask closed: use another rejection method."
+            "Use another rejection method: synthetic acceptance takes drafts that the mask forbids."
         )
     if getattr(speculation, "enable_adaptive_verification", False):
-        raise ConfigError("Adaptive verification leaves out rows the mask counts on: turn it off.")
+        raise ConfigError("Turn off adaptive verification: it skips rows that the mask needs.")
 
 
 _DEFAULTS = DecodeConfig()
@@ -62,12 +64,12 @@ class _Live:
     last: int = -1
     config: DecodeConfig = _DEFAULTS
     is_lost: bool = False
-    """True if it makes no sense; then it may only STOP."""
+    """True if the request is invalid; then it may only STOP."""
     has_failed: bool = False
     """True if the mask failed on it."""
 
     def fail(self, error: Exception) -> None:
-        """Give up on the request, which makes no sense or has met an unexpected error."""
+        """Give up on the request, which is invalid or has met an unexpected error."""
         self.is_lost, self.has_failed = True, not isinstance(error, ReviserError)
 
 
@@ -97,7 +99,7 @@ class _Follower:
             live.fail(error)
 
     def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
-        """Advance requests by their new ids; usually one each, which are taken all at once."""
+        """Advance requests by their new ids, usually by one id each in a single call."""
         single: list[tuple[_Live, int]] = []
         for live, ids in news:
             if not ids:

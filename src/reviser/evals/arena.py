@@ -1,8 +1,9 @@
 """Pairwise comparison of two systems by a judge: win rates, and how far to trust the judge.
 
-Knows questions and verdicts; the caller passes the judge (see `judges`). Every reply is saved to a
-journal immediately, so a restart asks only what is still open. To balance the sides, each pair is
-shown in both orders, or in one random order as in the paper. No torch.
+This module knows questions and verdicts. The caller passes the judge (see `judges`). Every reply is
+saved to a journal immediately, so a restart asks only what is still open. To balance the sides,
+each pair is shown in both orders, or in one random order as in the paper. This module does not
+import torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Diversity of a system's texts, and how much they repeat themselves.
 
-Counts words, not the tokens of a model, so systems with different tokenizers are comparable. All of
-these measures depend on the number and length of the texts: compare sets of equal size. No torch.
+The measures count words, not the tokens of a model, so systems with different tokenizers are
+comparable. All of these measures depend on the number and length of the texts: compare sets of
+equal size. This module does not import torch.
 """
 
 from __future__ import annotations

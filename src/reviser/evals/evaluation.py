@@ -1,7 +1,7 @@
 """The record of an evaluation: every measure that applies, and each system against the first.
 
-Knows which measures there are, not how they work. Each result is saved immediately, under a hash of
-everything it depends on, so a restart measures only what is missing.
+This module knows which measures exist, but not how they work. Each result is saved immediately,
+under a hash of everything it depends on, so a restart measures only what is missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Means, shares, ratios and other statistics, each with a 95 % interval whose coverage is tested.
 
 Values that depend on each other, such as one prompt written with several seeds, share a cluster,
-and intervals count whole clusters. Knows nothing of rollouts. `tests/evals/test_intervals.py`
-measures how often each method covers the truth:
+and intervals count whole clusters. This module knows nothing about rollouts.
+`tests/evals/test_intervals.py` measures how often each method covers the truth:
 
 - `mean`, `ratio_of_means`, `perplexity`: bootstrap-t from 10 clusters on, 92 to 96 % of the time;
   30 log-normal values of sigma 1 are covered 92 % of the time, where Student's t covers 89 %. Ten
@@ -10,7 +10,7 @@ measures how often each method covers the truth:
 - `proportion`, `share`: Wilson's score interval, also if all outcomes are equal. With less than one
   expected success it can fall short: 86 % for a share of 0.005 among 30.
 - `bootstrap`: BCa with Student's tails, 92 to 96 % from 30 clusters on; strongly skewed data
-  (log-normal, sigma 1) need 100, since 30 of them are covered 90 % of the time.
+  (log-normal, sigma 1) need 100 clusters: with 30, the coverage is 90 %.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
     """
     a, b = _sums(clusters, *_columns(numerators, denominators))
     if not b.sum() > 0:
-        raise DataError("The denominators add up to nothing: leave out rows that have no tokens.")
+        raise DataError("The denominators add up to 0: leave out rows without tokens.")
     n, value = len(a), float(a.sum() / b.sum())
     rest = a - value * b
     error = _root(n / max(1, n - 1) * float(rest @ rest)) / float(b.sum())
@@ -272,9 +272,9 @@ def _wilson(p: float, worth: float, z: float, *, n: int, method: str) -> Estimat
 def _columns(*samples: Values) -> list[Floats]:
     columns = [np.asarray(sample, np.float64) for sample in samples]
     if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
-        raise DataError(f"Give lists of one length; these have {[c.shape for c in columns]}.")
+        raise DataError(f"Give lists of the same length; these have {[c.shape for c in columns]}.")
     if not all(np.isfinite(column).all() for column in columns):
-        raise DataError("A value is not finite: leave such rows out, and say how many they were.")
+        raise DataError("A value is not finite: leave such rows out, and report their number.")
     return columns
 
 

@@ -283,7 +283,7 @@ class LocalJudge:
         if context is not None and len(tokens) + self._max_tokens > context:
             raise DataError(
                 f"A question has {len(tokens)} tokens, and {self._max_tokens} are kept for the"
-                f" reply, but this judge reads {context}. Take shorter texts, or another judge."
+                f" reply, but this judge reads {context}. Use shorter texts or another judge."
             )
         return tokens
 

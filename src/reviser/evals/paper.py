@@ -1,7 +1,7 @@
 """The paper's evaluation results, to show next to ours. None of these numbers is our measurement.
 
 Tables are named by the paper's LaTeX labels; `tests/evals/test_paper_figures.py` finds each number
-in the paper. Knows no record and no page.
+in the paper. This module knows nothing about records or pages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """evalPPL: how well a causal LM predicts a system's continuation of a prompt.
 
-Knows one scorer at a time, and reports it by name and by the hash of its weights. The scorer's own
-tokenizer reads the whole text, so no system gains or loses by its tokens.
+This module uses one scorer at a time and reports its name and the hash of its weights. The scorer's
+own tokenizer reads the whole text, so no system gains or loses by its tokens.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class _Row:
 def _batches(
     rows: Sequence[tuple[int, _Row]], batch_tokens: int
 ) -> Iterator[Sequence[tuple[int, _Row]]]:
-    """Yield runs of rows with at most so many tokens, padding included; a long row goes alone."""
+    """Yield batches of rows with at most this many tokens, padding included."""
     start = 0
     for end in range(1, len(rows) + 1):
         is_last = end == len(rows)
@@ -242,7 +242,9 @@ def evaluate(
     """Measure perplexity and bits per character, with intervals clustered by prompt."""
     scores = scorer.score(samples, batch_tokens=batch_tokens, progress=progress)
     if not any(score.tokens for score in scores):
-        raise DataError("Every continuation is empty, so there is no perplexity of them.")
+        raise DataError(
+            "Every continuation is empty, so there is nothing to measure perplexity on."
+        )
     clusters = [sample.id for sample in samples]
     nll = [score.nll for score in scores]
     tokens = [score.tokens for score in scores]
@@ -267,5 +269,5 @@ def check_scorer(folder: Path) -> None:
     if training is None or training["recipe"]["policy"]["kind"] != "append":
         raise ConfigError(
             f"{str(folder)!r} writes by editing, so its probabilities are of edits, not of texts."
-            " Of such models only one that was trained to append is a scorer."
+            " Only a Reviser model that was trained to append can be a scorer."
         )

@@ -1,7 +1,8 @@
 """SVG figures for a page: dots with intervals, a heat map, grouped bars.
 
-Knows numbers and labels, no record. Colours are CSS variables with a fallback, so a page chooses
-them for light and dark. The paper's values differ from ours in shape too, not only in colour.
+This module knows numbers and labels, but not records. Colours are CSS variables with a fallback, so
+a page chooses them for light and dark. The paper's values differ from ours in shape too, not only
+in colour.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Inputs are strings: a source, a system's revision of it (the hypothesis) and people's revisions (the
 references). Each text becomes a row of counts, and a score is a function of stacked rows. So
-`intervals.bootstrap(gleu_score, rows)` gives the interval of one system, and
-`bootstrap(lambda a, b: gleu_score(a) - gleu_score(b), ours, theirs)` that of a paired difference.
-GLEU, SARI and edits split words at spaces and are case-sensitive, so tokenize first; locality
-takes any text. Knows nothing of models, datasets or tokenizers. No torch.
+`intervals.bootstrap(gleu_score, rows)` gives the interval of one system, and `bootstrap(lambda a,
+b: gleu_score(a) - gleu_score(b), ours, theirs)` that of a paired difference. GLEU, SARI and edits
+split words at spaces and are case-sensitive, so tokenize first; locality takes any text. This
+module knows nothing about models, datasets or tokenizers, and does not import torch.
 """
 
 from __future__ import annotations
@@ -267,8 +267,8 @@ class Kept(NamedTuple):
 def locality(source: str, hypothesis: str, references: Sequence[str]) -> Kept:
     """Measure how much of the text that a reference leaves alone the hypothesis leaves alone too.
 
-    Compares whole words, marks and spaces (see `untouched`), weighted by their UTF-8 bytes. So a
-    different correction of the same word costs nothing. Of several references the one with the
+    The unit is a whole word, mark or space (see `untouched`), weighted by its UTF-8 bytes. So a
+    different correction of the same word costs nothing. With several references, the one with the
     highest share counts, then the one that leaves most alone. The share is 1 if and only if every
     such piece is kept.
 

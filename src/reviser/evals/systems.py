@@ -93,7 +93,7 @@ def _describe_rollouts(system: System, rollouts: Sequence[Rollout]) -> dict[str,
     if len(writers) > 1 and system.folder is None:
         raise DataError(
             f"The rollouts of {system.name!r} are from several models, {writers[0]!r} and"
-            f" {writers[1]!r} among them: give each model a name of its own."
+            f" {writers[1]!r} among them: give each model its own name."
         )
     folder = _model_folder(system, writers[0])
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)

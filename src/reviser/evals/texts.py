@@ -1,7 +1,7 @@
 """The texts to evaluate: samples of any system, and the prompts that they continue.
 
-Knows files and tokenizers, nothing of models or measures. A reviser system comes as a file of
-rollouts, any other as JSON lines; both become samples here.
+This module knows files and tokenizers, but not models or measures. A reviser system comes as a file
+of rollouts, any other as JSON lines; both become samples here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Statistics of how a model writes: the paper's table, detours, and the order of writing.
 
-Each rollout becomes a `Walk`, its counts; everything else is an estimate over walks. Knows ids and
-cursors, no text. The preamble, the ids in the history before the model chose its first action (the
-prefix, and the text after a gap), is never counted.
+Each rollout becomes a `Walk`, its counts; everything else is an estimate over walks. This module
+knows ids and cursors, but not text. The preamble, the ids in the history before the model chose its
+first action (the prefix, and the text after a gap), is never counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Word-level edits between two texts: alignment, edits, what is left alone, and M2 files.
 
-One alignment rule for hypotheses and references. Knows words and nothing of scores, models or
-tokenizers. No torch.
+Hypotheses and references use the same alignment rule. This module knows words, but not scores,
+models or tokenizers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_m2(path: Path) -> list[Annotated]:
     """Return the sentences of an M2 file with their corrections applied.
 
     An annotator without a line for a sentence gives no reference for it; without any annotator the
-    sentence is its own reference. Of several corrections of one edit the first is applied.
+    sentence is its own reference. If an edit has several corrections, the first is applied.
     """
     blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
     return [_annotated(block.strip().splitlines(), str(path)) for block in blocks]

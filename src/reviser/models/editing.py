@@ -1,18 +1,17 @@
-"""A model's ability to revise drafts: saved beside the weights, read when the model is opened.
+"""A model's ability to revise drafts: saved next to the weights, read when the model is opened.
 
-Imports no torch, so a client of a vLLM server can read it too.
+This module does not import torch, so a client of a vLLM server can read it too.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import ActionVocab
-from reviser.errors import CheckpointError, ConfigError
-from reviser.files import write_json
+from reviser.errors import CheckpointError, ConfigError, reason_of
+from reviser.files import read_object, write_json
 
 FILE_NAME = "editing.json"
 CALIBRATION = "calibration.json"
@@ -91,20 +90,15 @@ class Editing:
         try:
             saved = _read(folder / FILE_NAME)
             return _from_dict(saved) if saved else _from_training(folder)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"Cannot read how {str(folder)!r} was trained to edit: {error!r}. Delete its"
-                f" {FILE_NAME} or {CALIBRATION} if it is damaged."
+                f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
+                f" its {FILE_NAME} or {CALIBRATION} if it is damaged."
             ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    if not isinstance(content, dict):
-        raise TypeError(f"{path.name} is not an object")
-    return content
+    return read_object(path, CheckpointError) if path.is_file() else {}
 
 
 def _from_dict(saved: dict[str, Any]) -> Editing:

@@ -1,18 +1,22 @@
 """Models by name: a local folder, or a download from the Hugging Face hub.
 
-Every folder that `find` returns was checked: opening it reads no pickle and runs no code.
+Every folder that `find` returns was checked: opening it reads no pickle, runs no code and fetches
+nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import re
+import threading
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from reviser.errors import CheckpointError, MissingExtra
+from reviser.errors import CheckpointError, MissingExtra, reason_of
+from reviser.files import read_object
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
 """The files of a model: no pickles, no code."""
@@ -21,6 +25,8 @@ CONFIG_FILES = ("*.json",)
 WHOLE, SMALL = MODEL_FILES, CONFIG_FILES
 
 
+_NETWORK = threading.RLock()
+"""Held while a model is downloaded, and while another is opened without the network."""
 _PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json")
 """Files in a model folder that say how it was made and do not change its outputs."""
 
@@ -35,9 +41,30 @@ def weights_in(folder: Path) -> list[Path]:
     return weights
 
 
-def fingerprint(folder: Path) -> str:
-    """Compute a SHA-256 of everything a model's outputs depend on: config, tokenizer, weights."""
-    weights = weights_in(folder)
+def tensors_in(folder: Path) -> Iterator[tuple[list[int], str]]:
+    """Yield shape and dtype of every tensor, from the headers of the weight files."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "Reading weights needs the hf extra. Install it with: pip install 'reviser-lm[hf]'."
+        ) from error
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, "numpy") as file:
+                parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+                yield from ((part.get_shape(), part.get_dtype()) for part in parts)
+        except (OSError, SafetensorError) as error:
+            reason = reason_of(error)
+            raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
+
+
+def fingerprint(folder: Path, files: tuple[str, ...] = MODEL_FILES) -> str:
+    """Compute a SHA-256 of everything a model's outputs depend on: config, tokenizer, weights.
+
+    With `CONFIG_FILES`, leave the weights out.
+    """
+    weights = [] if files == CONFIG_FILES else weights_in(folder)
     small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
     total = hashlib.sha256()
     for path in [*(path for path in small if path.name not in _PROVENANCE_FILES), *weights]:
@@ -62,7 +89,7 @@ def find(
     if not isinstance(name, str | Path) or not str(name):
         raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
     if Path(name).is_dir():
-        return _without_code(Path(name))
+        return _checked(Path(name))
     if str(name).startswith(("/", ".", "~")):
         raise CheckpointError(f"There is no folder {str(name)!r}.")
     try:
@@ -74,60 +101,127 @@ def find(
         ) from error
     hub_name, _, named = str(name).partition("@")
     try:
-        folder = huggingface_hub.snapshot_download(
-            hub_name, revision=revision or named or None, allow_patterns=list(files)
-        )
+        with _NETWORK:
+            folder = huggingface_hub.snapshot_download(
+                hub_name, revision=revision or named or None, allow_patterns=list(files)
+            )
     except (OSError, ValueError) as error:  # the hub's own errors are subclasses of these
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
-            f" the Hugging Face hub: {reason}"
+            f" the Hugging Face hub: {reason_of(error)}"
         ) from error
-    return _without_code(Path(folder))
+    return _checked(Path(folder))
 
 
-def _without_code(folder: Path) -> Path:
-    """Return the folder, or refuse one whose files lead to a pickle or to compiled code.
+@contextmanager
+def offline() -> Iterator[None]:
+    """Keep the hub's library from the network while a folder is opened.
 
-    Transformers and vLLM are asked to run no code and to read safetensors only. An index or a
-    config can point them elsewhere.
+    Everything that is opened was found or downloaded before. Transformers fetches compiled code for
+    some architectures by itself.
     """
+    from huggingface_hub import constants
+
+    with _NETWORK:
+        before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+_BUILT_IN = re.compile(r"(paged\|)?(eager|sdpa|flex_attention|batched_mm|grouped_mm)")
+"""Implementations that come with torch or Transformers. All others may be fetched from the hub."""
+_LIMITS = (
+    (re.compile("layer|label|depth|stage"), 10_000),
+    (re.compile("hidden|head|expert|group|embd|inner|kernel|vocab|_(size|dim)$|^d_"), 1 << 24),
+)
+"""Largest numbers in a config by their key: counts that a library makes as many objects of, and
+sizes of tensors. Real models are far below; `trunks` compares sizes with the weights."""
+
+
+def _checked(folder: Path) -> Path:
+    """Return the folder, or refuse one whose files lead to a pickle, to code or out of the folder.
+
+    Transformers and vLLM are asked to run no code and to read safetensors only. An adapter, an
+    index, a config or a link can point them elsewhere.
+    """
+    _check_links(folder)
+    if (folder / "adapter_config.json").exists():
+        # peft would open the base that it names, and import modules that it names.
+        raise CheckpointError(
+            f"{str(folder)!r} holds an adapter, and only whole models are opened. Merge it into its"
+            " base with peft's merge_and_unload, and save the result."
+        )
     for path in sorted(folder.glob("*.safetensors.index.json")):
-        for _, name in _strings(_read(path).get("weight_map")):
-            if not name.endswith(".safetensors"):
-                raise CheckpointError(
-                    f"{str(path)!r} names {name!r} as weights: only safetensors are read."
-                )
-    for keys, name in _strings(_read(folder / "config.json")):
-        if "/" in name and re.search("_implementation|transformers_weights", keys):
-            raise CheckpointError(
-                f"The config of {str(folder)!r} asks for {name!r} as {keys}. Code from a model is"
-                " never run, and its weights must be in its folder. Remove that line to use the"
-                " model without it."
-            )
+        names = read_object(path, CheckpointError).get("weight_map")
+        if not isinstance(names, dict):
+            raise CheckpointError(f"{str(path)!r} must have a weight_map from tensors to files.")
+        for name in names.values():
+            _check_weights_name(path, name)
+    if (path := folder / "config.json").is_file():
+        _check_config(folder, read_object(path, CheckpointError, limit=1 << 22))
     return folder
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object; an empty one if the file is missing or wrong.
+def _check_links(folder: Path) -> None:
+    """Refuse files that are links to somewhere else; the hub's cache links to its own blobs."""
+    whole = folder.resolve()
+    root = whole.parent.parent if whole.parent.name == "snapshots" else whole
+    for path in sorted(path for kind in MODEL_FILES for path in folder.glob(kind)):
+        # Not `resolve`, which raises if links go round in a circle.
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+            raise CheckpointError(
+                f"{str(path)!r} is a link to a file outside of the model folder. Copy that file"
+                " into the folder if you trust it."
+            )
 
-    The library that opens the model reports what is wrong.
-    """
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+
+def _check_weights_name(index: Path, name: Any) -> None:
+    if not isinstance(name, str) or not name.endswith(".safetensors"):
+        raise CheckpointError(
+            f"{str(index)!r} names {_shortened(name)} as weights: only safetensors are read."
+        )
+    if PurePosixPath(name).name != name or PureWindowsPath(name).name != name:
+        raise CheckpointError(
+            f"{str(index)!r} names {_shortened(name)} as weights: they must be in the folder"
+            " itself."
+        )
 
 
-def _strings(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield every string at any depth, each after the keys that lead to it."""
+def _check_config(folder: Path, config: dict[str, Any]) -> None:
+    for keys, value in _leaves(config):
+        if isinstance(value, str):
+            is_code = "_implementation" in keys and not _BUILT_IN.fullmatch(value)
+            if is_code or ("transformers_weights" in keys and "/" in value):
+                raise CheckpointError(
+                    f"The config of {str(folder)!r} asks for {_shortened(value)} as {keys[-100:]}."
+                    " Code from a model is never run or fetched, and its weights must be in its"
+                    " folder. Remove that line to use the model without it."
+                )
+            continue
+        name = keys.rpartition("/")[2]
+        for pattern, most in _LIMITS:
+            if pattern.search(name) and not -most <= value <= most:
+                raise CheckpointError(
+                    f"The config of {str(folder)!r} has {_shortened(value)} as {keys[-100:]}; the"
+                    f" limit is {most:,}."
+                )
+
+
+def _leaves(value: Any) -> Iterator[tuple[str, str | float]]:
+    """Yield every string and number at any depth, each after the keys that lead to it."""
     pending = [("", value)]
     while pending:
         keys, value = pending.pop()
-        if isinstance(value, str):
+        if isinstance(value, str | int | float):
             yield keys, value
         elif isinstance(value, dict):
             pending += [(f"{keys}/{key}", inside) for key, inside in value.items()]
         elif isinstance(value, list):
             pending += [(keys, inside) for inside in value]
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]} ..."

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.errors import CheckpointError, MissingExtra
+from reviser.errors import CheckpointError, ReviserError, reason_of
+from reviser.files import read_object
+from reviser.models.hub import tensors_in
 
 
 def describe(folder: Path) -> dict[str, Any]:
     """Return the facts about a model folder; `training` is None if it was not trained here."""
     try:
-        return _describe(folder)
-    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        facts = _describe(folder)
+        summary(facts)  # which uses every fact as what it should be
+        return facts
+    except ReviserError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"A file in {str(folder)!r} does not have the content its name promises: {error!r}."
+            f"A file in {str(folder)!r} does not have the content its name promises:"
+            f" {reason_of(error)}."
         ) from error
 
 
 def _describe(folder: Path) -> dict[str, Any]:
     vocab = ActionVocab.load(folder)
-    config = _read(folder / "config.json")
-    tensors = list(_tensors(folder))
+    config = read_object(folder / "config.json", CheckpointError)
+    tensors = list(tensors_in(folder))
     if not tensors:
         raise CheckpointError(f"There are no safetensors weights in {str(folder)!r}.")
     training = folder / "run.json"
@@ -50,7 +56,7 @@ def _describe(folder: Path) -> dict[str, Any]:
 
 
 def _training(path: Path) -> dict[str, Any]:
-    record = _read(path)
+    record = read_object(path, CheckpointError)
     names = ("recipe", "seen", "metrics", "commit")
     return {name: record[name] for name in names}
 
@@ -83,28 +89,3 @@ def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 )
         lines.append(("commit", training["commit"] or "unknown"))
     return lines
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"Cannot read {str(path)!r}: {error}.") from error
-    return content
-
-
-def _tensors(folder: Path) -> Iterator[tuple[list[int], str]]:
-    """Yield shape and dtype of every tensor, from the headers of the weight files."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Reading weights needs the hf extra. Install it with: pip install 'reviser-lm[hf]'."
-        ) from error
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, "numpy") as file:
-                parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
-                yield from ((part.get_shape(), part.get_dtype()) for part in parts)
-        except SafetensorError as error:
-            raise CheckpointError(f"{str(path)!r} is not a safetensors file: {error}.") from error

@@ -7,14 +7,22 @@ turns a causal LM into one that edits.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+# Transformers reads it when it is imported. Compiled code from the hub is then used if you set it.
+os.environ.setdefault("USE_HUB_KERNELS", "NO")
+
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     GPTNeoXConfig,
     LlamaConfig,
@@ -22,18 +30,22 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
-from reviser.errors import CheckpointError, ConfigError
-from reviser.models.hub import find
+from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
+from reviser.models.hub import find, offline, tensors_in
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
 ROWS_MULTIPLE = 64
 """Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
 the vocabulary are never a label and never allowed by the mask."""
+MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
+"""A model may have this many values for each that its weights hold (packed ones hold up to 16), and
+this many more, such as attention masks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,19 +156,26 @@ def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokeni
 
 def _open(folder: Path, **options: Any) -> PreTrainedModel:
     try:
-        opened: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, with the tensor's name
-            **options,
-        )
-    except (ImportError, OSError, ValueError, SafetensorError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason}") from error
-    model: PreTrainedModel
-    model, report = opened
+        _check_size(folder)
+        with offline(), _quiet():
+            opened: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, with the tensor's name
+                **options,
+            )
+        model: PreTrainedModel
+        model, report = opened
+        embedding_tables(model)  # a causal LM has them
+    except ReviserError:
+        raise
+    except Exception as error:  # a config can make Transformers raise anything
+        if options and isinstance(error, AttributeError | TypeError):
+            raise ConfigError(f"Transformers does not accept these options: {error}.") from error
+        raise _cannot_open(folder, error) from error
     wrong = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if wrong:  # Transformers would leave these tensors at random values
         raise CheckpointError(
@@ -164,6 +183,44 @@ def _open(folder: Path, **options: Any) -> PreTrainedModel:
             f" in another shape. The first is {min(wrong)}."
         )
     return model
+
+
+def _check_size(folder: Path) -> None:
+    """Refuse a config whose model is far larger than the weights, before it takes memory.
+
+    Transformers gives every tensor that is missing the size that the config says.
+    """
+    held = sum(prod(shape) for shape, _ in tensors_in(folder))
+    try:
+        with offline(), _quiet():
+            config = AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        needed = sum(tensor.numel() for tensor in chain(model.parameters(), model.buffers()))
+    except Exception as error:  # a config can make Transformers raise anything
+        raise _cannot_open(folder, error) from error
+    if needed > MOST_PER_VALUE * held + MOST_BESIDE:
+        raise CheckpointError(
+            f"The config in {str(folder)!r} asks for {needed:,} values, but the weights have"
+            f" {held:,}: the two do not belong together."
+        )
+
+
+def _cannot_open(folder: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"Cannot open a model in {str(folder)!r}: {reason_of(error)}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Transformers from printing tables of tensor names, which are the folder's own text."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """A rollout prepared for playback: a text, and one text edit for each action.
 
 Every action goes through the executor and the codec here, so a viewer only applies edits. Offsets
-count UTF-16 units, as JavaScript does. Knows rollouts, no page.
+count UTF-16 units, as JavaScript does. This module knows rollouts, but not the page.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Film:
 
 
 class Replayer:
-    """A maker of films, with the actions and tokens of one model."""
+    """A converter from rollouts of one model to films."""
 
     def __init__(self, vocab: ActionVocab, codec: Codec) -> None:
         self.vocab = vocab

@@ -1,8 +1,8 @@
 """A self-contained page that plays films: no network, no framework, no build.
 
-Joins the assets and embeds the films as data. Model output never becomes markup: here it is escaped
-JSON in a block that is not executed, in the browser it becomes text nodes. The page's policy allows
-only its own script and style, by their hashes.
+This module joins the assets and embeds the films as data. Model output never becomes markup: here
+it is escaped JSON in a block that is not executed, in the browser it becomes text nodes. The page's
+policy allows only its own script and style, by their hashes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A film as a GIF, for a README: the text, its cursor and the latest change.
 
-Needs Pillow. Draws what the page shows, in the page's colours; knows only films.
+This module needs Pillow. It draws what the page shows, in the page's colours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Live view of a text being edited in a terminal: cursor, written text, latest text, and moves.
 
-Knows text edits and rich; nothing of models or actions.
+This module knows text edits and rich, but not models or actions.
 """
 
 from __future__ import annotations

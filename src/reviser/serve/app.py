@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -178,7 +179,7 @@ def _add_streams(app: FastAPI, service: Service, dependencies: list[Any]) -> Non
         tags=["writing"],
     )
     async def cancel(stream: StreamId, request: Request) -> Status:
-        """Stop writing; the stream ends with the text as far as it is written."""
+        """Stop writing; the stream ends with the text so far."""
         job = service.queue.streams.find(stream, request.state.owner)
         service.queue.cancel(job, by="client")
         return Status(status="done" if job.is_done else "cancelling")
@@ -242,10 +243,10 @@ def _add_schema(app: FastAPI, limits: Limits) -> None:
 
     An invalid body has status 400 here.
     """
+    make_schema = app.openapi
 
-    @cache
-    def openapi() -> bytes:
-        schema = app.openapi()
+    def openapi() -> dict[str, Any]:
+        schema = make_schema()
         for operations in schema["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
@@ -255,9 +256,13 @@ def _add_schema(app: FastAPI, limits: Limits) -> None:
             for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
                 declared = body["properties"][name]
                 declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
-        return json.dumps(schema).encode()
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    written = cache(lambda: json.dumps(openapi()).encode())
 
     @app.get("/openapi.json", include_in_schema=False)
     async def schema() -> Response:
         """Return the OpenAPI schema."""
-        return Response(openapi(), media_type="application/json")
+        # The first call takes long; a thread leaves the event loop to others.
+        return Response(await asyncio.to_thread(written), media_type="application/json")

@@ -1,7 +1,7 @@
 """The parts of a client that need no network: request bodies, and checks of what a server sends.
 
-A server may send anything. Whatever is not a valid response becomes an `EngineError` here, so that
-callers of a client meet our own errors only.
+A server may send anything. A response that is not valid becomes an `EngineError` here, so that
+callers of a client get only our own errors.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def unreachable(url: str, reason: object) -> EngineError:
 
 
 def request_failed(url: str, error: httpx2.RequestError) -> EngineError:
-    """Return our error for one of httpx2's."""
+    """Convert an error of httpx2 to one of ours."""
     if isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.SSEError):
         return unreachable(url, error)
     return EngineError(f"The server at {url} sent an invalid response: {error!r:.200}.")

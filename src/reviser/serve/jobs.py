@@ -1,6 +1,6 @@
 """One text that the engine writes for a client, and the finished streams that are kept.
 
-Runs in the event loop. Knows neither HTTP nor how the engine is driven.
+This module runs in the event loop. It knows neither HTTP nor how the engine runs.
 """
 
 from __future__ import annotations

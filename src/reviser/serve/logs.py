@@ -44,8 +44,8 @@ class BackgroundHandler(QueueHandler):
     """A handler that never waits for what it writes to: a thread of its own does.
 
     If nothing reads the other end of a pipe, lines are dropped once `MOST_LINES` wait. The thread
-    uses the file descriptor directly, because a lock of Python's that it held while it waits would
-    also hold up the end of the process.
+    uses the file descriptor directly, because a Python lock that it held while it waits would also
+    delay the end of the process.
     """
 
     def __init__(self, descriptor: int) -> None:

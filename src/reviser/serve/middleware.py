@@ -1,6 +1,6 @@
 """Checks that every request passes before its route: API key, body size, log line and metrics.
 
-Plain ASGI, outside the routes, so that a refused request costs next to nothing.
+This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ApiKeys:
     def owner(self, header: bytes) -> str | None:
         """Return an id for the key in an Authorization header; None if the key is not accepted.
 
-        Compares with all keys, each in constant time.
+        The key is compared with all accepted keys, each in constant time.
         """
         if not self._digests:
             return ""

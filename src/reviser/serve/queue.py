@@ -1,7 +1,7 @@
 """The request queue: accepts jobs, lets them wait, hands them to the engine, delivers results.
 
-Runs in the event loop. Knows the engine worker, but not HTTP; the errors it raises know their
-status code.
+This module runs in the event loop. It knows the engine worker, but not HTTP. The errors that it
+raises know their status code.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ class RequestQueue:
         self.on_end()
 
     def cancel_all(self) -> None:
-        """Cancel every job; clients receive their texts as far as they are written."""
+        """Cancel every job; clients receive their texts so far."""
         self._is_closed = True
         for job in [*self._waiting, *self._running]:
             self.cancel(job, by="end")
 
     def _die(self, reason: str) -> None:
-        """Fail every job and end, because the engine cannot go on."""
+        """Fail every job and end, because the engine cannot continue."""
         if not self.is_dead:
             self.is_dead = self._is_closed = True
             self.metrics.ready.set(0)
@@ -234,7 +234,7 @@ class RequestQueue:
         return jobs
 
     def cancel(self, job: EngineJob, *, by: str, reason: StopReason = "cancelled") -> None:
-        """Stop a job; its text stays as far as it is written."""
+        """Stop a job and keep its text so far."""
         if job.is_done:
             return
         job.cancelled_by = job.cancelled_by or by

@@ -81,10 +81,9 @@ class Service:
 
         def write() -> Response:
             result = plan.result(rollouts)
-            is_revision = isinstance(result, Revision)
-            return JsonResponse(
-                revision_body(result, body.unit) if is_revision else result.to_json()
-            )
+            if isinstance(result, Revision):
+                return JsonResponse(revision_body(result, body.unit))
+            return JsonResponse(result.to_json())
 
         return await asyncio.to_thread(write)  # a long draft takes a while
 

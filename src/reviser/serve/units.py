@@ -11,7 +11,7 @@ from reviser.writing.rollout import Revision
 
 
 def from_utf16(text: str, parts: list[Any]) -> list[Any]:
-    """Return spans that count UTF-16 units as spans of characters; texts stay as they are."""
+    """Convert spans from UTF-16 units to characters; texts do not change."""
     offsets = _utf16_offsets(text)
     characters = {offset: n for n, offset in enumerate(offsets)}
     try:

@@ -85,8 +85,8 @@ def entropy(chances: Floats) -> Floats:
 def surprise(policy: Obfuscation, vocab: ActionVocab, restoration: list[int], n: int) -> float:
     """Return the surprise of the walk that an unmerged restoration undoes.
 
-    Each action undoes a step that was taken in the state that the action leads to. Of noise, the
-    position and the operation count; its tokens do not, since they bear no loss.
+    Each action undoes a step that was taken in the state that the action leads to. For noise,
+    the position and the operation count, but not its tokens, which have no loss.
     """
     noise = policy.noise
     share = {

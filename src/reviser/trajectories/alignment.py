@@ -69,7 +69,7 @@ def revision(
     starts: Starts | None = None,
     address: Address = "moves",
 ) -> Trajectory:
-    """Return the trajectory that shows a draft, revises it and stops; the draft bears no loss.
+    """Return the trajectory that shows a draft, revises it and stops; the draft has no loss.
 
     >>> vocab = ActionVocab.build(100, operators=["delete"], marks=True)
     >>> trajectory = revision(vocab, [7, 8], [7, 9, 8], instruction=[5])
@@ -105,11 +105,11 @@ def edit_labels(
     >>> [vocab.describe(i) for i in labels]
     ['stop', 'stop', 'insert 7', 'delete']
     """
-    # One more than there are tokens, for a hunk at the end, which has no token to stand before.
+    # One label more than tokens: a hunk at the very end has no token after it.
     labels = np.full(len(before) + 1, vocab.stop, np.int32)
     operators = operators_of(vocab)
     for hunk in possible_hunks(vocab, as_tokens(before), hunks):
-        # A label stands where the hunk ends: only then has a model read what is wrong. Where
+        # A label is where the hunk ends: only then has a model read what is wrong. Where
         # tokens are inserted, the first of them says more than an operator would.
         edit = cheapest_edit(operators, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]

@@ -291,7 +291,7 @@ def cheapest_edit(
 
 
 def _price(operators: _Operators, actions: list[Action]) -> tuple[int, int]:
-    """Return how many ids actions take, and how many actions they are."""
+    """Return the number of ids of some actions, and the number of actions."""
     ids = len(actions)
     for action in actions:
         if action.kind is Kind.REPLACE:

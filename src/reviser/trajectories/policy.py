@@ -33,7 +33,7 @@ class Noise:
     """Operations of the richer set, each with its probability per obfuscation step.
 
     Each leaves an error that the restoration repairs with the named operator. The tokens that it
-    inserts are drawn from the target. The restoration writes them first, and that bears no loss.
+    inserts are drawn from the target. The restoration writes them first, and that has no loss.
     """
 
     insert: float = 0.0

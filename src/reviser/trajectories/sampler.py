@@ -25,14 +25,14 @@ class Restorations:
 
     ids: npt.NDArray[np.int32]
     learned: npt.NDArray[np.bool_]
-    """True for ids that bear loss."""
+    """True for ids that have a loss."""
     offsets: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """Return the ids of the i-th restoration, and which of them bear loss."""
+        """Return the ids of the i-th restoration, and which of them have a loss."""
         part = slice(self.offsets[:-1][i], self.offsets[1:][i])
         return self.ids[part], self.learned[part]
 

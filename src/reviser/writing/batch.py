@@ -23,13 +23,17 @@ from typing import Any, cast
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError
-from reviser.files import claim, lock
+from reviser.files import bounded_lines, claim, lock, read_object, sync, sync_folder
+from reviser.models import hub
 from reviser.writing.model import Reviser, load
 from reviser.writing.plan import Plan
 from reviser.writing.running import run_plans
 from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
 
 MERGED = "merged"
+CLAIM = "job.json"
+MAX_LINE_BYTES = 1 << 20
+"""Most bytes of a line. Tokenizing takes hundreds of bytes of memory for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +79,8 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
         raise ConfigError(
             f"workers is {job.workers}, but engine {job.engine!r} uses the whole machine: use 1."
         )
-    try:
+    with _writing(job):
         job.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"Cannot write {str(job.output)!r}: {error.strerror}.") from error
     with lock(job.folder / "lock", f"Another process is writing {str(job.output)!r}."):
         _check_output(job)
         _claim(job)
@@ -87,47 +89,64 @@ def run(job: Job, progress: Callable[[int, int], None] = lambda *_: None) -> tup
                 progress(done, total)
         else:
             _work_together(job, lambda done: progress(done, total))
-        counts = _merge(job)
+        with _writing(job):
+            counts = _merge(job)
         if counts[0] != total:
             raise DataError(f"{str(job.folder)!r} lacks lines: another process wrote there.")
-        (job.folder / MERGED).replace(job.output)
+        with _writing(job):
+            (job.folder / MERGED).replace(job.output)
+            sync_folder(job.output.parent)  # before the parts are gone
     shutil.rmtree(job.folder)  # after the lock: Windows deletes no file that is open
     return counts
+
+
+@contextmanager
+def _writing(job: Job) -> Iterator[None]:
+    """Turn what the system says about a file of the job, such as a full disk, into an error."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"Cannot write {str(job.output)!r}: {error.strerror}. Finished lines are kept in"
+            f" {str(job.folder)!r}; run the same command again to continue."
+        ) from error
 
 
 def count_lines(path: Path) -> int:
     """Return the number of lines of a file."""
     if not path.is_file():
         raise DataError(f"There is no file {str(path)!r}.")
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
+    count, last = 0, b"\n"
+    with path.open("rb") as file:  # in blocks: one line may be larger than the memory
+        while block := file.read(1 << 20):
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
 
 
 def work(job: Job, worker: int) -> Iterator[int]:
     """Write one worker's file to its end; yield the number of its finished lines as it grows."""
     part = job.part(worker)
     # A worker may outlive a parent that was killed by about a line: wait for its end.
-    with (
-        lock(part.with_suffix(".lock")),
-        job.input.open("rb") as file,
-        part.open("ab") as out,
-    ):
-        done = _cut_to_whole_lines(part)
+    with lock(part.with_suffix(".lock")), job.input.open("rb") as file:
+        with _writing(job):
+            done = _cut_to_whole_lines(job, worker)
         yield done
-        lines = islice(enumerate(file), worker + done * job.workers, None, job.workers)
+        every = enumerate(bounded_lines(file, MAX_LINE_BYTES))
+        lines = islice(every, worker + done * job.workers, None, job.workers)
         first = next(lines, None)
         if first is None:
             return
         model = load(job.model, engine=job.engine, **job.options)
+        model.provenance |= {"weights": read_object(job.folder / CLAIM)["weights"]}
         for record in _records(model, job, chain([first], lines)):
-            out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-            out.flush()
+            with _writing(job), part.open("ab") as out:
+                out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             done += 1
             yield done
 
 
 def _records(
-    model: Reviser, job: Job, lines: Iterator[tuple[int, bytes]]
+    model: Reviser, job: Job, lines: Iterator[tuple[int, bytes | None]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the record of each line, in order: its number and id, and the result or the error."""
     records: deque[dict[str, Any]] = deque()
@@ -151,8 +170,13 @@ _OTHERS = {False: ("spans",), True: ("instruction", "locked")}
 """Fields of a line besides its text, by whether it is to be revised; others are ignored."""
 
 
-def _plan(model: Reviser, job: Job, n: int, line: bytes, record: dict[str, Any]) -> Plan:
+def _plan(model: Reviser, job: Job, n: int, line: bytes | None, record: dict[str, Any]) -> Plan:
     """Return the plan of a line: the task that its fields describe, with its own settings."""
+    if line is None:
+        raise DataError(
+            f"This line is longer than {MAX_LINE_BYTES:,} bytes, the limit of a batch file. Split"
+            " its text into several lines."
+        )
     try:
         values = json.loads(line)
         json.dumps(values, ensure_ascii=False).encode()  # refuses half of a surrogate pair
@@ -240,13 +264,21 @@ def _work_alone(job: Job, worker: int, sender: Connection) -> None:
         sender.send(f"{type(error).__name__}: {error}")
 
 
-def _cut_to_whole_lines(part: Path) -> int:
-    """Drop a last line that a kill cut off; return the number of lines that are left."""
+def _cut_to_whole_lines(job: Job, worker: int) -> int:
+    """Cut a part where its lines end, or are damaged; return the number of lines that are left.
+
+    A kill may cut the last line off, and a power cut may leave zeros in place of the last ones.
+    """
     count = size = 0
-    with part.open("r+b") as file:
+    with job.part(worker).open("a+b") as file:
+        file.seek(0)
         for line in file:
-            if line.endswith(b"\n"):
-                count, size = count + 1, size + len(line)
+            begin = b'{"line": %d' % (worker + 1 + count * job.workers)
+            if not line.startswith((begin + b",", begin + b"}")) or not line.endswith(b"}\n"):
+                break
+            if b"\0" in line:
+                break
+            count, size = count + 1, size + len(line)
         file.truncate(size)
     return count
 
@@ -260,12 +292,21 @@ def _merge(job: Job) -> tuple[int, int]:
             line = part.readline()
             if not line:
                 break
-            record = json.loads(line)
             lines += 1
-            if record["line"] != lines:
-                raise DataError(f"{str(job.folder)!r} is damaged: delete it and start again.")
+            try:
+                record = json.loads(line)
+                is_damaged = record["line"] != lines
+            except (ValueError, TypeError, KeyError, RecursionError):
+                is_damaged = True
+            if is_damaged:
+                number = (lines - 1) // job.workers + 1
+                raise DataError(
+                    f"Line {number} of {part.name!r} is damaged. Delete it and all lines after it,"
+                    " and run the same command again."
+                )
             out.write(line)
             failed += "error" in record
+        sync(out)
     return lines, failed
 
 
@@ -284,7 +325,12 @@ def _claim(job: Job) -> None:
     manifest["options"] = {k: v for k, v in job.options.items() if k not in _MACHINE_OPTIONS}
     with job.input.open("rb") as file:
         manifest["input"] = hashlib.file_digest(file, "sha256").hexdigest()
-    path = job.folder / "job.json"
+    path = job.folder / CLAIM
     if not any(part.stat().st_size for part in job.folder.glob("*.jsonl")):
         path.unlink(missing_ok=True)  # nothing was written yet
-    claim(path, manifest)
+    if path.is_file():  # before gigabytes of weights are read
+        claim(path, manifest, ignored=["weights"])
+    # A server has the weights, so of its model only the small files can be compared.
+    files = hub.CONFIG_FILES if "url" in job.options else hub.MODEL_FILES
+    weights = hub.fingerprint(hub.find(job.model, files), files)
+    claim(path, manifest | {"weights": weights})

@@ -1,6 +1,6 @@
 """Changes of a draft: people read, accept or reject them, and programs apply them.
 
-Knows the canvas's edits and a tokenizer's bytes, and neither engines nor requests. `changes_of`
+This module knows canvas edits and token bytes, but not engines or requests. `changes_of`
 turns edits of tokens into changes; everything else counts characters of the draft.
 """
 
@@ -46,7 +46,7 @@ class Change:
     """Number of these actions."""
 
     def __add__(self, other: Change) -> Change:
-        """Return two changes that meet as one."""
+        """Merge two adjacent changes into one."""
         return Change(
             start=self.start,
             end=other.end,

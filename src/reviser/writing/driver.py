@@ -1,9 +1,9 @@
 """One engine shared between callers: whichever caller needs a step runs it for all of them.
 
-There is no thread: a caller that waits steps the engine, and the steps of other requests lie in
-their inboxes until they are asked for. Callers may be interleaved, in several threads or in asyncio
-tasks. A request with `then` runs in two stages, as one request for its caller: the engine reads it
-and gives edit probabilities, then the request that `then` makes of them runs.
+There is no thread: a caller that waits steps the engine, and the steps of other requests wait in
+their inboxes until a caller asks for them. Callers may be interleaved, in several threads or in
+asyncio tasks. A request with `then` runs in two stages, as one request for its caller: the engine
+reads it and gives edit probabilities, then the request that `then` makes of them runs.
 """
 
 from __future__ import annotations

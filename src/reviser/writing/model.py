@@ -1,7 +1,7 @@
 """The public Python API: `load` opens a model, `Reviser` runs tasks on it.
 
-Knows engines by their protocol only, and imports no torch. A task becomes a plan, the parts of the
-plan run side by side, and the plan turns their rollouts into a result.
+This module uses engines only through their protocol and does not import torch. A task becomes a
+plan, the parts of the plan run side by side, and the plan turns their rollouts into a result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
-from reviser.errors import ConfigError, MissingExtra, ReviserError
+from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.models.editing import Editing
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
@@ -284,7 +284,7 @@ class Reviser:
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
 
-        By default the likeliest action is taken at each step. `notes` is the old name of
+        By default, each step takes the most likely action. `notes` is the old name of
         `min_edit_probability`.
         """
         task = Revise(
@@ -378,7 +378,7 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
     if engine not in ("hf", "vllm"):
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
     if engine == "hf" and "url" in options:
-        raise ConfigError("A url is for engine 'vllm': Transformers has no server to ask.")
+        raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
     opened: Any
     if engine == "hf":
         try:
@@ -395,5 +395,10 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
 
         opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
-    editing = Editing.load(folder)
-    return Reviser(opened, Codec.load(folder), provenance=provenance, editing=editing)
+    codec, editing = Codec.load(folder), Editing.load(folder)
+    if len(codec.token_bytes) < opened.vocab.tokens:
+        raise CheckpointError(
+            f"The tokenizer in {str(folder)!r} has {len(codec.token_bytes)} tokens, but its action"
+            f" vocabulary has {opened.vocab.tokens}: the two do not belong together."
+        )
+    return Reviser(opened, codec, provenance=provenance, editing=editing)

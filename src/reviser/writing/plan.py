@@ -1,6 +1,6 @@
 """Plans: the requests that a task asks of an engine, and the result made from what it wrote.
 
-Knows tokens, histories and which of them are locked; no engine. A continuation and an infill have
+This module knows tokens, histories and locks, but not engines. A continuation and an infill have
 one part; a long draft has one part for each of its windows.
 """
 

@@ -31,7 +31,7 @@ def run_plans(
 ) -> Iterator[Any]:
     """Run plans side by side and yield their results in order.
 
-    Plans are taken as there is room for them. An error among the plans is passed on in its place.
+    A plan starts as soon as there is capacity. An error among the plans is yielded in its position.
     """
     waiting: deque[_Running] = deque()  # in order, until the result is yielded
     writings: dict[int, tuple[_Running, int, Writing]] = {}  # by the number of the request

@@ -1,8 +1,8 @@
 """The three tasks of a model as values: continue a prompt, fill gaps, revise a draft.
 
 A task checks itself when it is made, so the Python API, the command, batch files and the server
-refuse the same things with the same sentences. Knows no tokens, no engine and no model; `plan`
-turns a task into requests.
+refuse the same things with the same sentences. This module knows no tokens, engines or models;
+`plan` turns a task into requests.
 """
 
 from __future__ import annotations

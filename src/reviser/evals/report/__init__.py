@@ -149,7 +149,7 @@ def _compared(record: Record, comparison: Record) -> Iterator[str | Span]:
         yield from estimate(match["win_rate"], percent=True, apart_from=0.5)
         yield " of the pairs, an interval that "
         yield "includes one half" if includes(match["win_rate"], 0.5) else "leaves out one half"
-        yield "; but it prefers a side, whoever wrote it." if match["is_biased"] else "."
+        yield "; but it prefers one side, regardless of the system." if match["is_biased"] else "."
 
 
 def _under(system: Record, scorer: str) -> Found | None:

@@ -1,6 +1,6 @@
 """Numbers on a page: an estimate always has its interval, and as many digits as that supports.
 
-Knows estimates in the form of a record: dicts with value, low, high, n and method.
+An estimate is in the form of a record: a dict with value, low, high, n and method.
 """
 
 from __future__ import annotations

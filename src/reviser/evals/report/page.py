@@ -1,7 +1,7 @@
 """A page of headings, paragraphs, tables, figures and texts, as HTML and as Markdown.
 
 Both renderers read the same blocks, so they cannot disagree. All content of a block is text: none
-of it ever becomes markup. Knows nothing of records.
+of it ever becomes markup. This module knows nothing about records.
 """
 
 from __future__ import annotations

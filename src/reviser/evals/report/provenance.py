@@ -59,7 +59,7 @@ def differences(record: Record) -> Iterator[Block]:
     """Compare our settings with the paper's."""
     yield Heading("What differs from the paper")
     yield say(
-        "The paper's numbers stand beside the ones measured here. They were made in another"
+        "The paper's numbers are next to the ones measured here. They were made in another"
         " setting, and compare only as far as this table allows."
     )
     columns = {system["name"]: _setting(record, system) for system in systems_of(record)}

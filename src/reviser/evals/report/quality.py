@@ -107,7 +107,7 @@ def _own_texts(found: Sequence[tuple[Record, Record]], scorer: str) -> Iterator[
         if system["model"] and system["model"].get("weights") == each["scorer"].get("weights"):
             yield say(
                 Span(f"{scorer} wrote the texts of {system['name']} itself.", kind="strong"),
-                " It finds its own texts likely, whatever they are worth.",
+                " It finds its own texts likely, regardless of their quality.",
             )
 
 

@@ -97,7 +97,7 @@ def write_inverse(
     """Write what undoes a step of noise.
 
     `a` is the size of a span, or the token that was replaced, as a cell of the canvas: a
-    temporary token t is held as -1 - t, and writing it back bears no loss.
+    temporary token t is held as -1 - t, and writing it back has no loss.
     """
     at -= 1
     # An inserted token is at the cursor's left, where DELETE takes it. SWAP is its own inverse.

@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from reviser.core import _moves
+from reviser.errors import MissingExtra
+
+try:
+    from numba import njit
+except ModuleNotFoundError as error:
+    raise MissingExtra(
+        "Sampling trajectories and aligning texts need the train extra: numba is not installed."
+        " Install it with: pip install 'reviser-lm[train]'."
+    ) from error
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]

@@ -29,7 +29,7 @@ def restorations(
     epoch: np.uint64,
     indices: U64,
 ) -> tuple[I32, Bools, I64]:
-    """Return the ids of restorations, which of them bear loss, and where each ends.
+    """Return the ids of restorations, which of them have a loss, and where each ends.
 
     Ends are -1 from the first target on for which no walk within the step budget was found.
     """

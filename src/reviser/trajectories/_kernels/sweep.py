@@ -25,7 +25,8 @@ def pack(cost: int, ids: int, actions: int) -> int:
 def count_moves(start: int, goal: int, length: int, largest: int, path: I64) -> int:
     """Return how many moves `fewest_moves` writes, usually without searching for them."""
     # A shortest path on an endless canvas overshoots the goal by at most a third of the
-    # distance (7 = 8 - 1 is the typical case), so with that much space the canvas is no limit.
+    # distance (7 = 8 - 1 is the typical case). With that much space, the canvas's edges do not
+    # matter.
     distance = abs(goal - start)
     beyond = length - goal if goal > start else goal
     if 3 * beyond >= distance:
