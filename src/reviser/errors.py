@@ -6,6 +6,11 @@ caller, the command line and an HTTP client. Broken invariants of our own are as
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+_MAX_ENTRIES = 1000
+"""Entries of a folder that are compared with a misspelled name."""
 
 
 class ReviserError(Exception):
@@ -66,6 +71,61 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=1)
     return f"Did you mean `{near[0]}`?" if near else f"Choose from: {', '.join(names)}."
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun in singular or plural.
+
+    >>> plural(1, "change"), plural(2000, "change")
+    ('1 change', '2,000 changes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def nearest_path(path: str | Path) -> str:
+    """Return advice for a path that does not exist: the nearest one that does, if there is one.
+
+    The advice starts with a space, so that it can follow any message.
+    """
+    found, *missing = _existing_part(Path(path))
+    if len(missing) == 1 and (below := _in_a_subfolder(found, missing[0])):
+        return f" Did you mean {str(below)!r}?"
+    for name in missing:
+        names = [each.name for each in _entries(found)]
+        near = [name] if name in names else difflib.get_close_matches(name, names, n=1)
+        if not near:
+            return ""
+        found /= near[0]
+    return f" Did you mean {str(found)!r}?"
+
+
+def _existing_part(path: Path) -> tuple[Path, *tuple[str, ...]]:
+    """Return the longest part of a path that exists, and the names that follow it."""
+    missing: list[str] = []
+    while path.name and not _exists(path):
+        missing.insert(0, path.name)
+        path = path.parent
+    return path, *missing
+
+
+def _in_a_subfolder(folder: Path, name: str) -> Path | None:
+    """Return the path of this name one level below a folder, if there is one."""
+    return next((sub / name for sub in _entries(folder) if _exists(sub / name)), None)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for a name, or not one at all
+        return False
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        found = (each for each in folder.iterdir() if not each.name.startswith("."))
+        return sorted(islice(found, _MAX_ENTRIES))
+    except OSError:
+        return []
 
 
 def reason_of(error: BaseException, most: int = 300) -> str:

@@ -21,7 +21,7 @@ def run(*args: str) -> Result:
 
 def test_policies_prints_a_row_for_each_preset() -> None:
     title, heading, *rows = run().stdout.splitlines()
-    assert title == "3 trajectories per policy, 5 token(s) each"
+    assert title == "3 trajectories per policy, 5 tokens each"
     assert heading.split() == [
         "policy",
         "actions",

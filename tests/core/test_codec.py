@@ -621,3 +621,19 @@ def test_char_offsets_count_the_characters_before_each_token_boundary(
         else:
             assert offset == max(0, len(shown) - hidden)
     assert codec.char_offsets(tokens)[-1] == len(text)
+
+
+def test_the_offset_of_every_boundary_is_the_text_before_it() -> None:
+    codec = Codec(small_tokenizers.byte_level())
+    tokens = codec.encode("The cat sat, you see.")
+    expected = [len(codec.decode(tokens[:n])) for n in range(len(tokens) + 1)]
+    stream = codec.stream(tokens)
+    for here in (0, 5, len(tokens)):  # wherever the last edit was
+        stream.feed(Edit(here, (), (), here, here))
+        assert [stream.offset_of(n) for n in range(len(tokens) + 1)] == expected
+
+
+def test_a_space_has_a_token() -> None:
+    codec = Codec(small_tokenizers.byte_level())
+    assert codec.space is not None
+    assert codec.token_bytes[codec.space] == b" "

@@ -466,7 +466,7 @@ def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path)
 @pytest.mark.parametrize(
     ("args", "status", "sentence"),
     [
-        (["none.jsonl", "-o", "a.html"], 1, "error: Cannot read"),
+        (["none.jsonl", "-o", "a.html"], 1, "error: There is no file 'none.jsonl'"),
         (["rollouts.jsonl"], 2, "Give -o for a page"),
         (["rollouts.jsonl", "-o", "rollouts.jsonl/a.html"], 1, "error: Cannot write"),
         (["rollouts.jsonl", "--gif", "a.gif", "--rollout", 9], 2, "--rollout is 9; there are 3."),

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import TextEdit
-from reviser.player.terminal import FRESH, Screen, printable, show
+from reviser.errors import plural
+from reviser.player.terminal import FRESH, Screen, print_result, printable, show
 from support import editors, small_tokenizers
 
 READER = editors.Reader(small_tokenizers.byte_level())
@@ -41,7 +43,7 @@ def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width
     screen, on = Screen(stream.text, len(stream.text)), console(width=width, height=1000)
     for edit in READER.walk(rng, canvas, 25):
         screen.take(stream.feed(edit))
-        assert len(screen._written) == len(screen.text)
+        assert screen.result().plain == printable(screen.text)
     assert screen.text == stream.text
     plain = ESCAPES.sub("", shown(screen, on))
     text, _, state = plain.rstrip("\n").rpartition("\n")
@@ -50,7 +52,8 @@ def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width
     assert state.split()[0] in ("reading", "writes", "deletes", "moves", "reading;", "deletes;")
     wide = ESCAPES.sub("", shown(screen, console(width=1000, height=1000)))
     assert wide.rstrip("\n").endswith(
-        f"; {screen.actions} actions, {screen.moves} moves, {len(screen.text)} characters"
+        f"; {screen.actions} actions, {plural(screen.moves, 'move')},"
+        f" {plural(len(screen.text), 'character')}"
     )
 
 
@@ -63,24 +66,62 @@ def test_no_character_commands_a_terminal_and_none_is_lost(text: str) -> None:
     assert all(re.match(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", c) for c in kept)
 
 
+def runs(text: Text) -> list[tuple[str, str]]:
+    """Return the styled stretches of a text with their styles."""
+    return [(str(run.style), text.plain[run.start : run.end]) for run in text.spans]
+
+
 def test_written_text_and_fresh_text_stand_out() -> None:
     screen = Screen("The cat.", 7)
     for n, char in enumerate(" sat on the mat"):
         screen.take(TextEdit(7 + n, "", char, 8 + n))
-    levels = [(run.style, screen._styled(console()).plain[run.start : run.end])
-              for run in screen._styled(console()).spans]  # fmt: skip
-    assert levels == [
+    assert runs(screen._while_written(console())) == [
         ("green", " sat on the mat"[:-FRESH]),
         ("bold green", " sat on the mat"[-FRESH:]),
         ("bold reverse", "\u258f"),
     ]
 
 
+def test_a_late_insertion_stays_set_apart_when_all_is_written() -> None:
+    screen = Screen("Ben ran. The end.", 8)
+    screen.take(TextEdit(8, "", " He fell.", 17))
+    assert runs(screen.result()) == [("green", " He fell.")]  # the given text after it is no matter
+    screen.take(TextEdit(8, "", "", 8))
+    screen.take(TextEdit(8, "", " Fast.", 14))
+    screen.take(TextEdit(23, "", "", 23))
+    screen.take(TextEdit(23, "", " Ow.", 27))
+    assert screen.text == "Ben ran. Fast. He fell. Ow. The end."
+    assert runs(screen.result()) == [("underline magenta", " Fast."), ("green", " He fell. Ow.")]
+    assert screen.summary() == (
+        "5 actions, 2 moves, 36 characters, 6 characters written late (underlined)"
+    )
+
+
+def test_marks_are_visible_while_they_are_open() -> None:
+    screen, on = Screen("Ben ran.", 8, marks=[3]), console()
+    assert "Ben\u25be ran.\u258f" in ESCAPES.sub("", shown(screen, on))
+    assert ", 1 open mark\n" in ESCAPES.sub("", shown(screen, on))
+    screen.take(TextEdit(8, "", " So.", 12), [3, 12])
+    assert "Ben\u25be ran. So.\u25be\u258f" in ESCAPES.sub("", shown(screen, on))
+    screen.take(TextEdit(3, "", "", 3), [])
+    assert "\u25be" not in shown(screen, on)
+
+
+def test_the_finished_text_is_wrapped_at_words() -> None:
+    on = console(width=20)
+    screen = Screen("", 0)
+    screen.take(TextEdit(0, "", "Ben had a very red ball. " * 3, 75))
+    print_result(screen, on)
+    lines = ESCAPES.sub("", on.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    assert " ".join(" ".join(lines).split()) == ("Ben had a very red ball. " * 3).strip()
+    assert max(map(len, lines)) <= 20
+
+
 def test_the_line_of_state_says_what_was_done_last() -> None:
     screen, on = Screen("The cat.", 8), console()
     assert "reading; 0 actions, 0 moves, 8 characters" in shown(screen, on)
     screen.take(TextEdit(4, "", "", 4))
-    assert "moves back 4; 1 actions, 1 moves, 8 characters" in shown(screen, on)
+    assert "moves back 4; 1 action, 1 move, 8 characters" in shown(screen, on)
     screen.take(TextEdit(4, "", "\x1b[2J", 8))
     assert "writes '\\x1b[2J'" in shown(screen, on)
     screen.take(TextEdit(4, "\x1b[2J", "", 4))
@@ -114,12 +155,15 @@ def test_without_unicode_and_colour_the_cursor_is_still_there() -> None:
 def test_what_rich_cannot_draw_is_not_drawn(width: int) -> None:
     text = "ab " * 10 + "\u200d\u200d日" + "日" * 39
     edits = [TextEdit(len(text) - 39, "", "日", len(text) - 38)] * 3
-    show(text, len(text) - 39, edits, console(width=width, height=5))
+    on = console(width=width, height=5)
+    screen = Screen(text, len(text) - 39)
+    show(screen, edits, on)
+    print_result(screen, on)
 
 
 def test_the_view_leaves_nothing_behind() -> None:
     on = console()
-    show("The cat.", 8, [TextEdit(8, "", " Yes.", 13)], on, pace=1000)
+    show(Screen("The cat.", 8), [TextEdit(8, "", " Yes.", 13)], on, pace=1000)
     written = on.file.getvalue()  # type: ignore[attr-defined]
     assert " Yes." in written
     assert written.endswith("\x1b[2K")  # the last line it used is empty again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import socket
@@ -20,6 +21,7 @@ pytest.importorskip("torch", reason="torch is not installed, so nothing can writ
 
 from reviser.cli import main
 from reviser.serve.client import Client
+from reviser.serve.text_log import write_for_people
 from reviser.writing.model import load
 from reviser.writing.tasks import Infill
 
@@ -65,3 +67,30 @@ def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: P
         assert run.stderr.startswith("error: ")
         assert words in run.stderr
     used.close()
+
+
+def test_people_get_an_address_to_open_and_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    log = logging.getLogger("reviser.serve")
+    handler = logging.StreamHandler()
+    monkeypatch.setattr(handler, "emit", lambda record: seen.append(handler.format(record)))
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "level", logging.INFO)
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "level", logging.INFO)
+    write_for_people()
+    request = {"id": "f00", "route": "/v1/generate", "status": 200, "seconds": 0.114, "actions": 5}
+    log.info("listening", extra={"facts": {"url": "http://127.0.0.1:8000"}})
+    log.info("request", extra={"facts": request})
+    log.info("engine", extra={"facts": {"state": "ready", "reason": ""}})
+    log.info("draining", extra={"facts": {"jobs": 1}})
+    try:
+        raise ValueError("a text of a user")
+    except ValueError:
+        log.exception("request failed")
+    assert seen[0] == "Open http://127.0.0.1:8000 (press Ctrl-C to stop)"
+    assert [line[9:] for line in seen[1:]] == [
+        "200 /v1/generate in 0.11 s, actions 5",
+        "The engine is ready",
+        "Stopping; 1 request still to finish",
+        "error: request failed, exception ValueError",
+    ]

@@ -229,7 +229,7 @@ def tamper(rng: Random, source: Path, folder: Path) -> None:
     for _ in range(rng.choice((1, 1, 2, 3))):
         try:
             rng.choice(CHANGES)(rng, folder)
-        except (OSError, ValueError, RecursionError, LookupError):
+        except (OSError, ValueError, RecursionError, LookupError, struct.error):
             continue  # an earlier change left nothing that this one can read
 
 

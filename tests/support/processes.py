@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import socket
 import sys
 import tempfile
@@ -65,7 +66,7 @@ def _detach(duplicate: Any) -> int:
 
 
 class Command:
-    """One `reviser` command that runs, or has run, in a process of its own."""
+    """A `reviser` command, or a script, that runs or has run in a process of its own."""
 
     def __init__(
         self,
@@ -169,6 +170,11 @@ def _run(
     for standard, descriptor in enumerate(outputs, start=1):
         os.dup2(descriptor, standard)
         os.close(descriptor)
+    if args[0].endswith(".py"):
+        sys.argv = list(args)
+        sys.path.insert(0, str(Path(args[0]).parent))  # as Python does
+        runpy.run_path(args[0], run_name="__main__")
+        return
     sys.argv = ["reviser", *args]
     from reviser.cli import main
 

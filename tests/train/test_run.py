@@ -542,9 +542,7 @@ def test_a_placeholder_base_is_not_looked_up_on_the_hub(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
     done = command(bases / "recipe.yaml", tmp_path / "model", "base=your-model")
     assert done.exit_code == 1
-    assert done.stderr.startswith(
-        "error: base is 'your-model', a placeholder. Set it to the folder"
-    )
+    assert done.stderr.startswith("error: base is 'your-model', a placeholder. Set it in the")
 
 
 # -- the paper's ------------------------------------------------------------------------------

@@ -458,7 +458,8 @@ def command(*args: Any, stdin: str | None = None) -> Result:
 def test_text_goes_to_standard_output(model: Path) -> None:
     whole = [sys.executable, "-m", "reviser", "generate", "The cat", "-m", model, "--seed", "3"]
     plain = subprocess.run(whole, capture_output=True, text=True, check=True)
-    assert plain.stderr == ""  # no bar of Transformers, either
+    # No bar of Transformers, either.
+    assert plain.stderr == "Reached the end of the model's context.\n"
     (line,) = command("generate", "The cat", "-m", model, "--seed", 3, "--json").stdout.splitlines()
     rollout = Rollout.from_json(line)
     assert plain.stdout == rollout.text + "\n"

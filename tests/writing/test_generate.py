@@ -94,6 +94,69 @@ def test_a_rollout_replays_to_its_text(model: Reviser, prompt: str, seed: int, m
     assert "\n" not in rollout.to_json()
 
 
+@either
+@given(parts=parts, seed=seeds, most=st.integers(1, 60), stop=st.integers(0, 60))
+def test_an_infill_replays_to_its_text(
+    model: Reviser, parts: list[str], seed: int, most: int, stop: int
+) -> None:
+    longest = len("".join(parts).encode()) + 10
+    task, limits = Infill("{}".join(parts)), {"max_actions": most, "max_length": longest}
+    writing = model.stream(task, seed=seed, **limits)
+    for _ in zip(range(stop), writing, strict=False):
+        assert all(0 <= mark <= len(writing.text) for mark in writing.marks)
+    writing.cancel()
+    rollout = writing.rollout()
+    trajectory = rollout.trajectory
+    canvas = Canvas.replay(model.engine.vocab, [*trajectory.prefix, *trajectory.restoration])
+    assert model.codec.decode(canvas.tokens()) == rollout.text
+    assert rollout.statistics.tokens_after == len(canvas) <= longest
+    chosen = len(trajectory.restoration) - len(trajectory.no_loss)
+    assert len(rollout.logprobs) == rollout.statistics.actions == chosen
+    assert rollout.config.max_length == longest
+
+
+SPACES = [  # what the model inserts in "Tom went {} home", and the text
+    ([" to", " the", " park"], "Tom went to the park home"),
+    ([",", " then", " ran"], "Tom went , then ran home"),
+    (["to"], "Tom went to home"),
+    ([], "Tom went  home"),
+    ([" ", " x"], "Tom went  x home"),
+    ([" to", "-1", ","], "Tom went , to home"),  # it goes back, and writes before its own space
+    ([" to", "delete"], "Tom went  home"),
+    ([" to", "-1", "a", "delete"], "Tom went to home"),
+]
+
+
+@pytest.mark.parametrize("unit", ["char", "utf16"])
+@pytest.mark.parametrize(("script", "text"), SPACES)
+def test_a_word_in_a_gap_brings_no_second_space(script: list[str], text: str, unit: Any) -> None:
+    words = [" to", " the", " park", " then", " ran", " x", " went", " home"]
+    tokenizer = small_tokenizers.byte_level()
+    tokenizer.add_tokens(words)
+    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"])
+    codec = Codec(tokenizer)
+    ids = {"-1": vocab.move_id(-1), "delete": vocab.delete}
+    actions = [i for word in script for i in ([ids[word]] if word in ids else codec.encode(word))]
+    writer = Reviser(ScriptedEngine(vocab, [*actions, vocab.stop]), codec)
+    for task in (Infill("Tom went {} home"), Infill("Tom went away home", [(9, 13)])):
+        writing = writer.stream(task, unit=unit)
+        seen = writing.text
+        assert (seen, writing.cursor) == ("Tom went  home", 9)
+        for edit in writing:
+            assert edit.offset >= 9 or not edit.removed + edit.inserted
+            seen = edit.apply(seen)
+            assert seen == writing.text
+            assert 9 <= edit.cursor <= len(seen) - 5
+        rollout = writing.rollout()
+        assert rollout.text == seen == text
+        assert [part.text for part in rollout.locked] == ["Tom went ", " home"]
+        assert all(part.before == part.after for part in rollout.locked)
+        replayed = Canvas.replay(vocab, [*rollout.trajectory.prefix,
+                                         *rollout.trajectory.restoration])  # fmt: skip
+        assert codec.decode(replayed.tokens()) == text
+        assert replayed.is_finished
+
+
 @given(prompt=texts, seed=seeds, stop=st.integers(0, 30))
 def test_who_cancels_has_a_text_in_hand(prompt: str, seed: int, stop: int) -> None:
     whole = BYTES.generate(prompt, seed=seed, max_actions=40)

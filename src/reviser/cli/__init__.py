@@ -16,6 +16,13 @@ import click
 from reviser.cli import data, evaluate, models, play, revise, serve, train, write
 from reviser.errors import ReviserError
 
+SECTIONS = {
+    "Write and revise text": (write.generate, write.infill, revise.revise, serve.serve, play.play),
+    "Train models": (train.train, data.tokenizer, data.tokenize, data.data, train.policies),
+    "Measure models": (evaluate.prompts, evaluate.evaluate, evaluate.report, train.reproduce),
+    "Manage model folders": (models.info, models.convert),
+}
+"""All commands, by what they are for."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says about a disk without space left, for anyone or for this user."""
 
@@ -35,6 +42,14 @@ class _Group(click.Group):
             _discard_stdout()
             _print_error(f"Cannot write the output: {error.strerror}.")
             sys.exit(1)
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, in sections."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(str(each.name), each.get_short_help_str(70)) for each in commands]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -60,29 +75,19 @@ def _discard_stdout() -> None:
     os.close(descriptor)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="reviser-lm")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback if there is an error.")
 def main(debug: bool) -> None:
-    """Language models that write by editing."""
+    """Language models that write by editing.
+
+    Try it: reviser generate "Ben had a" -m models/stories-revise
+    """
 
 
-for command in (
-    train.policies,
-    models.convert,
-    data.tokenize,
-    data.tokenizer,
-    data.data,
-    train.train,
-    models.info,
-    write.generate,
-    write.infill,
-    revise.revise,
-    serve.serve,
-    play.play,
-    evaluate.prompts,
-    evaluate.evaluate,
-    evaluate.report,
-    train.reproduce,
-):
-    main.add_command(command)
+for commands in SECTIONS.values():
+    for command in commands:
+        main.add_command(command)

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from reviser.cli.options import SEED, folder_option, reader_options, tokenizer_option, with_options
+from reviser.cli.options import (
+    SEED,
+    InputPath,
+    folder_option,
+    reader_options,
+    tokenizer_option,
+    with_options,
+)
 from reviser.cli.output import print_skipped
 from reviser.data.readers import Reader, Split
+from reviser.errors import plural
 from reviser.files import write_whole
 
 if TYPE_CHECKING:
@@ -36,8 +44,9 @@ def tokenize(
     """Turn text into shards of tokens to train on.
 
     A SOURCE is a file of JSON lines, parquet or plain text (also .gz, .xz, .zst), a folder of such
-    files, a quoted pattern, or hf:NAME. Documents that cannot be used are left out and counted.
-    Run the same command again to continue where it stopped.
+    files, a quoted pattern such as 'text/*.md', or hf:NAME for a dataset on the Hugging Face hub.
+    Documents that cannot be used are left out and counted. Run the same command again to continue
+    where it stopped.
     """
     from reviser.data import shards
 
@@ -49,8 +58,8 @@ def tokenize(
         click.echo(json.dumps(manifest.to_dict()))
         return
     click.echo(
-        f"{output}: {manifest.documents:,} documents, {manifest.tokens:,} tokens in"
-        f" {len(manifest.shards)} shard(s)"
+        f"{output}: {plural(manifest.documents, 'document')}, {plural(manifest.tokens, 'token')} in"
+        f" {plural(len(manifest.shards), 'shard')}"
     )
     print_skipped(manifest.skipped, manifest.damaged)
 
@@ -66,18 +75,18 @@ def tokenizer(
 ) -> None:
     """Train a byte-level BPE tokenizer on text.
 
-    SOURCES are those of `reviser tokenize`.
+    A SOURCE is a file, a folder or a pattern, as for `reviser tokenize`.
     """
     from reviser.data.tokenizer import train_bpe
 
     trained = train_bpe(sources, size, split=split, text_key=text_key)
     write_whole(output / "tokenizer.json", trained.to_str(pretty=True))
-    click.echo(f"{output}: {trained.get_vocab_size()} tokens")
+    click.echo(f"{output}: {plural(trained.get_vocab_size(), 'token')}")
 
 
 @click.group()
 def data() -> None:
-    """Make pairs of texts, before and after an edit, to train an editor on."""
+    """Make pairs of texts to train an editor on."""
 
 
 _pair_options = with_options(
@@ -103,8 +112,9 @@ def corrupt(
 ) -> None:  # fmt: skip
     """Put mistakes into clean English text.
 
-    SOURCES are those of `reviser tokenize`. The mistakes are typos, words that are missing,
-    doubled, swapped or confused, and errors of agreement, capitals, punctuation and spaces.
+    A SOURCE is a file, a folder or a pattern, as for `reviser tokenize`. The mistakes are typos;
+    words that are missing, doubled, swapped or confused; and errors in agreement, capitals,
+    punctuation and spaces.
     """
     from reviser.data.corrupt import Corruption, corrupted
     from reviser.data.readers import Tally
@@ -115,27 +125,29 @@ def corrupt(
 
 
 @data.command("from-git")
-@click.argument("repo", metavar="REPO", type=click.Path(path_type=Path))
+@click.argument("repo", metavar="REPO", type=InputPath(file_okay=False))
 @_pair_options
 @click.option("--suffix", "suffixes", multiple=True, metavar=".SUFFIX",
-              help="Suffix of the files to read, such as .md; may be repeated. By default, those of"
-                   " prose and code.")  # fmt: skip
+              help="Suffix of the files to read, such as .md; may be repeated. The default is the"
+                   " usual suffixes of prose and code.")  # fmt: skip
 @click.option("--unit", default="part", show_default=True, type=click.Choice(["part", "file"]),
-              help="Size of a pair: a paragraph of prose or a hunk of code, or a whole"
+              help="Size of a pair: part is a paragraph of prose or a hunk of code; file is a whole"
                    " file.")  # fmt: skip
 @click.option("--max-chars", default=4000, show_default=True, type=click.IntRange(1),
               help="Leave out longer texts.")  # fmt: skip
 @click.option("--min-similarity", default=0.5, show_default=True, type=click.FloatRange(0, 1),
-              help="Leave out pairs that have a smaller share of words in common.")  # fmt: skip
-@click.option("--subjects", is_flag=True, help="Use the subjects of the commits as instructions.")
+              help="Leave out pairs whose texts share fewer of their words.")  # fmt: skip
+@click.option(
+    "--subjects", is_flag=True, help="Use the subject lines of the commits as instructions."
+)
 def from_git(
     repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...],
     unit: Literal["part", "file"], max_chars: int, min_similarity: float, subjects: bool,
 ) -> None:  # fmt: skip
-    """Take the edits that people made in a git repository.
+    """Collect the edits that people made in a git repository.
 
-    REPO is the folder that holds .git, or a bare repository. All commits that lead to HEAD are
-    read, except merges. Reverts, repetitions, changes of white space, generated files, and
+    REPO is the folder that contains .git, or a bare repository. All commits that lead to HEAD are
+    read, except merges. Reverts, duplicates, changes of white space only, generated files, and
     paragraphs that were only added or removed are left out and counted.
     """
     from reviser.data import git
@@ -163,5 +175,7 @@ def _write_pairs(output: Path, pairs: Iterable[Pair], tally: Tally) -> None:
             yield pair
 
     count = write_pairs(output, counted())
-    click.echo(f"{output}: {count:,} pairs, {unchanged / max(1, count):.1%} of them unchanged")
+    click.echo(
+        f"{output}: {plural(count, 'pair')}, {unchanged / max(1, count):.1%} of them unchanged"
+    )
     print_skipped(tally.skipped, tally.damaged)

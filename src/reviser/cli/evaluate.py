@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reviser.cli.options import folder_option, reader_options, tokenizer_option
+from reviser.cli.options import InputPath, folder_option, reader_options, tokenizer_option
 from reviser.cli.output import (
     exit_interrupted,
     needs_extra,
@@ -18,7 +18,7 @@ from reviser.cli.output import (
     quiet_libraries,
 )
 from reviser.data.readers import Reader, Split
-from reviser.errors import ConfigError
+from reviser.errors import ConfigError, plural
 from reviser.evals.texts import Protocol
 from reviser.files import write_json
 
@@ -44,10 +44,11 @@ def prompts(
     sources: tuple[str, ...], output: Path, tokenizer: Path, split: Split, text_key: str,
     **protocol: Any,
 ) -> None:  # fmt: skip
-    """Choose documents for systems to continue, as the paper does.
+    """Draw prompts from documents, for an evaluation as in the paper.
 
-    SOURCES are those of `reviser tokenize`. Each line holds the id of a document, its beginning as
-    the prompt and the rest as the reference. `reviser generate --input` reads these files.
+    A SOURCE is a file, a folder or a pattern, as for `reviser tokenize`. Each line of the output
+    has the id of a document, its beginning as the prompt, and the rest as the reference. `reviser
+    generate --input` reads these files.
     """
     from reviser.core.codec import Codec
     from reviser.data.readers import Tally
@@ -66,7 +67,7 @@ def prompts(
     for seed, drawn in chosen.items():
         path = output / f"{seed}.jsonl"
         texts.write_prompts(path, drawn)
-        click.echo(f"{path}: {len(drawn):,} prompts")
+        click.echo(f"{path}: {plural(len(drawn), 'prompt')}")
     print_skipped(tally.skipped + left_out)
 
 
@@ -74,10 +75,10 @@ def prompts(
 @click.argument("systems", nargs=-1, required=True, metavar="NAME=PATH...")
 @click.option("-o", "--output", required=True, metavar="FILE.json",
               type=click.Path(dir_okay=False, path_type=Path),
-              help="File for the record of all measures.")  # fmt: skip
+              help="File for the results.")  # fmt: skip
 @click.option("--prompts", "references", multiple=True, metavar="PATH",
-              type=click.Path(exists=True, path_type=Path),
-              help="File of `reviser prompts`, or a folder of them: the references.")  # fmt: skip
+              type=InputPath(),
+              help="References: a file from `reviser prompts`, or a folder of them.")  # fmt: skip
 @click.option("--model", "folders", multiple=True, metavar="NAME=FOLDER",
               help="Folder of a system's model, if it is no longer where its rollouts"
                    " say.")  # fmt: skip
@@ -93,32 +94,37 @@ def prompts(
               help="Endpoint with OpenAI's API, up to /v1; its key is read from"
                    " REVISER_JUDGE_KEY.")  # fmt: skip
 @click.option("--judge-template", metavar="FILE",
-              help="File with the words of the question around {prompt}, {a} and {b}.")  # fmt: skip
-@click.option("--verdicts", metavar="FILE", help="File of verdicts to use instead of a judge.")
+              help="File with the question to the judge, with {prompt}, {a} and {b} in"
+                   " it.")  # fmt: skip
+@click.option("--verdicts", metavar="FILE", help="File of verdicts to use in place of a judge.")
 @click.option("--questions", metavar="FILE.jsonl", type=click.Path(path_type=Path),
-              help="Write the arena's questions to this file, so that people can add a verdict to"
-                   " each line, and measure nothing.")  # fmt: skip
+              help="Write the arena's questions to this file and measure nothing. People can then"
+                   " add a verdict to each line.")  # fmt: skip
 @click.option("--order", default="both", show_default=True, type=click.Choice(["both", "random"]),
               help="Show each pair in both orders, or in one random order, as in the"
                    " paper.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="Device for the models.")
+@click.option("--device", default="auto", show_default=True,
+              help="Device that runs the models, such as cpu or cuda:0; auto takes a GPU if there"
+                   " is one.")  # fmt: skip
 def evaluate(
     systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
     questions: Path | None, scorers: tuple[str, ...], mauve: tuple[str, ...],
     judge: str | None, judge_url: str | None, judge_template: str | None, verdicts: str | None,
     order: Any, device: str,
 ) -> None:  # fmt: skip
-    """Measure what systems wrote, and compare the first system with each of the others.
+    """Score the texts of several systems, and compare the systems.
 
-    A PATH is a file of rollouts, a file of JSON lines that another system wrote, or a folder of
-    either; repeat a NAME to add more files. A line of another system has an "id", a "prompt" and a
-    "continuation". Run the same command again to continue after an interruption.
+    The first system is compared with each of the others. A PATH is a file of rollouts, a file of
+    JSON lines that another system wrote, or a folder of either. Repeat a NAME to add more files. A
+    line of another system has an "id", a "prompt" and a "continuation". Run the same command again
+    to continue after an interruption.
     """
     from reviser.evals import judges, texts
 
     samples = texts.read_systems(systems, references)
     if questions is not None:
-        click.echo(f"{questions}: {judges.write_questions(questions, samples, order):,} questions")
+        count = judges.write_questions(questions, samples, order)
+        click.echo(f"{questions}: {plural(count, 'question')}")
         return
     quiet_libraries(*scorers, *(f.partition(":")[2] for f in mauve), *filter(None, [judge]))
     with needs_extra("eval"):
@@ -152,12 +158,15 @@ def evaluate(
 
 
 @click.command()
-@click.argument("record", metavar="RECORD.json", type=click.Path(path_type=Path))
+@click.argument("record", metavar="RECORD.json", type=InputPath(dir_okay=False))
 @click.option("-o", "--output", required=True, metavar="PAGE.html",
               type=click.Path(dir_okay=False, path_type=Path),
               help="Page to write; the same content goes to .md and .json next to it.")  # fmt: skip
 def report(record: Path, output: Path) -> None:
-    """Make a page of what `reviser eval` measured, next to the paper's figures."""
+    """Make a page from the results of `reviser eval`.
+
+    The page shows them next to the paper's own figures.
+    """
     from reviser.evals import report
 
     if output.suffix != ".html":

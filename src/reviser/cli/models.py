@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from reviser.cli.options import folder_option, tokenizer_option
+from reviser.cli.options import InputPath, folder_option, model_argument, tokenizer_option
 from reviser.cli.output import needs_extra
 
 
 @click.command()
-@click.argument("model", metavar="MODEL")
+@model_argument
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def info(model: str, as_json: bool) -> None:
     """Describe a model.
@@ -32,20 +32,21 @@ def info(model: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path), metavar="FILE.pt")
+@click.argument("checkpoint", type=InputPath(dir_okay=False), metavar="FILE.pt")
 @folder_option("-o", "--output", help="Model folder to write.")
 @tokenizer_option(help="Folder with GPT-2's tokenizer.json.")
 @click.option("--heads", type=click.IntRange(1),
               help="Number of attention heads; width / 64 by default.")  # fmt: skip
 @click.option("--context", type=click.IntRange(1),
-              help="Maximum length of a history; by default, that of the 300M model.")  # fmt: skip
+              help="Maximum number of ids in a history; by default, that of the 300M"
+                   " model.")  # fmt: skip
 def convert(
     checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int | None
 ) -> None:
-    """Turn a checkpoint released with the paper into a model folder.
+    """Convert a checkpoint released with the paper.
 
-    The folder is an ordinary Hugging Face folder with safetensors, and every engine can open it.
-    The checkpoint is read as tensors only: code inside it is refused, never run.
+    The result is an ordinary Hugging Face model folder with safetensors, which every engine can
+    open. The checkpoint is read as tensors only: code inside it is refused, never run.
     """
     with needs_extra("hf"):
         from reviser.models import checkpoints

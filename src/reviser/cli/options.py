@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +12,32 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from reviser.cli.output import quiet_libraries
+from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.data.readers import Split
 from reviser.engines.settings import SETTINGS, DecodeConfig
+from reviser.errors import DataError, nearest_path
+from reviser.models.info import context_of
 
 if TYPE_CHECKING:
     from reviser.writing.model import Reviser
+    from reviser.writing.tasks import Task
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-SEED = click.IntRange(0, 2**64 - 1)
+
+class Seed(click.types.IntParamType):
+    """A random seed; unlike with a click.IntRange, the help does not show the limits."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the seed, or refuse one that is out of range."""
+        seed = super().convert(value, param, ctx)
+        if not 0 <= seed < 2**64:
+            self.fail(f"{value} is not a whole number from 0 to 2**64 - 1.", param, ctx)
+        return seed
+
+
+SEED = Seed()
 
 
 def with_options(*options: Decorator) -> Decorator:
@@ -49,6 +65,21 @@ def collected(name: str, fields: Sequence[str], make: Callable[..., Any]) -> Dec
     return decorate
 
 
+class InputPath(click.Path):
+    """A path that must exist; for a missing one the error names the nearest path that does."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(exists=True, path_type=Path, **options)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path, or raise DataError before the command imports anything slow."""
+        if not Path(value).exists():
+            kind = "file or folder" if self.file_okay and self.dir_okay else self.name
+            kind = "folder" if kind == "directory" else kind
+            raise DataError(f"There is no {kind} {str(value)!r}.{nearest_path(value)}")
+        return super().convert(value, param, ctx)
+
+
 def folder_option(*names: str, **more: Any) -> Decorator:
     """Return a required option for a folder to write."""
     kind = click.Path(file_okay=False, path_type=Path)
@@ -56,7 +87,7 @@ def folder_option(*names: str, **more: Any) -> Decorator:
 
 
 tokenizer_option = functools.partial(
-    click.option, "--tokenizer", required=True, metavar="FOLDER", type=click.Path(path_type=Path)
+    click.option, "--tokenizer", required=True, metavar="FOLDER", type=InputPath(file_okay=False)
 )
 """An option for the folder of a tokenizer."""
 
@@ -87,11 +118,30 @@ class ModelChoice:
         return url | parse_engine_options(self.engine_options)
 
     def load(self) -> Reviser:
-        """Open the model."""
+        """Open the model; a line on standard error says so if it takes long."""
         from reviser.writing.model import load
 
         quiet_libraries(self.model)
-        return load(self.model, engine=self.engine, **self.options)
+        with announce_if_slow(f"Loading model {self.model} ..."):
+            return load(self.model, engine=self.engine, **self.options)
+
+    def check(self, task: Task, config: DecodeConfig) -> None:
+        """Refuse a task that a local model cannot run, before torch is imported."""
+        from reviser.core.actions import ActionVocab
+        from reviser.core.codec import Codec
+        from reviser.models.editing import Editing, not_an_editor
+        from reviser.writing.plan import plan_task
+        from reviser.writing.tasks import Revise
+
+        folder = Path(self.model)
+        if not folder.is_dir():
+            return
+        vocab, editing = ActionVocab.load(folder), Editing.load(folder)
+        if isinstance(task, Revise) and editing is None:
+            raise not_an_editor(self.model)
+        plan = plan_task(task, config, vocab=vocab, codec=Codec.load(folder), editing=editing)
+        for part in plan.parts:
+            part.request.check(vocab, context_of(folder) or sys.maxsize)
 
 
 def parse_engine_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -111,13 +161,15 @@ engine_option = click.option("--engine", default="hf", show_default=True,
                              help="Engine that runs the model.")  # fmt: skip
 engine_options_option = click.option("--engine-option", "engine_options", multiple=True,
                                      metavar="NAME=JSON",
-                                     help="Option for the engine, such as rows=16 or"
+                                     help="Option of the engine, such as rows=16 or"
                                           " enforce_eager=true; may be repeated.")  # fmt: skip
 
 
 def model_choice(model: Decorator) -> Decorator:
     """Return the options that choose a model; the command gets them as one `ModelChoice`."""
-    url = click.option("--url", help="URL of a vLLM server that runs the model, for --engine vllm.")
+    url = click.option("--url", metavar="URL",
+                       help="URL of a vLLM server that runs the model, for --engine"
+                            " vllm.")  # fmt: skip
     return with_options(
         model,
         engine_option,
@@ -126,6 +178,21 @@ def model_choice(model: Decorator) -> Decorator:
         collected("choice", ["model", "engine", "url", "engine_options"], ModelChoice),
     )
 
+
+def _from_argument_or_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return the model that was given as the argument, or with -m as other commands take it."""
+    as_option: str | None = ctx.params.pop("model_option", None)
+    chosen = value or as_option
+    if chosen is None:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return chosen
+
+
+model_argument = with_options(
+    click.argument("model", metavar="MODEL", required=False, callback=_from_argument_or_option),
+    click.option("-m", "--model", "model_option", metavar="MODEL", is_eager=True, hidden=True),
+)
+"""The model as an argument, for commands that are about one model."""
 
 model_options = model_choice(
     click.option("-m", "--model", required=True, metavar="MODEL", help="Model folder or hub name.")
@@ -155,10 +222,10 @@ def batch_options(source: str, instead_of: str, results: str) -> Decorator:
     path = click.Path(path_type=Path)
     return with_options(
         click.option("--input", "source", metavar="FILE.jsonl", type=path,
-                     help=f"Read {source} from this file, one JSON object per line, instead of"
-                          f" {instead_of}."),
+                     help=f"File with {source} to read in place of {instead_of}, one JSON object"
+                          " per line."),
         click.option("--output", metavar="FILE.jsonl", type=path,
-                     help=f"File for the {results} of --input."),
+                     help=f"File for the {results}; needs --input."),
         click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
                      help="Number of processes for --input; each loads the model."),
     )  # fmt: skip

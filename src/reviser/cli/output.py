@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from reviser.errors import DataError, MissingExtra
+from reviser.errors import DataError, MissingExtra, plural
 
 if TYPE_CHECKING:
     from reviser.writing.changes import Changes
@@ -70,10 +71,40 @@ def progress_bars() -> Iterator[tuple[Callable[[str], None], Progress]]:
         bars.stop()
 
 
+@contextmanager
+def announce_if_slow(message: str, seconds: float = 1.0) -> Iterator[None]:
+    """Print a message to a terminal's standard error if the block takes longer than this."""
+    timer = threading.Timer(seconds, click.echo, [message], {"err": True})
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def exit_interrupted(message: str) -> NoReturn:
     """Print what was interrupted and exit with the status of Ctrl-C."""
     click.echo(f"Interrupted. {message}", err=True)
     raise SystemExit(130) from None
+
+
+def stop_message(reasons: Sequence[str], max_actions: int) -> str:
+    """Return why texts ended before the model was done, and what to do; empty if none did."""
+    causes = {
+        "max_actions": f"reached the limit of {plural(max_actions, 'action')}; raise"
+        " --max-actions.",
+        "context": "reached the end of the model's context.",
+    }
+    sentences = []
+    for reason, cause in causes.items():
+        count = reasons.count(reason)
+        if count and len(reasons) == 1:
+            sentences.append(cause[0].upper() + cause[1:])
+        elif count:
+            sentences.append(f"{count:,} of {plural(len(reasons), 'window')} {cause}")
+    return " ".join(sentences)
 
 
 def read_stdin() -> str:
@@ -128,12 +159,3 @@ def print_skipped(skipped: Mapping[str, int], damaged: Sequence[str] = ()) -> No
         click.echo(f"left out, {reason}: {count:,}")
     for name in damaged:
         click.echo(f"damaged, read up to the damage: {name}")
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun in singular or plural.
-
-    >>> plural(1, "change"), plural(2000, "change")
-    ('1 change', '2,000 changes')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -6,22 +6,26 @@ from pathlib import Path
 
 import click
 
-from reviser.cli.output import needs_extra, plural
+from reviser.cli.options import InputPath
+from reviser.cli.output import needs_extra
+from reviser.errors import plural
 from reviser.files import write_whole
 
 
 @click.command()
 @click.argument("rollouts", nargs=-1, required=True, metavar="ROLLOUTS.jsonl...",
-                type=click.Path(path_type=Path))  # fmt: skip
+                type=InputPath(dir_okay=False))  # fmt: skip
 @click.option("-o", "--output", metavar="PAGE.html",
               type=click.Path(dir_okay=False, path_type=Path), help="Page to write.")  # fmt: skip
 @click.option("-m", "--model", metavar="MODEL",
               help="Folder or hub name of the model, if it is no longer where the rollouts"
                    " say.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), help="Take only the first rollouts of each file.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="Maximum number of rollouts to take from each file."
+)
 @click.option("--title", default="Rollouts", show_default=True, help="Title of the page.")
 @click.option("--gif", metavar="FILE.gif", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write one of the rollouts as a GIF.")  # fmt: skip
+              help="GIF of one rollout to write.")  # fmt: skip
 @click.option("--rollout", "number", default=1, show_default=True, type=click.IntRange(1),
               help="Number of the rollout for --gif.")  # fmt: skip
 @click.option("--pace", default=12.0, show_default=True, type=click.FloatRange(0.1, 10_000),
@@ -32,10 +36,10 @@ def play(
     rollouts: tuple[Path, ...], output: Path | None, model: str | None, limit: int | None,
     title: str, gif: Path | None, number: int, pace: float, width: int,
 ) -> None:  # fmt: skip
-    """Make a page that plays rollouts edit by edit, as they were written.
+    """Make a page or GIF that plays texts edit by edit.
 
     ROLLOUTS are files that `reviser generate` wrote, with --output or with --json. The page is one
-    file that needs no network. Lines that hold an error are left out and counted.
+    file that needs no network. Lines with an error are left out and counted.
     """
     from reviser.player import film, page
 
@@ -51,6 +55,6 @@ def play(
         if number > len(films):
             raise click.UsageError(f"--rollout is {number}; there are {len(films)}.")
         frames = write_gif(gif, films[number - 1], pace=pace, width=width)
-        click.echo(f"{gif}: {frames:,} frames")
+        click.echo(f"{gif}: {plural(frames, 'frame')}")
     if failed:
         click.echo(f"left out, an error instead of a rollout: {failed:,}")

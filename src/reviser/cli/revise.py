@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from dataclasses import asdict, replace
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reviser.cli.options import ModelChoice, batch_options, decoding_options, model_options
-from reviser.cli.output import exit_interrupted, plural, print_text, progress_bars
+from reviser.cli.output import exit_interrupted, print_text, progress_bars, stop_message
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
-from reviser.errors import DataError
+from reviser.errors import DataError, nearest_path, plural
 from reviser.files import write_whole
 from reviser.writing.tasks import CONTEXT, WINDOW, Revise
 
@@ -29,27 +30,31 @@ _BOM = "\ufeff"
 @click.command()
 @click.argument("file", required=False, metavar="[FILE]",
                 type=click.Path(dir_okay=False, path_type=Path))  # fmt: skip
-@click.option("--instruction", default="", metavar="TEXT", help="What to change.")
+@click.option("--instruction", default="", metavar="TEXT",
+              help="What to change, in words, for a model that was trained with"
+                   " instructions.")  # fmt: skip
 @click.option("--lock", "locked", multiple=True, metavar="TEXT",
               help="Never change this text, wherever it occurs; may be repeated.")  # fmt: skip
 @click.option("--format", "form", default="text", show_default=True,
               type=click.Choice(["text", "diff", "critic", "lsp", "json"]),
-              help="The revised text, a unified diff for patch -p0, CriticMarkup, the text edits"
-                   " of a language server, or everything as JSON.")  # fmt: skip
-@click.option("--in-place", is_flag=True, help="Write the FILE back if anything changed.")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if anything would change.")
+              help="Print the revised text, a unified diff for patch -p0, CriticMarkup, the text"
+                   " edits of a language server, or everything as JSON.")  # fmt: skip
+@click.option("--in-place", is_flag=True, help="Save the revised text to FILE.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with status 1 if FILE would change."
+)
 @click.option("--precision", type=float, metavar="SHARE",
-              help="Share of changes that should be correct, by the model's"
-                   " calibration.")  # fmt: skip
+              help="Share of changes that should be correct, from 0 to 1, for a model that was"
+                   " calibrated.")  # fmt: skip
 @click.option("--min-edit-probability", type=float, metavar="SHARE",
-              help="Only change words with at least this predicted edit probability; 0 lets the"
-                   " model change every word. By default, as the model was trained.")  # fmt: skip
+              help="Only change words with at least this predicted edit probability; 0 allows"
+                   " changes everywhere. By default, the model's own threshold.")  # fmt: skip
 @click.option("--notes", type=float, hidden=True)
 @click.option("--window", default=WINDOW, show_default=True,
-              help="Tokens to revise at a time; the limits of actions and edits hold for"
-                   " each.")  # fmt: skip
+              help="Tokens to revise at a time. The limits on actions and edits are per"
+                   " window.")  # fmt: skip
 @click.option("--context", default=CONTEXT, show_default=True,
-              help="Tokens of context shown on either side of a window.")  # fmt: skip
+              help="Tokens of context that the model sees on each side of a window.")  # fmt: skip
 @batch_options("drafts", "FILE", "revisions")
 @model_options
 @decoding_options(Revise.default_config)
@@ -59,13 +64,15 @@ def revise(
     instruction: str, locked: tuple[str, ...], precision: float | None,
     min_edit_probability: float | None, notes: float | None, window: int, context: int,
 ) -> None:  # fmt: skip
-    """Revise a draft: change what needs a change, and nothing else.
+    """Correct a draft and leave the rest of it alone.
 
-    Without FILE, the draft is read from standard input. With --in-place or --check, the number of
-    changes is printed instead of the text; other formats are still printed. With --input and
-    --output, a file of any length is worked through: each line is an object with a "draft", or the
-    "before" of a pair, and an optional "instruction". Run the same command again to continue after
-    an interruption.
+    For example: reviser revise letter.md -m MODEL --format diff
+
+    MODEL must be trained to edit; see recipes/revise.yaml. Without FILE, the draft is read from
+    standard input. With --in-place or --check, the number of changes is printed in place of the
+    text; other formats are still printed. With --input and --output, the command processes a file
+    of any size: each line is a JSON object with a "draft", or the "before" of a pair, and an
+    optional "instruction". Run the same command again to continue after an interruption.
     """
     if notes is not None:
         click.echo("warning: --notes is now called --min-edit-probability.", err=True)
@@ -87,7 +94,7 @@ def revise(
         raise click.UsageError("Give a FILE.")
     if in_place and check:
         raise click.UsageError("--check writes nothing: leave out --in-place.")
-    content = _read(file)
+    content = _read(file, choice.model)
     name = "Standard input" if file is None else repr(str(file))
     try:
         whole = content.decode()
@@ -98,7 +105,7 @@ def revise(
     revision = _revise(Revise(draft, locked=locked, **options), choice, config)
     changes = revision.changes.within(whole, len(whole) - len(whole.removeprefix(_BOM)))
     if in_place and file is not None and changes.changes:
-        if _read(file) != content:
+        if _read(file, choice.model) != content:
             raise DataError(
                 f"{name} was changed by another program meanwhile, so it was not written. Revise it"
                 " again."
@@ -112,19 +119,19 @@ def revise(
         raise SystemExit(1)
 
 
-def _read(file: Path | None) -> bytes:
+def _read(file: Path | None, model: str) -> bytes:
     """Return the content of a file, or of standard input."""
     if file is None:
         return sys.stdin.buffer.read()
     try:
         return file.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"There is no file named {str(file)!r}. To revise a text directly, pipe it: echo"
-            f' "{file}" | reviser revise -m MODEL'
-        ) from error
     except OSError as error:
-        raise DataError(f"Cannot read {str(file)!r}: {error.strerror}.") from error
+        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+            raise DataError(f"Cannot read {str(file)!r}: {error.strerror}.") from error
+        text = str(file) if len(str(file)) <= 60 else str(file)[:57] + "..."
+        pipe = f' To revise a text directly, pipe it: echo "{text}" | reviser revise -m {model}'
+        pipe = pipe if " " in text else ""
+        raise DataError(f"There is no file named {text!r}.{nearest_path(file) or pipe}") from error
 
 
 def _revise(task: Revise, choice: ModelChoice, config: DecodeConfig) -> Revision:
@@ -134,15 +141,15 @@ def _revise(task: Revise, choice: ModelChoice, config: DecodeConfig) -> Revision
         if total > 1:
             progress("revising", done, total)
 
+    choice.check(task, config)
     try:
         with choice.load() as reviser, progress_bars() as (_, progress):
             revision = reviser.run(task, config, progress=report)
     except KeyboardInterrupt:
         exit_interrupted("Nothing was written.")
     reasons = [rollout.stop_reason for rollout in revision.rollouts]
-    if cut := [reason for reason in reasons if reason != "stop"]:
-        parts = f"{len(cut):,} of {len(reasons):,} parts " if len(reasons) > 1 else ""
-        click.echo(f"{parts}ended by {', '.join(sorted({*cut}))}", err=True)
+    if message := stop_message(reasons, config.max_actions):
+        click.echo(message, err=True)
     return revision
 
 

@@ -10,28 +10,37 @@ from typing import Any
 
 import click
 
-from reviser.cli.options import Decorator, ModelChoice, collected, model_choice, with_options
+from reviser.cli.options import (
+    Decorator,
+    ModelChoice,
+    collected,
+    model_argument,
+    model_choice,
+    with_options,
+)
 from reviser.cli.output import needs_extra, quiet_libraries
+from reviser.models.hub import refuse_missing_folder
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 LIMITS = {
-    "running": "Requests that the engine works on at the same time.",
-    "waiting": "Requests that may wait in the queue; further ones get status 429.",
-    "key_requests": "Requests of one API key that may run or wait; further ones get status 429.",
+    "running": "Maximum number of requests that run at the same time.",
+    "waiting": "Maximum number of requests in the queue; more are refused with status 429.",
+    "key_requests": "Maximum number of requests of one API key that run or wait; more are refused"
+    " with status 429.",
     "key_rate": "Requests per second of one API key; each 32 kB of body count as one more.",
-    "connections": "Open connections; with more of them, requests get status 503.",
-    "body_bytes": "Maximum size of a request body.",
+    "connections": "Maximum number of open connections; more are refused with status 503.",
+    "body_bytes": "Maximum size of a request body in bytes.",
     "prompt_characters": "Maximum length of a prompt, draft or text with gaps, in characters.",
     "prompt_tokens": "Maximum length of a prompt, draft or text with gaps, in tokens.",
     "max_actions": "Highest max_actions that a request may ask for.",
     "max_length": "Maximum length of a text in tokens, whatever a request asks for.",
-    "seconds": "Time limit of a request; the text written by then is sent.",
-    "stream_bytes": "Events kept per stream for clients that are slow or reconnect.",
-    "resume_seconds": "How long a stream continues, or is kept, without a client.",
-    "drain_seconds": "Time limit from SIGTERM to the end of the process.",
-    "stall_seconds": "Time limit of one engine step; after it the engine counts as dead.",
-    "recovery_seconds": "Time for a failed engine to recover; after it the server exits.",
+    "seconds": "Time limit of a request in seconds; the text written by then is sent.",
+    "stream_bytes": "Bytes of events kept per stream for clients that are slow or reconnect.",
+    "resume_seconds": "Seconds that a stream is kept without a client.",
+    "drain_seconds": "Seconds from SIGTERM to the end of the process, at most.",
+    "stall_seconds": "Seconds after which an engine step counts as failed.",
+    "recovery_seconds": "Seconds for a failed engine to recover before the server exits.",
 }
 """Limits that an operator is likely to set, each with its help."""
 
@@ -54,45 +63,57 @@ def _limit_options() -> Decorator:
 
 
 @click.command()
-@model_choice(click.argument("model", metavar="MODEL"))
+@model_choice(model_argument)
 @click.option("--host", default="127.0.0.1", show_default=True,
               help="Address to listen on; 0.0.0.0 for all networks.")  # fmt: skip
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535),
               help="Port to listen on; 0 for any free one.")  # fmt: skip
-@click.option("--name", help="Name of the model for clients; by default, that of its folder.")
+@click.option("--name", help="Name that clients use for the model; by default, that of its folder.")
 @click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path),
               help="File of accepted API keys, one per line; or set REVISER_API_KEYS, with commas"
                    " between keys.")  # fmt: skip
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL",
-              help="Web page whose scripts may send requests, such as https://example.org; may be"
+              help="Origin of web pages that may send requests, such as https://example.org; may be"
                    " repeated.")  # fmt: skip
 @click.option("--allow-host", "names", multiple=True, metavar="NAME",
               help="Name under which clients reach the server, such as example.org; may be"
                    " repeated. Local names and --host are always allowed; on all networks, any name"
                    " is, unless this is given.")  # fmt: skip
 @click.option("--playground/--no-playground", default=True, show_default=True,
-              help="Serve a page at / to try the model on.")  # fmt: skip
+              help="Serve a page at / to try the model.")  # fmt: skip
+@click.option("--log-format", default="auto", show_default=True,
+              type=click.Choice(["auto", "text", "json"]),
+              help="Format of the log; auto is text in a terminal and JSON lines"
+                   " elsewhere.")  # fmt: skip
 @_limit_options()
 def serve(
     choice: ModelChoice, host: str, port: int, name: str | None, api_key_file: Path | None,
-    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, limits: Any,
+    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, log_format: str,
+    limits: Any,
 ) -> None:  # fmt: skip
-    """Serve a model over HTTP: texts, streams of edits, and OpenAI's completions API.
+    """Serve a model over HTTP, with a page to try it.
 
-    MODEL is a folder or a hub name. On SIGTERM the server finishes the requests it has accepted,
-    then exits. Its log goes to standard error as JSON lines and never contains user text.
+    For example: reviser serve models/stories-revise
+
+    MODEL is a folder or a hub name. Clients can ask for whole texts, for streams of edits, or use
+    OpenAI's completions API. On SIGTERM the server finishes the requests it has accepted, then
+    exits. Its log goes to standard error and never contains user text.
     """
+    refuse_missing_folder(choice.model)  # before the slow imports
     with needs_extra("serve"):
         from reviser.serve.app import make_app
         from reviser.serve.hosts import allowed_hosts
         from reviser.serve.logs import write_json_lines
         from reviser.serve.middleware import read_keys
         from reviser.serve.run import listen, run
+        from reviser.serve.text_log import write_for_people
     hosts = allowed_hosts(host, names)
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
     log = write_json_lines()
+    if log_format == "text" or (log_format == "auto" and sys.stderr.isatty()):
+        write_for_people()
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model

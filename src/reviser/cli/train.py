@@ -13,37 +13,44 @@ import click
 
 from reviser.cli.options import (
     SEED,
+    InputPath,
     engine_option,
     engine_options_option,
     folder_option,
     parse_engine_options,
 )
 from reviser.cli.output import exit_interrupted, needs_extra, print_table, progress_bars
+from reviser.errors import plural
 
 if TYPE_CHECKING:
     from reviser.trajectories.order_tax import CostEstimate, PolicyCost
 
 
 @click.command()
-@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
 @folder_option("-o", "--output", help="Model folder to write, or to continue.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
               help="Replace a value of the recipe, in YAML, such as training.steps=100; may be"
                    " repeated. Paths are relative to the recipe's folder.")  # fmt: skip
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
-    """Train a model by a recipe.
+    """Train a model from a recipe.
 
-    FOLDER becomes an ordinary model folder that also holds log.jsonl, samples.jsonl, run.json and
-    the checkpoints. Run the same command again to continue from the last checkpoint. For several
-    processes, run it under torchrun or accelerate launch:
+    FOLDER becomes an ordinary model folder that also contains log.jsonl, samples.jsonl, run.json
+    and the checkpoints. Run the same command again to continue from the last checkpoint. To train
+    with several processes, use torchrun or accelerate launch:
 
         torchrun --nproc-per-node 8 -m reviser train RECIPE.yaml -o FOLDER
     """
     with needs_extra("train"):
-        from reviser.train.recipe import load_recipe
+        from reviser.train.recipe import check_inputs, load_recipe
+
+        read = load_recipe(recipe, changes)
+        if not (output / "run.json").is_file():  # a finished run may outlive its data
+            check_inputs(read)
+        # After the checks, because importing torch takes seconds.
         from reviser.train.run import train
     try:
-        folder = train(load_recipe(recipe, changes), output)
+        folder = train(read, output)
     except KeyboardInterrupt:
         exit_interrupted("Run the same command again to continue from the last checkpoint.")
     if os.environ.get("RANK", "0") == "0":
@@ -51,26 +58,34 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("recipe", type=click.Path(path_type=Path), metavar="RECIPE.yaml")
+@click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
 @folder_option("-o", "--output",
-               help="Folder for models, rollouts and the page; or one to continue.")  # fmt: skip
+               help="Folder for models, rollouts and the page, or such a folder to"
+                    " continue.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Replace a value of the recipe, for all arms; may be repeated.")  # fmt: skip
+              help="Replace a value of the recipe for all models; may be repeated.")  # fmt: skip
 @engine_option
 @engine_options_option
 @click.option("--device", default="auto", show_default=True,
-              help="Device for the models that measure.")  # fmt: skip
+              help="Device that runs the measuring models, such as cpu or cuda:0; auto takes a GPU"
+                   " if there is one.")  # fmt: skip
 def reproduce(
     recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
     engine_options: tuple[str, ...], device: str,
 ) -> None:  # fmt: skip
-    """Train a recipe's model and its left-to-right baseline, and compare them on one page.
+    """Train a model and its left-to-right baseline, and compare them.
 
-    The section "comparison" of the recipe says which models are trained, which prompts they
-    continue and what is measured. Run the same command again to continue where it stopped. A model
-    that is already in FOLDER/models/ARM, trained elsewhere, is not trained again.
+    The result is one page. The section "comparison" of the recipe lists the models to train, the
+    prompts they continue and the measures. Run the same command again to continue where it stopped.
+    A model that is already in FOLDER/models/ARM, trained elsewhere, is not trained again.
     """
     with needs_extra("train"):
+        from reviser.train.recipe import check_inputs, load_recipe
+
+        read = load_recipe(recipe, changes)
+        if not output.exists():  # what was done before may outlive its data
+            check_inputs(read)
+        # After the checks, because importing torch takes seconds.
         from reviser.reproduce import reproduce
     with progress_bars() as (log, progress):
         try:
@@ -90,23 +105,23 @@ def reproduce(
 @click.option("--samples", default=2000, show_default=True, type=click.IntRange(2),
               help="Trajectories per policy.")  # fmt: skip
 @click.option("--max-move", default=512, show_default=True, help="Largest move, a power of two.")
-@click.option("--marks", is_flag=True, help="Mark the positions of spans that are written later.")
+@click.option("--marks", is_flag=True, help="Mark positions whose text is written later.")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
-@click.option("--text", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Measure on this text instead of on targets without words.")  # fmt: skip
-@click.option("--tokenizer", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--text", type=InputPath(dir_okay=False),
+              help="Measure on this text; by default, on made-up tokens.")  # fmt: skip
+@click.option("--tokenizer", type=InputPath(file_okay=False),
               help="Folder with the tokenizer.json for --text.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per policy.")
 def policies(
     length: int, samples: int, max_move: int, marks: bool, seed: int, text: Path | None,
     tokenizer: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare what trajectory policies cost.
+    """Compare the costs of trajectory policies.
 
-    The order tax is the entropy, in bits per token, of the order in which a text is written: loss
-    that no model can avoid. +- is a 95 % interval; a value without one is exact; <= marks an upper
-    bound. Without --text, every token counts as a word. The very first run compiles, so it takes
-    longer.
+    A policy decides the order in which a text is written. The order tax is the entropy of that
+    order in bits per token: loss that no model can avoid. +- is a 95 % interval; a value without
+    one is exact; <= marks an upper bound. Without --text, every token counts as a word. The first
+    run compiles code, so it takes longer.
     """
     from reviser.trajectories.order_tax import policy_cost, rich_enough, synthetic_targets
     from reviser.trajectories.policy import PRESETS
@@ -128,7 +143,7 @@ def policies(
             settings |= {"max_move": max_move, "marks": marks}
             click.echo(json.dumps({"policy": name, **settings, **asdict(cost)}))
     if not as_json:
-        click.echo(f"{len(targets)} trajectories per policy, {length} token(s) each")
+        click.echo(f"{len(targets):,} trajectories per policy, {plural(length, 'token')} each")
         _print_costs(rows)
 
 

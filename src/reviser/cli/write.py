@@ -18,13 +18,13 @@ from reviser.cli.options import (
 )
 from reviser.cli.output import (
     exit_interrupted,
-    plural,
     progress_bars,
     quiet_libraries,
     read_stdin,
+    stop_message,
 )
 from reviser.engines.settings import DecodeConfig
-from reviser.errors import EngineError
+from reviser.errors import EngineError, plural
 
 if TYPE_CHECKING:
     from reviser.writing.tasks import Task
@@ -34,7 +34,8 @@ writing_options = with_options(
     decoding_options(DecodeConfig()),
     click.option("--pace", default=30.0, show_default=True, type=click.FloatRange(0),
                  help="Maximum number of actions shown per second in a terminal; 0 for no limit."),
-    click.option("--json", "as_json", is_flag=True, help="Print the rollout as JSON."),
+    click.option("--json", "as_json", is_flag=True,
+                 help="Print the text and every action as JSON."),
 )  # fmt: skip
 
 
@@ -48,10 +49,12 @@ def generate(
 ) -> None:  # fmt: skip
     """Continue a prompt.
 
+    For example: reviser generate "Ben had a" -m models/stories-revise
+
     A terminal shows the text while it is edited. Without PROMPT, the prompt is read from standard
-    input. With --input and --output, a file of any length is worked through: each line is an object
-    with a "prompt", or with a text to "infill". Run the same command again to continue after an
-    interruption.
+    input. With --input and --output, the command processes a file of any size: each line is a JSON
+    object with a "prompt", or with a text to "infill". Run the same command again to continue after
+    an interruption.
     """
     from reviser.writing.tasks import Continue
 
@@ -71,9 +74,11 @@ def generate(
 def infill(
     text: str | None, pace: float, as_json: bool, choice: ModelChoice, config: DecodeConfig
 ) -> None:
-    """Fill the gaps of a text, marked with {}. The text around them never changes.
+    """Fill the gaps of a text, marked with {}.
 
-    Without TEXT, the text is read from standard input.
+    For example: reviser infill "Ben had a {} and ran home." -m models/stories-revise
+
+    The text around the gaps never changes. Without TEXT, the text is read from standard input.
     """
     from reviser.writing.tasks import Infill
 
@@ -88,24 +93,35 @@ def _write(
     """Write one text and print it; a terminal also shows the edits as they happen."""
     from rich.console import Console
 
-    from reviser.player.terminal import printable, show
+    from reviser.player.terminal import Screen, print_result, printable, show
 
     console = Console(highlight=False)
+    choice.check(task, config)
     writing = choice.load().stream(task, config)
-    is_live = console.is_terminal and not console.is_dumb_terminal
+    is_live = console.is_terminal and not console.is_dumb_terminal and not as_json
+    screen = Screen(writing.text, writing.cursor, writing.marks)
     try:
-        if is_live and not as_json:
-            show(writing.text, writing.cursor, writing, console, pace=pace)
+        if is_live:
+            show(screen, writing, console, pace=pace, marks=lambda: writing.marks)
         rollout = writing.rollout()
     except KeyboardInterrupt:  # the text written so far is a result
         writing.cancel()
         rollout = writing.rollout()
-    result = rollout.to_json() if as_json else rollout.text
-    click.echo(printable(result) if console.is_terminal else result)
+    if is_live and screen.text == rollout.text:
+        print_result(screen, console)
+    else:
+        result = rollout.to_json() if as_json else rollout.text
+        click.echo(printable(result) if console.is_terminal else result)
+    if sys.stderr.isatty() and not as_json:
+        counts = rollout.statistics
+        written = counts.tokens_after - counts.tokens_before
+        plain = f"{plural(counts.actions, 'action')}, {plural(written, 'token')} added"
+        end = {"stop": "Done: ", "cancelled": "Interrupted: "}.get(rollout.stop_reason, "")
+        click.secho(end + (screen.summary() if is_live else plain), err=True, dim=True)
+    if message := stop_message([rollout.stop_reason], rollout.config.max_actions):
+        click.echo(message, err=True)
     if rollout.stop_reason == "cancelled":
         raise SystemExit(130)
-    if rollout.stop_reason != "stop" and sys.stderr.isatty():
-        Console(stderr=True).print(f"(ended by {rollout.stop_reason})", style="dim")
 
 
 def write_batch(
@@ -114,7 +130,10 @@ def write_batch(
 ) -> None:  # fmt: skip
     """Write a file of rollouts or revisions, with a progress bar."""
     from reviser.writing import batch
+    from reviser.writing.tasks import Revise
 
+    if is_revision:
+        choice.check(Revise(""), DecodeConfig())
     quiet_libraries(choice.model)
     job = batch.Job(
         input=source, output=output, model=choice.model, engine=choice.engine,

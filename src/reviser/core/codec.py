@@ -182,6 +182,11 @@ class Codec:
             table[i] = piece.encode() if as_is else self._piece_bytes(piece)
         return table
 
+    @cached_property
+    def space(self) -> int | None:
+        """The id of the token that is a single space, if there is one."""
+        return next((i for i, data in enumerate(self.token_bytes) if data == b" "), None)
+
     def unit_starts(self, tokens: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
         """Return which units of text begin at each token, as bits of `UNITS`.
 

@@ -75,6 +75,13 @@ class TextStream:
         """The visible text now."""
         return decode_bytes(b"".join(self._left + self._right[::-1]), self._hides_first_space)
 
+    def offset_of(self, position: int) -> int:
+        """Return the offset in the text of a boundary between tokens."""
+        distance = position - len(self._left)
+        if distance > 0:
+            return self._offset + sum(self._right_units[-distance:])
+        return self._offset - sum(self._left_units[position:])
+
     def feed(self, edit: Edit) -> TextEdit:
         """Take an edit of the canvas and return the edit of the text."""
         if not edit.changes_text:

@@ -8,7 +8,6 @@ module knows shards and the sampler, but not models or optimizers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.utils.data import Dataset
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
 from reviser.data.shards import TokenShards
+from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, DataError
 from reviser.trajectories.sampler import Sampler
 
@@ -40,34 +40,6 @@ WIDTH_MULTIPLE = 8
 """The width of a micro-batch is a multiple of this, because kernels are prepared once per shape."""
 HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
 """The purposes of hashes. No two purposes share random numbers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowConfig:
-    """The way documents are cut into prefixes and targets."""
-
-    size: int = 180
-    """Number of tokens in a window. Documents are cut into windows of this size."""
-    prefix: tuple[int, int] = (0, 64)
-    """Minimum and maximum number of prefix tokens, drawn uniformly; (35, 35) in the paper. The rest
-    of the window is the target."""
-    least_target: int = 8
-    """Minimum number of target tokens. A shorter rest of a document is left out."""
-    held_out: float = 0.01
-    """Share of the documents that is kept for evaluation."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.prefix[0] <= self.prefix[1]:
-            raise ConfigError(
-                f"prefix is {self.prefix}; give the minimum and maximum of tokens, 0 or more."
-            )
-        if not 1 <= self.least_target <= self.size - self.prefix[1]:
-            raise ConfigError(
-                f"A window of size {self.size} leaves {self.size - self.prefix[1]} tokens after the"
-                f" longest prefix; least_target is {self.least_target}, but must be from 1 to that."
-            )
-        if not 0 <= self.held_out < 1:
-            raise ConfigError(f"held_out is {self.held_out}; it must be at least 0 and below 1.")
 
 
 class Windows:

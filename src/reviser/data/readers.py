@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast, get_args
 from urllib.parse import parse_qsl
 
-from reviser.errors import ConfigError, DataError, MissingExtra
+from reviser.errors import ConfigError, DataError, MissingExtra, nearest_path
 from reviser.files import bounded_lines
 
 SplitBy = Literal["blank", "line", "file"]
@@ -91,7 +91,8 @@ def find_sources(path_or_name: str | Path) -> list[Source]:
         files = sorted(file for file in matches if file.is_file())
     if not files:
         raise DataError(
-            f"There is nothing to read at {name!r}. Give a file, a pattern like 'text/*.py',"
+            f"There is nothing to read at {name!r}.{nearest_path(name) if '*' not in name else ''}"
+            " Give a file, a pattern like 'text/*.py',"
             f" hf:NAME, or a folder with files of these kinds: {' '.join(sorted(_KINDS))}, also"
             f" compressed ({' '.join(_COMPRESSED)})."
         )

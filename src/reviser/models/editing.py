@@ -97,6 +97,14 @@ class Editing:
             ) from error
 
 
+def not_an_editor(name: str) -> ConfigError:
+    """Return the error for a model that was asked to revise and was not trained to."""
+    return ConfigError(
+        f"{name} was not trained to edit, so it cannot revise a draft. Use generate or infill with"
+        " it, or train an editor with recipes/revise.yaml."
+    )
+
+
 def _read(path: Path) -> dict[str, Any]:
     return read_object(path, CheckpointError) if path.is_file() else {}
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from reviser.errors import CheckpointError, MissingExtra, reason_of
+from reviser.errors import CheckpointError, MissingExtra, nearest_path, reason_of
 from reviser.files import read_object
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
@@ -79,6 +79,27 @@ def identity(folder: Path) -> dict[str, str]:
     return revision | {"weights": fingerprint(folder)}
 
 
+def refuse_missing_folder(name: str | Path) -> None:
+    """Raise an error for a name that is meant as a folder, if there is no such folder.
+
+    A name such as models/tiny is meant so if there is a folder `models`; with a revision, as in
+    models/tiny@main, it is a name on the hub.
+    """
+    if not isinstance(name, str | Path) or not str(name):
+        raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
+    if Path(name).is_dir():
+        return
+    if Path(name).is_file():
+        raise CheckpointError(f"{str(name)!r} is a file. Give the model folder that contains it.")
+    if str(name).startswith(("/", ".", "~")):
+        raise CheckpointError(f"There is no folder {str(name)!r}.{nearest_path(name)}")
+    if "@" not in str(name) and len(Path(name).parts) > 1 and Path(name).parent.is_dir():
+        raise CheckpointError(
+            f"There is no folder {str(name)!r}.{nearest_path(name)} To download a model of this"
+            f" name from the Hugging Face hub, write {name}@main."
+        )
+
+
 def find(
     name: str | Path, files: tuple[str, ...] = MODEL_FILES, *, revision: str | None = None
 ) -> Path:
@@ -86,18 +107,15 @@ def find(
 
     A hub name may end in a revision, as in gpt2@607a30d.
     """
-    if not isinstance(name, str | Path) or not str(name):
-        raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
+    refuse_missing_folder(name)
     if Path(name).is_dir():
         return _checked(Path(name))
-    if str(name).startswith(("/", ".", "~")):
-        raise CheckpointError(f"There is no folder {str(name)!r}.")
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"There is no folder {str(name)!r}, and models from the hub need the hf extra. Install"
-            " it with: pip install 'reviser-lm[hf]'."
+            f"There is no folder {str(name)!r}.{nearest_path(name)} Models from the hub need the hf"
+            " extra. Install it with: pip install 'reviser-lm[hf]'."
         ) from error
     hub_name, _, named = str(name).partition("@")
     try:
@@ -108,7 +126,7 @@ def find(
     except (OSError, ValueError) as error:  # the hub's own errors are subclasses of these
         raise CheckpointError(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
-            f" the Hugging Face hub: {reason_of(error)}"
+            f" the Hugging Face hub ({reason_of(error).rstrip('.')}).{nearest_path(name)}"
         ) from error
     return _checked(Path(folder))
 

@@ -55,6 +55,13 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
+def context_of(folder: Path) -> int | None:
+    """Return how many ids the model of a folder can read, if its config says so."""
+    config = read_object(folder / "config.json", CheckpointError)
+    found = config.get("max_position_embeddings")
+    return found if isinstance(found, int) else None
+
+
 def _training(path: Path) -> dict[str, Any]:
     record = read_object(path, CheckpointError)
     names = ("recipe", "seen", "metrics", "commit")

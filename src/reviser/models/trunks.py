@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 # Transformers reads it when it is imported. Compiled code from the hub is then used if you set it.
 os.environ.setdefault("USE_HUB_KERNELS", "NO")
@@ -37,6 +36,7 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
 from reviser.models.hub import find, offline, tensors_in
+from reviser.models.trunk_config import TrunkConfig
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
@@ -44,38 +44,8 @@ ROWS_MULTIPLE = 64
 """Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
 the vocabulary are never a label and never allowed by the mask."""
 MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
-"""A model may have this many values for each that its weights hold (packed ones hold up to 16), and
+"""A model may have this many values for each that its weights hold (packed: 16 at most), and
 this many more, such as attention masks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrunkConfig:
-    """The shape of a trunk. The defaults are the paper's 100M model."""
-
-    architecture: Literal["gpt_neox", "llama"] = "gpt_neox"
-    layers: int = 24
-    width: int = 512
-    heads: int = 8
-    mlp_width: int = 2048
-    context: int = 256
-    """Maximum number of ids in a history."""
-    dropout: float = 0.1
-    """Dropout of hidden states and attention. Llama applies it to attention only."""
-
-    def __post_init__(self) -> None:
-        if self.architecture not in _CONFIGS:
-            raise ConfigError(
-                f"architecture is {self.architecture!r}; use one of {', '.join(_CONFIGS)}."
-            )
-        if min(self.layers, self.width, self.heads, self.mlp_width, self.context) < 1:
-            raise ConfigError(f"Every size of a trunk must be 1 or more: {self}.")
-        if self.width % (2 * self.heads):
-            raise ConfigError(
-                f"width {self.width} cannot be divided into {self.heads} heads of the same, even"
-                " size. Change width or heads."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
 
 def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
@@ -214,13 +184,16 @@ def _cannot_open(folder: Path, error: Exception) -> CheckpointError:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Transformers from printing tables of tensor names, which are the folder's own text."""
-    before = logging.get_verbosity()
+    """Keep Transformers from drawing its bar, and from printing a folder's own tensor names."""
+    verbosity, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(before)
+        logging.set_verbosity(verbosity)
+        if has_bar:
+            logging.enable_progress_bar()
 
 
 def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:

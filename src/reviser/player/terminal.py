@@ -1,4 +1,4 @@
-"""Live view of a text being edited in a terminal: cursor, written text, latest text, and moves.
+"""Live view of a text being edited in a terminal: cursor, written text, open marks, and moves.
 
 This module knows text edits and rich, but not models or actions.
 """
@@ -6,7 +6,7 @@ This module knows text edits and rich, but not models or actions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from rich.console import Console, Group
@@ -14,12 +14,15 @@ from rich.live import Live
 from rich.text import Text
 
 from reviser.core.codec import TextEdit
+from reviser.errors import plural
 
 FRESH = 12
 """Number of latest characters that are highlighted."""
-STYLES = ["", "green", "bold green", "bold reverse"]
-"""Styles of text that was there before, written text, fresh text and the cursor."""
-CURSOR = 3
+GIVEN, WRITTEN, LATE, FRESH_WRITTEN, FRESH_LATE, MARK, CURSOR = range(7)
+STYLES = ["", "green", "underline magenta", "bold green", "bold underline magenta",
+          "bold yellow", "bold reverse"]  # fmt: skip
+"""Styles of text that was there before, of text written in order or late, of the same two while
+they are fresh, of an open mark and of the cursor."""
 
 _SAFE = {n: 0x2400 + n for n in range(32) if chr(n) not in "\n\t"}
 _SAFE |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
@@ -32,25 +35,35 @@ def printable(text: str) -> str:
 
 
 class Screen:
-    """The visible state: the text, the cursor, and the last action."""
+    """The visible state: the text, the cursor, the open marks, and the last action."""
 
-    def __init__(self, text: str, cursor: int) -> None:
+    def __init__(self, text: str, cursor: int, marks: Sequence[int] = ()) -> None:
         self.text = text
         self.cursor = cursor
+        self.marks = marks
         self.actions = 0
         self.moves = 0
         self._last = "reading"
-        self._written = [False] * len(text)  # which characters were not there before
+        self._levels = [GIVEN] * len(text)
         self._fresh = range(0)
 
-    def take(self, edit: TextEdit) -> None:
-        """Apply one edit."""
+    @property
+    def late(self) -> int:
+        """Number of characters that were written before text that was already there."""
+        return self._levels.count(LATE)
+
+    def take(self, edit: TextEdit, marks: Sequence[int] = ()) -> None:
+        """Apply one edit; `marks` are the positions of the marks that are open after it."""
         self.text = edit.apply(self.text)
+        self.marks = marks
         self.actions += 1
         start, end = edit.offset, edit.offset + len(edit.inserted)
         distance = edit.cursor - self.cursor
         if edit.inserted or edit.removed:
-            self._written[start : start + len(edit.removed)] = [True] * len(edit.inserted)
+            # Given text does not make an insertion late: in a gap, the text after it is given.
+            is_late = any(self._levels[start + len(edit.removed) :])
+            level = LATE if is_late else WRITTEN
+            self._levels[start : start + len(edit.removed)] = [level] * len(edit.inserted)
             continues = self._fresh.stop == start
             self._fresh = range(max(self._fresh.start, end - FRESH) if continues else start, end)
             self._last = f"writes {edit.inserted[:FRESH]!r}" if edit.inserted else "deletes"
@@ -61,27 +74,51 @@ class Screen:
 
     def render(self, console: Console) -> Group:
         """Return the lines around the cursor, as many as fit, and a status line."""
-        lines = self._styled(console).wrap(console, console.width)
+        lines = self._while_written(console).wrap(console, console.width)
         rows = max(1, console.height - 2)
         first = max(0, min(_line_of_cursor(lines) - rows // 2, len(lines) - rows))
-        count = f"{self.actions} actions, {self.moves} moves, {len(self.text)} characters"
-        state = Text(f"{printable(self._last)}; {count}", "dim", no_wrap=True, overflow="ellipsis")
-        return Group(*lines[first : first + rows], state)
+        state = f"{printable(self._last)}; {self._counts()}"
+        if self.marks:
+            state += f", {plural(len(self.marks), 'open mark')}"
+        status = Text(state, "dim", no_wrap=True, overflow="ellipsis")
+        return Group(*lines[first : first + rows], status)
 
-    def _styled(self, console: Console) -> Text:
-        bar = "\u258f" if console.encoding.startswith("utf") else "|"
-        levels = [int(written) for written in self._written]
+    def result(self) -> Text:
+        """Return the text alone, with late insertions still set apart."""
+        return _styled(printable(self.text), self._levels)
+
+    def summary(self) -> str:
+        """Return one line about all that was done."""
+        late = f", {plural(self.late, 'character')} written late (underlined)" if self.late else ""
+        return f"{self._counts()}{late}"
+
+    def _counts(self) -> str:
+        counts = (self.actions, "action"), (self.moves, "move"), (len(self.text), "character")
+        return ", ".join(plural(count, noun) for count, noun in counts)
+
+    def _while_written(self, console: Console) -> Text:
+        """Return the text with its cursor, its open marks and the fresh characters highlighted."""
+        can_draw = console.encoding.startswith("utf")
+        levels = list(self._levels)
         for n in self._fresh:
-            levels[n] = 2
-        levels.insert(self.cursor, CURSOR)
-        visible = printable(self.text)
-        visible = visible[: self.cursor] + bar + visible[self.cursor :]
-        text, offset = Text(), 0
-        for level, run in groupby(levels):
-            size = len(list(run))
-            text.append(visible[offset : offset + size], STYLES[level])
-            offset += size
-        return text
+            levels[n] = FRESH_LATE if levels[n] == LATE else FRESH_WRITTEN
+        characters = list(printable(self.text))
+        # From the end, so that earlier positions stay right; at one position the cursor comes last.
+        signs = [(at, 0, "\u25be" if can_draw else "^", MARK) for at in self.marks]
+        signs.append((self.cursor, 1, "\u258f" if can_draw else "|", CURSOR))
+        for at, _, sign, level in sorted(signs, reverse=True):
+            characters.insert(at, sign)
+            levels.insert(at, level)
+        return _styled("".join(characters), levels)
+
+
+def _styled(text: str, levels: Sequence[int]) -> Text:
+    styled, offset = Text(), 0
+    for level, run in groupby(levels):
+        size = len(list(run))
+        styled.append(text[offset : offset + size], STYLES[level])
+        offset += size
+    return styled
 
 
 def _line_of_cursor(lines: Iterable[Text]) -> int:
@@ -90,21 +127,41 @@ def _line_of_cursor(lines: Iterable[Text]) -> int:
 
 
 def show(
-    text: str, cursor: int, edits: Iterable[TextEdit], console: Console, *, pace: float = 0.0
+    screen: Screen,
+    edits: Iterable[TextEdit],
+    console: Console,
+    *,
+    pace: float = 0.0,
+    marks: Callable[[], Sequence[int]] = tuple,
 ) -> None:
-    """Show a text while it is edited, at most `pace` actions per second; 0 for no limit."""
-    screen = Screen(text, cursor)
+    """Show a text while it is edited, at most `pace` actions per second; 0 for no limit.
+
+    `marks` returns the positions of the open marks after the latest edit. The view is gone
+    afterwards; `screen` has the result.
+    """
     with Live(console=console, auto_refresh=False, transient=True) as live:
         _draw(live, screen)
         for edit in edits:
-            screen.take(edit)
+            screen.take(edit, marks())
             _draw(live, screen)
             if pace:
                 time.sleep(1 / pace)
 
 
+def print_result(screen: Screen, console: Console) -> None:
+    """Print the finished text, wrapped at words."""
+    try:
+        console.print(screen.result())
+    except _UNDRAWABLE:
+        console.out(printable(screen.text), highlight=False)
+
+
 def _draw(live: Live, screen: Screen) -> None:
     try:
         live.update(screen.render(live.console), refresh=True)
-    except (ArithmeticError, LookupError, RuntimeError):  # rich trips over some zero-width text
+    except _UNDRAWABLE:
         live.update("")
+
+
+_UNDRAWABLE = (ArithmeticError, LookupError, RuntimeError)
+"""What rich raises for some zero-width text."""

@@ -22,12 +22,9 @@ from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError
 from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
-from reviser.train.recipe import Recipe, VocabConfig
+from reviser.train.recipe import Recipe, VocabConfig, check_base
 from reviser.trajectories.policy import Edits, PairPolicy, Policy
 from reviser.trajectories.sampler import Sampler
-
-PLACEHOLDER = "your-"
-"""Start of the names that the shipped recipes leave for the user to set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,11 +185,7 @@ def _tokenizer_folder(recipe: Recipe, output: Path) -> Path:
     """Return the folder of the tokenizer: the base's, the recipe's, or the one trained here."""
     if recipe.base is None:
         return recipe.data.tokenizer or output / "tokenizer"
-    if recipe.base.startswith(PLACEHOLDER) and not Path(recipe.base).is_dir():
-        raise ConfigError(
-            f"base is {recipe.base!r}, a placeholder. Set it to the folder or hub name of a model:"
-            " --set base=MODEL."
-        )
+    check_base(recipe)
     return hub.find(recipe.base)
 
 

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from reviser.data.dataset import WindowConfig
-from reviser.data.readers import SplitBy
-from reviser.errors import ConfigError
-from reviser.models.trunks import TrunkConfig
+from reviser.data.readers import SplitBy, find_sources
+from reviser.data.window_config import WindowConfig
+from reviser.errors import ConfigError, nearest_path
+from reviser.models.hub import refuse_missing_folder
+from reviser.models.trunk_config import TrunkConfig
 from reviser.train.yaml_reader import from_plain, one_line, set_value
 from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
+PLACEHOLDER = "your-"
+"""Start of the names that the shipped recipes leave for the user to set."""
 COMPARISON = "comparison"
 """The section of a recipe that is not about one training run; see `reviser.reproduce`."""
 
@@ -244,10 +247,44 @@ def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
         for change in changes:
             set_value(fields, change)
     except OSError as error:
-        raise ConfigError(f"Cannot read the recipe {str(path)!r}: {error.strerror}.") from error
+        advice = nearest_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(
+            f"Cannot read the recipe {str(path)!r}: {error.strerror}.{advice}"
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"The recipe {str(path)!r} is not YAML: {one_line(error)}") from error
     return fields
+
+
+def check_inputs(recipe: Recipe) -> None:
+    """Refuse a base, a tokenizer or data that do not exist; nothing is opened or downloaded."""
+    check_base(recipe)
+    data = recipe.data
+    for name, path in (("data.shards", data.shards), ("data.tokenizer", data.tokenizer)):
+        if path is not None and not path.is_dir():
+            _refuse_placeholder(name, path, "FOLDER")
+            raise ConfigError(f"{name}: there is no folder {str(path)!r}.{nearest_path(path)}")
+    for name, sources in (("data.text", data.text), ("data.pairs", data.pairs)):
+        for source in sources:
+            _refuse_placeholder(name, Path(source), "[FILE]")
+            find_sources(source)
+
+
+def check_base(recipe: Recipe) -> None:
+    """Refuse a base that is a placeholder, or a folder that does not exist."""
+    if recipe.base is not None:
+        _refuse_placeholder("base", Path(recipe.base), "MODEL")
+        refuse_missing_folder(recipe.base)
+
+
+def _refuse_placeholder(name: str, path: Path, kind: str) -> None:
+    found = next((n for n, part in enumerate(path.parts) if part.startswith(PLACEHOLDER)), None)
+    if found is not None and not path.exists():
+        placeholder = str(Path(*path.parts[found:]))
+        raise ConfigError(
+            f"{name} is {placeholder!r}, a placeholder. Set it in the recipe, or with: --set"
+            f" {name}={kind}"
+        )
 
 
 def resolve_base(folder: Path, base: str | None) -> str | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
-from reviser.errors import ConfigError, DataError, EngineError, ReviserError
+from reviser.errors import ConfigError, DataError, EngineError, ReviserError, nearest_path
 from reviser.files import bounded_lines, claim, lock, read_object, sync, sync_folder
 from reviser.models import hub
 from reviser.writing.model import Reviser, load
@@ -115,7 +115,7 @@ def _writing(job: Job) -> Iterator[None]:
 def count_lines(path: Path) -> int:
     """Return the number of lines of a file."""
     if not path.is_file():
-        raise DataError(f"There is no file {str(path)!r}.")
+        raise DataError(f"There is no file {str(path)!r}.{nearest_path(path)}")
     count, last = 0, b"\n"
     with path.open("rb") as file:  # in blocks: one line may be larger than the memory
         while block := file.read(1 << 20):

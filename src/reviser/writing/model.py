@@ -17,7 +17,8 @@ from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
-from reviser.models.editing import Editing
+from reviser.models import hub
+from reviser.models.editing import Editing, not_an_editor
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
 from reviser.writing.rollout import Revision, Rollout
@@ -200,11 +201,7 @@ class Reviser:
     ) -> Plan:
         """Return the requests of a task; everything that can be refused is refused here."""
         if isinstance(task, Revise) and self.editing is None:
-            name = self.provenance.get("model", "This model")
-            raise ConfigError(
-                f"{name} was not trained to edit, so it cannot revise a draft. Use generate or"
-                " infill with it, or train an editor with recipes/revise.yaml."
-            )
+            raise not_an_editor(self.provenance.get("model", "This model"))
         plan = plan_task(
             task,
             config,
@@ -379,6 +376,10 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
     if engine == "hf" and "url" in options:
         raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
+    is_remote = "url" in options
+    # Importing torch takes seconds: a wrong name or a damaged folder is reported before that.
+    folder = hub.find(name, hub.CONFIG_FILES if is_remote else hub.MODEL_FILES)
+    editing, codec = Editing.load(folder), Codec.load(folder)
     opened: Any
     if engine == "hf":
         try:
@@ -388,14 +389,13 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
                 f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
                 " pip install 'reviser-lm[hf]'."
             ) from error
-        opened, folder = HFEngine.load(name, **options)
+        opened, _ = HFEngine.load(folder, **options)
     else:
         from reviser.engines.vllm import VLLMEngine
         from reviser.engines.vllm_server import VLLMServer
 
-        opened, folder = (VLLMServer if "url" in options else VLLMEngine).load(name, **options)
+        opened, _ = (VLLMServer if is_remote else VLLMEngine).load(folder, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
-    codec, editing = Codec.load(folder), Editing.load(folder)
     if len(codec.token_bytes) < opened.vocab.tokens:
         raise CheckpointError(
             f"The tokenizer in {str(folder)!r} has {len(codec.token_bytes)} tokens, but its action"

@@ -22,6 +22,7 @@ from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import present
+from reviser.writing._spaces import lends_space
 from reviser.writing.changes import Change, Changes, changes_of
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
@@ -46,22 +47,26 @@ class Part:
     """Tokens shown before and after a window of a draft."""
     offset: int = 0
     """Position of this part in its draft, in characters."""
+    spaces: tuple[bool, ...] = ()
+    """For each gap of an infill: True if the space before it is left for the model to write."""
 
     @property
     def length(self) -> int:
         """Tokens of the text, without instruction and context."""
-        return self.request.length - self.instruction_length - self.context_length
+        own = self.request.length - self.instruction_length - self.context_length
+        return own + sum(self.spaces)
 
     @property
     def config(self) -> DecodeConfig:
         """The config as it was asked for.
 
-        The `max_length` of the request also counts instruction and context, because engines do.
+        The `max_length` of the request also counts instruction and context, because engines do. It
+        leaves room for spaces before gaps, should the model not write them.
         """
         config = self.request.config
         if config.max_length is None:
             return config
-        hidden = self.instruction_length + self.context_length
+        hidden = self.instruction_length + self.context_length - sum(self.spaces)
         return replace(config, max_length=config.max_length - hidden)
 
 
@@ -176,7 +181,13 @@ def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: 
 
     Training shows it in the same way; then the cursor goes back to the gap.
     """
-    first, *rest = codec.encode_parts(task.locked)
+    *before, last = task.locked
+    can_add = codec.space is not None and vocab.kinds[codec.space] == Kind.INSERT
+    spaces = tuple(can_add and lends_space(text) for text in before)
+    shown = [text[:-1] if lends else text for text, lends in zip(before, spaces, strict=True)]
+    first, *rest = codec.encode_parts([*shown, last])
+    if config.max_length is not None:
+        config = replace(config, max_length=max(0, config.max_length - sum(spaces)))
     gaps = list(accumulate((len(part) for part in rest[:-1]), initial=len(first)))
     later = [token for part in rest for token in part]
     length = len(first) + len(later)
@@ -194,7 +205,13 @@ def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: 
         gaps=tuple((gap, gap) for gap in gaps),
         config=config,
     )
-    return Part(prompt=task.text, prefix=tuple(prefix), preamble=preamble, request=request)
+    return Part(
+        prompt=task.text,
+        prefix=tuple(prefix),
+        preamble=preamble,
+        request=request,
+        spaces=spaces,
+    )
 
 
 def _window_part(

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 from weakref import finalize
 
 import numpy as np
 
+from reviser.core.actions import Kind
 from reviser.core.canvas import Edit
-from reviser.core.codec import Codec, OffsetUnit, TextEdit
+from reviser.core.codec import Codec, OffsetUnit, TextEdit, TextStream
 from reviser.core.mask import shift_gaps
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import Step, StopReason, replay
 from reviser.errors import EngineError
+from reviser.writing._spaces import SpacedStream
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part
 from reviser.writing.rollout import Locked, Rollout, Statistics
@@ -45,7 +47,7 @@ class Writing:
         self._provenance = provenance
         self._canvas = replay(vocab, part.request.history)
         self._given = self._canvas.tokens()
-        self._stream = codec.stream(self._given[part.instruction_length :], unit=unit)
+        self._stream = self._text_stream(unit)
         here = self._canvas.cursor - part.instruction_length
         self.cursor = self._stream.feed(Edit(here, (), (), here, here)).cursor
         """Position of the cursor in the text."""
@@ -53,6 +55,7 @@ class Writing:
         """The kind of the last id: the name of a `Kind` in lower case, or "argument"."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
+        self._whole = 0  # actions before STOP, or before one that is half spelled
         self._edits = 0
         self._moves = 0
         self._gaps = part.request.gaps
@@ -63,10 +66,24 @@ class Writing:
         self._number: int | None = None
         self._leave: Callable[[], object] = lambda: None
 
+    def _text_stream(self, unit: OffsetUnit) -> TextStream | SpacedStream:
+        part, shown = self.part, self._given[self.part.instruction_length :]
+        if not any(part.spaces):
+            return self._codec.stream(shown, unit=unit)
+        gaps = zip(part.request.gaps, part.spaces, strict=True)
+        starts = [start for (start, _), lends in gaps if lends]
+        return SpacedStream(self._codec, shown, starts, unit)
+
     @property
     def text(self) -> str:
         """The text after the last edit."""
         return self._stream.text
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Positions in the text of the marks that the model has not gone back to yet."""
+        own = (mark - self.part.instruction_length for mark in self._canvas.marks)
+        return tuple(map(self._stream.offset_of, own))
 
     def take(self, step: Step) -> TextEdit:
         """Apply one step and return the edit of the text."""
@@ -91,6 +108,8 @@ class Writing:
             shift_gaps(lows, highs, end, len(edit.inserted) - len(edit.removed))
             self._edits += 1
         self._actions.append(step.action)
+        if not self._canvas.is_spelling and kind is not Kind.STOP:
+            self._whole = len(self._actions)
         self._logprobs.append(step.logprob)
         self._stop_reason = self._stop_reason or step.ended
         text_edit = self._stream.feed(edit.shifted(-self.part.instruction_length))
@@ -139,6 +158,15 @@ class Writing:
             pass
         assert self._stop_reason is not None
         part, codec, tokens = self.part, self._codec, self._canvas.tokens()
+        bounds = self._bounds.T.ravel().tolist()
+        missing = self._stream.missing if isinstance(self._stream, SpacedStream) else []
+        for start in reversed(missing):  # the user's spaces, where no fill begins with one
+            assert codec.space is not None
+            tokens.insert(start, codec.space)
+            bounds = [bound + (bound >= start) for bound in bounds]
+        added = self._insert_spaces(missing)
+        at = len(part.preamble) + self._whole
+        actions = (*part.preamble, *self._actions)
 
         def around(tokens: list[int], bounds: list[int]) -> list[bytes]:
             """Return the bytes around gaps, without the instruction and a hidden first space."""
@@ -150,7 +178,12 @@ class Writing:
             return pieces
 
         before = around(self._given, [bound for gap in self._gaps for bound in gap])
-        after = around(tokens, self._bounds.T.ravel().tolist())
+        after = around(tokens, bounds)
+        for n, lends in enumerate(part.spaces):
+            if lends:
+                before[n] += b" "
+                if after[n] != before[n]:  # the fill begins with it
+                    after[n] += codec.token_bytes[tokens[bounds[2 * n]]][:1]
         proofs = (
             Locked(text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new))
             for old, new in zip(before, after, strict=True)
@@ -161,8 +194,8 @@ class Writing:
             text=self.text,
             trajectory=Trajectory(
                 prefix=part.prefix,
-                restoration=(*part.preamble, *self._actions),
-                no_loss=tuple(range(len(part.preamble))),
+                restoration=(*actions[:at], *added, *actions[at:]),
+                no_loss=(*range(len(part.preamble)), *range(at, at + len(added))),
             ),
             logprobs=tuple(self._logprobs),
             stop_reason=self._stop_reason,
@@ -177,6 +210,17 @@ class Writing:
             config=part.config,
             provenance=self._provenance,
         )
+
+    def _insert_spaces(self, starts: Sequence[int]) -> list[int]:
+        """Return actions, which the model did not choose, that insert a space at each boundary."""
+        vocab, actions = self._vocab, list[int]()
+        cursor, length = self._canvas.cursor, len(self._canvas)
+        for n, start in enumerate(starts):
+            assert self._codec.space is not None
+            moves = vocab.split_move(start + n - cursor, cursor=cursor, length=length + n)
+            actions += [*map(vocab.move_id, moves), self._codec.space]
+            cursor = start + n + 1
+        return actions
 
     async def arollout(self) -> Rollout:
         """Do what `rollout` does without blocking the event loop."""
