@@ -192,9 +192,10 @@ class ActionVocab(VocabLayout):
             raise VocabError(f"This is not an {FILE_NAME} of format 1.")
         known = {field.name: field.default for field in dataclasses.fields(cls)}
         required = {name for name, default in known.items() if default is dataclasses.MISSING}
-        unknown, missing = sorted(fields.keys() - known), sorted(required - fields.keys())
+        unknown = sorted(name[:40] for name in fields.keys() - known)
+        missing = sorted(required - fields.keys())
         if unknown or missing:
-            raise VocabError(f"{FILE_NAME} has unknown keys {unknown} and lacks {missing}.")
+            raise VocabError(f"{FILE_NAME} has unknown keys {unknown[:9]} and lacks {missing}.")
         never = fields.pop("never_insert", [])
         if not isinstance(never, list) or not all(
             type(i) is int for i in [*fields.values(), *never]
