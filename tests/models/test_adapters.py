@@ -51,7 +51,7 @@ def adapter(tmp_path: Path) -> Path:
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"], marks=True, search=True)
     vocab.save(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    small_tokenizers.byte_level().save(str(folder / "tokenizer.json"))  # as the base has it
     Editing(edit_probabilities=True, threshold=0.7).save(folder)
     torch.manual_seed(1)
     name = f"base_model.model.{CHANGED}"

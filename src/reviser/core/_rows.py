@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reviser.core.kinds import Kind
 from reviser.errors import ConfigError
 
 BoolArray = npt.NDArray[np.bool_]
@@ -41,6 +42,16 @@ class Route(NamedTuple):
     """The tokens of each search that is left."""
     is_underway: bool = True
     """True until the first place is reached; nothing is edited before."""
+
+    @classmethod
+    def of(cls, kinds: npt.NDArray[np.uint8], searches: Sequence[Sequence[int]]) -> Route:
+        """Return the route of some searches, or refuse what is not one."""
+        route = cls(tuple(tuple(map(int, search)) for search in searches))
+        tokens = [token for search in route.searches for token in search]
+        is_legal = all(0 <= token < len(kinds) and kinds[token] == Kind.INSERT for token in tokens)
+        if not (route.searches and all(route.searches[1:]) and is_legal):
+            raise ConfigError("A route is one or more searches, each for one or more tokens.")
+        return route if route.searches[0] else route.next()
 
     def next(self) -> Route:
         """Return the route after its first search."""

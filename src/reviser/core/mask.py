@@ -121,21 +121,13 @@ class Boundary:
                     f" {cursor}, not of length {len(own)} with its cursor at {own.cursor}."
                 )
             self._canvases[row] = own
-            self._routes[row] = None if route is None else self._route(route)
+            self._routes[row] = None if route is None else Route.of(self.vocab.kinds, route)
         elif route is not None:
             raise ConfigError("A route needs a vocabulary with searches.")
         if self._marks:
             self._marks[row] = tuple(marks)
         limits = max_length, max_edits, max_moves
         self._state = r.with_row(self._state, row, length, cursor, limits, gaps)
-
-    def _route(self, searches: Sequence[Sequence[int]]) -> Route:
-        route = Route(tuple(tuple(map(int, search)) for search in searches))
-        tokens = [token for search in route.searches for token in search]
-        may_search = set(np.flatnonzero(self.vocab.kinds == Kind.INSERT).tolist())
-        if not (route.searches and all(route.searches[1:]) and may_search.issuperset(tokens)):
-            raise ConfigError("A route is one or more searches, each for one or more tokens.")
-        return route if route.searches[0] else route.next()
 
     @property
     def routed(self) -> list[int]:
@@ -270,6 +262,7 @@ class Boundary:
         """Close, in a row's mask, all moves but the next search of its route, and STOP before."""
         route = self._routes[row]
         assert route is not None
+        # Without an edit left there is nothing to do at the next place, so the row may stop here.
         goes_on = may_edit and bool(route.searches)
         out[self._move_columns] = False
         out[[column for column in (self._mark_column, self._back_column) if column]] = False

@@ -74,8 +74,8 @@ class LogitsMask:
             if biases_B.any():
                 logits_BA[:, ids] += torch.from_numpy(biases_B[:, None]).to(logits_BA)
         if plan.routed:
-            # On a route the model cannot choose between going on and stopping. Both mean that it
-            # is done here, so the one that is allowed gets the probability of both.
+            # On a route, the next search and STOP mean the same: the model is done here. Only one
+            # of them is allowed, so it gets the probability of both.
             at = torch.tensor(plan.routed, device=logits_BA.device)
             done = logits_BA[at, self.vocab.stop].logaddexp(logits_BA[at, self.vocab.find])
             logits_BA[at, self.vocab.stop] = logits_BA[at, self.vocab.find] = done

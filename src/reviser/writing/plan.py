@@ -297,7 +297,9 @@ def narrow(
     likely = dict(enumerate(probabilities[judged].tolist(), start=-editing.label_delay))
     characters = codec.char_offsets(tokens)  # -1 within a character
     is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
-    words: dict[int, tuple[float, int]] = {}  # likelihood and end of the likeliest edit, by start
+    words: dict[
+        int, tuple[float, int]
+    ] = {}  # probability and end of the most likely edit, by start
     found = []
     for end, probability in likely.items():
         if end < 0 or probability < threshold:
