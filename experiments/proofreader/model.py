@@ -11,6 +11,7 @@ layers compute depends on the ids alone. Only their output rows are trained.
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class Proofreader(nn.Module):
     ) -> None:
         super().__init__()
         config = json.loads((folder / "config.json").read_text())
+        self.folder = folder
         self.vocab, self.frozen, self.rank, self.alpha = vocab, frozen, rank, alpha
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.width, self.depth = config["hidden_size"], config["num_hidden_layers"]
@@ -222,7 +224,9 @@ class Proofreader(nn.Module):
     # -- saving -------------------------------------------------------------------------------
 
     def save_adapter(self, folder: Path, values: dict[str, Tensor] | None = None) -> None:
-        """Write the adapter in PEFT's format, and the rows of the control ids next to it.
+        """Write the adapter in PEFT's format, with the rows of the control ids and the tokenizer.
+
+        `reviser merge` turns the folder and the base into a model folder.
 
         `values` are other weights of the same names, such as their moving average.
         """
@@ -254,6 +258,9 @@ class Proofreader(nn.Module):
         }
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
         self.vocab.save(folder)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, folder / name)
 
     def load_adapter(self, folder: Path) -> None:
         """Read what `save_adapter` wrote."""

@@ -31,6 +31,8 @@ from examples import CONTENT, DETECTION, NONE, PARTS, Example, draft_of, encode,
 from model import Proofreader
 from torch import Tensor
 
+from reviser.models.editing import Editing
+
 MAX_IDS = 256
 """Longer examples are left out."""
 ACTION_BIAS = 12.0
@@ -303,13 +305,25 @@ class Trainer:
                 sums, ids, logged = {}, 0, now
             if self.step % evaluate_every == 0:
                 self._write("curve.jsonl", {"step": self.step, "ids": self.seen, **self.evaluate()})
-                self.model.save_adapter(self.output / "adapter", self.average)
+                self._save_adapter()
                 logged += time.monotonic() - now
             if time.monotonic() - saved > save_seconds:
                 self.save()
                 saved = time.monotonic()
         self.save()
-        self.model.save_adapter(self.output / "adapter", self.average)
+        self._save_adapter()
+
+    def _save_adapter(self) -> None:
+        """Write the averaged weights, and how the model gives edit probabilities."""
+        folder, delay = self.output / "adapter", self.settings.delay
+        self.model.save_adapter(folder, self.average)
+        Editing(
+            edit_probabilities=True,
+            label_delay=delay - 1,  # the first of these tokens is read in any case
+            delimiters=delay,
+            among_controls=True,
+            has_route=True,
+        ).save(folder)
 
     # -- held-out measures --------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from random import Random
 from types import SimpleNamespace
@@ -343,25 +343,32 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
     config = DecodeConfig(temperature=0.0, max_actions=9)
     prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(40)]
     plain = [Request.continuation(vocab, prefix, config) for prefix in prefixes]
-    asked = [replace(request, with_edit_probabilities=rng.random() < 0.5) for request in plain]
+    asked = [replace(request, with_reading=rng.random() < 0.5) for request in plain]
     read: dict[int, Any] = {}
     taken: list[list[list[int]]] = []
     for requests in (plain, asked):
         taken.append([[] for _ in requests])
         for step in Driver(HFEngine(model, vocab, rows=16)).run(requests):
             if taken[-1][step.request]:
-                assert step.edit_probabilities is None
+                assert step.reading is None
             else:
-                read[step.request] = step.edit_probabilities
+                read[step.request] = step.reading
             taken[-1][step.request].append(step.action)
     assert taken[0] == taken[1]
     for n, request in enumerate(asked):
-        assert (read[n] is not None) == request.with_edit_probabilities
-        if request.with_edit_probabilities:
+        assert (read[n] is not None) == request.with_reading
+        if request.with_reading:
             with torch.no_grad():
-                shares_TA = model(input_ids=torch.tensor([request.history])).logits[0].softmax(-1)
-            stops = shares_TA[:-1, vocab.stop].tolist()
-            assert read[n] == pytest.approx([1 - stop for stop in stops], abs=1e-5)
+                logits_TA = model(input_ids=torch.tensor([request.history])).logits[0, :-1]
+            shares_TA = logits_TA.softmax(-1)
+            stop_T = shares_TA[:, vocab.stop]
+            controls_T = shares_TA[:, vocab.tokens : vocab.size].sum(-1)
+            found, close = read[n], partial(pytest.approx, abs=1e-5)
+            assert found.edit_probabilities() == close((1 - stop_T).tolist())
+            among = found.edit_probabilities(among_controls=True)
+            assert among == close((1 - stop_T / controls_T).tolist())
+            actual_T = shares_TA[range(len(shares_TA)), request.history[1:]]
+            assert np.exp(found.actual) == close(actual_T.numpy())
 
 
 @every_trunk

@@ -126,7 +126,7 @@ def random_requests(name: str, count: int, **settings: Any) -> list[Request]:
 
 GREEDY = {
     name: [
-        replace(request, with_edit_probabilities=n % 5 == 0)
+        replace(request, with_reading=n % 5 == 0)
         for n, request in enumerate(random_requests(name, 200, temperature=0.0))
     ]
     for name in VOCABS
@@ -418,7 +418,7 @@ def by_transformers(
         actions, logprobs, probabilities = rolled[step.request]
         actions.append(step.action)
         logprobs.append(step.logprob)
-        probabilities += step.edit_probabilities or ()
+        probabilities += step.reading.edit_probabilities() if step.reading else ()
     return rolled
 
 
@@ -591,9 +591,7 @@ def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -
     rng = Random(1)
     config = DecodeConfig(temperature=0.0)
     requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
-    requests = [
-        replace(request, with_edit_probabilities=n % 2 == 0) for n, request in enumerate(requests)
-    ]
+    requests = [replace(request, with_reading=n % 2 == 0) for n, request in enumerate(requests)]
     for one in (engine, local):
         rolled: list[list[Step]] = [[] for _ in requests]
         for step in Driver(one).run(requests):
@@ -603,8 +601,10 @@ def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -
         assert [(s.action, s.ended) for s in ours] == [(s.action, s.ended) for s in theirs]
         logprobs = [step.logprob for step in theirs]
         assert [step.logprob for step in ours] == pytest.approx(logprobs, abs=2e-4)
-        assert (ours[0].edit_probabilities is not None) == request.with_edit_probabilities
-        check_probabilities(ours[0].edit_probabilities or (), theirs[0].edit_probabilities or ())
+        assert (ours[0].reading is not None) == request.with_reading
+        if ours[0].reading and theirs[0].reading:
+            found = [step.reading.edit_probabilities() for step in (ours[0], theirs[0])]
+            check_probabilities(*found)
     engine.close()
 
 

@@ -65,9 +65,9 @@ class RandomEngine:
             if ended:
                 del self.running[number]
             read = None
-            if walk.request.with_edit_probabilities and walk.actions == 1:
-                read = self.edit_probabilities(walk.request.history)
-            steps.append(Step(number, action, -1.0, ended, edit_probabilities=read))
+            if walk.request.with_reading and walk.actions == 1:
+                read = noting.reading(self.edit_probabilities(walk.request.history))
+            steps.append(Step(number, action, -1.0, ended, reading=read))
         return steps
 
     def pick(self, walk: Walk, allowed: set[int]) -> int:

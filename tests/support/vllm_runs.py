@@ -140,7 +140,8 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
                 continue
             record["actions"].append(step.action)
             record["logprobs"].append(step.logprob)
-            record["edit_probabilities"] += step.edit_probabilities or ()
+            if step.reading is not None:
+                record["edit_probabilities"] += step.reading.edit_probabilities()
             record["ended"] = step.ended
             if step.ended is not None:
                 live.discard(step.request)

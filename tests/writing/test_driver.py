@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab
-from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
+from reviser.engines.base import DecodeConfig, Reading, Request, ScriptedEngine, Step
 from reviser.errors import ConfigError, EngineError
 from reviser.writing.driver import Driver
 from support import noting
@@ -40,9 +39,9 @@ def plain(seed: int) -> Request:
     return replace(asked, gaps=((0, 3),))
 
 
-def narrowed(seed: int, probabilities: Sequence[float]) -> Request | None:
+def narrowed(seed: int, reading: Reading) -> Request | None:
     """As much of it as is likely to need an edit, from the end."""
-    free = sum(probability > 0 for probability in probabilities[:3])
+    free = sum(probability > 0 for probability in reading.edit_probabilities()[:3])
     return replace(plain(seed), gaps=((3 - free, 3),)) if free else None
 
 
@@ -52,7 +51,7 @@ def read_first(seed: int) -> Request:
 
 def read_by_hand(seed: int) -> list[int]:
     """What comes of it, asked for one by one."""
-    rest = narrowed(seed, noting.edit_probabilities(plain(seed).history))
+    rest = narrowed(seed, noting.reading(noting.edit_probabilities(plain(seed).history)))
     return alone(rest) if rest else [VOCAB.stop]
 
 
@@ -228,13 +227,13 @@ def test_what_is_read_first_runs_in_two_stages_as_one_request(
         found[step.request].append(step)
     again = 0
     for seed, asked, steps in zip(seeds, requests, found, strict=True):
-        probabilities = noting.edit_probabilities(asked.history) if asked.then else None
+        read = noting.reading(noting.edit_probabilities(asked.history)) if asked.then else None
         actions = [step.action for step in steps]
         assert actions == (read_by_hand(seed) if asked.then else alone(asked))
-        assert steps[0].edit_probabilities == probabilities
-        assert steps[0].narrowed == (narrowed(seed, probabilities) if probabilities else None)
+        assert steps[0].reading == read
+        assert steps[0].narrowed == (narrowed(seed, read) if read else None)
         again += steps[0].narrowed is not None
-        assert all(step.edit_probabilities is step.narrowed is None for step in steps[1:])
+        assert all(step.reading is step.narrowed is None for step in steps[1:])
         assert steps[-1].ended is not None
     assert engine.added == len(requests) + again  # where nothing needs an edit, once is enough
     assert not engine.running

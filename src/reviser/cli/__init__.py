@@ -20,7 +20,7 @@ SECTIONS = {
     "Write and revise text": (write.generate, write.infill, revise.revise, serve.serve, play.play),
     "Train models": (train.train, data.tokenizer, data.tokenize, data.data, train.policies),
     "Measure models": (evaluate.prompts, evaluate.evaluate, evaluate.report, train.reproduce),
-    "Manage model folders": (models.info, models.convert),
+    "Manage model folders": (models.info, models.merge, models.convert),
 }
 """All commands, by what they are for."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

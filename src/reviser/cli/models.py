@@ -1,4 +1,4 @@
-"""Commands about model folders: info and convert."""
+"""Commands about model folders: info, merge and convert."""
 
 from __future__ import annotations
 
@@ -29,6 +29,24 @@ def info(model: str, as_json: bool) -> None:
         return
     for name, line in summary(facts):
         click.echo(printable(f"{name:<10} {line}"))
+
+
+@click.command()
+@click.argument("adapter", type=InputPath(file_okay=False))
+@folder_option("-o", "--output", help="Model folder to write.")
+@click.option("--base", metavar="MODEL",
+              help="Base model: a folder, a GGUF file or a hub name. By default, the one that the"
+                   " adapter names.")  # fmt: skip
+def merge(adapter: Path, output: Path, base: str | None) -> None:
+    """Merge an adapter and its base model.
+
+    ADAPTER is a folder with the small part of a model that was trained. The result is an ordinary
+    model folder, which every engine can open.
+    """
+    with needs_extra("hf"):
+        from reviser.models import adapters
+    adapters.merge(adapter, output, base=base)
+    click.echo(str(output))
 
 
 @click.command()

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core import _rows as r
-from reviser.core._rows import BoolArray, Rows, check_gaps, shift_gaps
+from reviser.core._rows import BoolArray, Route, Rows, check_gaps, shift_gaps
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas, shift_marks
 from reviser.core.history import is_argument, is_search, trace
@@ -81,6 +81,7 @@ class Boundary:
         self._here_column = columns.get(vocab.here, 0)
         self._marks: list[tuple[int, ...]] = [()] * (rows if self._mark_column else 0)
         self._canvases = [Canvas(vocab) for _ in range(rows if self._find_column else 0)]
+        self._routes: list[Route | None] = [None] * len(self._canvases)
 
     def __len__(self) -> int:
         return len(self._state)
@@ -94,6 +95,7 @@ class Boundary:
         gaps: Sequence[tuple[int, int]] | None = None,
         marks: Sequence[int] = (),
         canvas: Canvas | None = None,
+        route: Sequence[Sequence[int]] | None = None,
         max_length: int | None = None,
         max_edits: int | None = None,
         max_moves: int | None = None,
@@ -104,7 +106,8 @@ class Boundary:
         the actions that change the canvas; when none is left, only STOP is allowed. After
         `max_moves` moves in a row, no move is allowed until another action is taken; the digits of
         a number do not count. If the vocabulary has searches, pass the canvas too, unless it is
-        blank.
+        blank. With a `route`, the row takes these searches in turn and no other moves, and may stop
+        after the last one.
         """
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
@@ -118,10 +121,19 @@ class Boundary:
                     f" {cursor}, not of length {len(own)} with its cursor at {own.cursor}."
                 )
             self._canvases[row] = own
+            self._routes[row] = None if route is None else Route.of(self.vocab.kinds, route)
+        elif route is not None:
+            raise ConfigError("A route needs a vocabulary with searches.")
         if self._marks:
             self._marks[row] = tuple(marks)
         limits = max_length, max_edits, max_moves
         self._state = r.with_row(self._state, row, length, cursor, limits, gaps)
+
+    @property
+    def routed(self) -> list[int]:
+        """Rows with a route that are between two actions."""
+        free = self._state[:, r.PENDING] == r.NONE
+        return [n for n, route in enumerate(self._routes) if route is not None and free[n]]
 
     @property
     def length(self) -> Rows:
@@ -163,6 +175,7 @@ class Boundary:
         view._state = self._state[np.asarray(rows, int)]
         view._marks = [self._marks[n] for n in rows] if self._marks else []
         view._canvases = [self._canvases[n] for n in rows] if self._canvases else []
+        view._routes = [self._routes[n] for n in rows] if self._canvases else []
         return view
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -174,6 +187,8 @@ class Boundary:
             self._marks[row] = marks
         for row, canvas in zip(rows, other._canvases, strict=bool(self._canvases)):
             self._canvases[row] = canvas.fork(past=False)
+        for row, route in zip(rows, other._routes, strict=bool(self._canvases)):
+            self._routes[row] = route
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, to resume a request."""
@@ -234,14 +249,35 @@ class Boundary:
             out[:, self._here_column] = False
         # Rows that may not stop are inside an action; few are, so they get their masks last.
         inside = np.flatnonzero(~out[:, 1])
+        for row in self.routed:
+            self._keep_to_route(row, out[row], bool(may_edit[row]))
         if inside.size:
             out[inside] = self._argument_mask(state[inside], left[inside], right[inside])
+        for row in inside.tolist() if self._canvases else ():
+            if self._routes[row] is not None and pending[row] == Kind.FIND:
+                out[row, self._here_column] = not self.findable(row)
         return out
+
+    def _keep_to_route(self, row: int, out: BoolArray, may_edit: bool) -> None:
+        """Close, in a row's mask, all moves but the next search of its route, and STOP before."""
+        route = self._routes[row]
+        assert route is not None
+        # Without an edit left there is nothing to do at the next place, so the row may stop here.
+        goes_on = may_edit and bool(route.searches)
+        out[self._move_columns] = False
+        out[[column for column in (self._mark_column, self._back_column) if column]] = False
+        out[self._find_column], out[1] = goes_on, not goes_on
+        if route.is_underway:
+            out[[0, *(column for column, _ in self._operators)]] = False
 
     def findable(self, row: int) -> list[int]:
         """Return the tokens that may follow in the search of a row; none if it has none."""
         if not self._canvases or self._state[row, r.PENDING] != Kind.FIND:
             return []
+        route = self._routes[row]
+        if route is not None:
+            typed = int(self._state[row, r.AMOUNT])
+            return list(route.searches[0][typed : typed + 1])
         return self._canvases[row].findable(int(r.highs(self._state[row : row + 1]).max()))
 
     def allowed(self) -> BoolArray:
@@ -341,6 +377,8 @@ class Boundary:
         # Only the canvas knows where a search has led; it has taken this id already.
         for n in np.flatnonzero(searches & (kind == Kind.HERE)).tolist():
             steps[n] = self._canvases[chosen[n]].cursor - cursor[n]
+            route = self._routes[chosen[n]]
+            self._routes[chosen[n]] = None if route is None else route.next()
         if self._marks:
             first_kind = np.where(is_free, kind, Kind.END)  # an argument is never MARK or BACK
             self._follow_marks(chosen.tolist(), first_kind, state, position, growth)

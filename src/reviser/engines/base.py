@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import expm1
 from typing import Literal, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from reviser.core.mask import Boundary, check_gaps, trace
 from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import ConfigError, EngineError
 
-__all__ = ["DecodeConfig", "Engine", "Request", "ScriptedEngine", "Step"]
+__all__ = ["DecodeConfig", "Engine", "Reading", "Request", "ScriptedEngine", "Step"]
 
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
@@ -39,13 +40,16 @@ class Request:
     gaps: Gaps
     """Ranges in which tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
-    with_edit_probabilities: bool = False
-    """True if the first step is to bring `edit_probabilities`."""
-    then: Callable[[Sequence[float]], Request | None] | None = field(
+    route: tuple[tuple[int, ...], ...] | None = None
+    """Searches that it has to take, one after the other, each as its tokens; an empty first one if
+    the cursor is at the first place already. None if the model chooses its own moves."""
+    with_reading: bool = False
+    """True if the first step is to bring a `Reading`."""
+    then: Callable[[Reading], Request | None] | None = field(
         default=None, compare=False, repr=False
     )
-    """The request that runs once this one has been read, made from the edit probabilities; None if
-    nothing needs an edit. The driver calls it; engines do not look at it."""
+    """The request that runs once this one has been read, made from the reading; None if nothing
+    needs an edit. The driver calls it; engines do not look at it."""
 
     @classmethod
     def continuation(
@@ -92,6 +96,7 @@ class Request:
             gaps=self.gaps,
             marks=canvas.marks if canvas else (),
             canvas=canvas,
+            route=self.route,
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,
@@ -139,6 +144,33 @@ def replay(vocab: ActionVocab, history: Sequence[int]) -> Canvas:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """Log-probabilities of what follows each id of a history but the last."""
+
+    stop: tuple[float, ...]
+    """That STOP follows."""
+    controls: tuple[float, ...] | None = None
+    """That any control id follows. None if the engine does not give it."""
+    actual: tuple[float, ...] | None = None
+    """That the id follows which does. None if the engine does not give it."""
+
+    def edit_probabilities(self, *, among_controls: bool = False) -> list[float]:
+        """Return the probability that the text right before each id needs an edit.
+
+        A model that gives edit probabilities learned to stop where nothing is to be changed, either
+        among all ids or among the control ids only.
+        """
+        if not among_controls:
+            return [-expm1(stop) for stop in self.stop]
+        if self.controls is None:
+            raise ConfigError(
+                "This engine cannot give this model's edit probabilities. Use engine 'hf', or set"
+                " min_edit_probability to 0."
+            )
+        return [-expm1(min(0.0, a - b)) for a, b in zip(self.stop, self.controls, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One action of one request."""
 
@@ -151,10 +183,8 @@ class Step:
     """The reason why this step is the request's last, if it is."""
     error: EngineError | None = None
     """The failure that took the place of an action; no step follows it."""
-    edit_probabilities: tuple[float, ...] | None = None
-    """Probabilities that the text right before an id of the history needs an edit, for each id but
-    the last, if the request asked for them. Each is one minus the probability of STOP there,
-    because the model learned to predict STOP where no edit is needed."""
+    reading: Reading | None = None
+    """What the model predicted while it read the history, if the request asked for it."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
 

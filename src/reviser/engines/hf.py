@@ -26,13 +26,13 @@ from transformers.cache_utils import DynamicLayer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
-from reviser.engines.base import FAILED, Request, Step, StopReason, failed_step, per_row
+from reviser.engines.base import FAILED, Reading, Request, Step, StopReason, failed_step, per_row
 from reviser.engines.logits import LogitsMask, choose
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
 
 ROWS_WITH_ALL_LOGITS = 8
-"""Limit of histories read together for edit probabilities, which need all positions' logits."""
+"""Limit of histories read together for readings, which need all positions' logits."""
 
 
 @dataclass
@@ -152,10 +152,10 @@ class HFEngine:
     def _step(self) -> list[Step]:
         steps: list[Step] = []
         errors: dict[int, Exception] = {}
-        probabilities: dict[int, tuple[float, ...]] = {}
+        readings: dict[int, Reading] = {}
         parts = [self._go_on()] if self._rows else []
         if self._waiting and self._free:
-            entered = self._enter(probabilities, steps)
+            entered = self._enter(readings, steps)
             parts += [] if entered is None else [entered]
         if not parts:
             return steps
@@ -170,8 +170,8 @@ class HFEngine:
                 steps.append(failed_step(row.number, errors.get(n)))
                 continue
             row.last, row.actions = action, row.actions + 1
-            read, ended = probabilities.get(row.number), self._ended(row)
-            steps.append(Step(row.number, action, logprobs[n], ended, edit_probabilities=read))
+            read, ended = readings.get(row.number), self._ended(row)
+            steps.append(Step(row.number, action, logprobs[n], ended, reading=read))
             if ended is None:
                 kept.append(n)
         self._keep(kept)
@@ -225,15 +225,13 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _enter(
-        self, probabilities: dict[int, tuple[float, ...]], steps: list[Step]
-    ) -> torch.Tensor | None:
+    def _enter(self, readings: dict[int, Reading], steps: list[Step]) -> torch.Tensor | None:
         """Let waiting requests in and return the logits after their histories; None if all fail.
 
         A request that cannot enter adds a step with its error.
         """
-        reads_all = self._waiting[0][1].with_edit_probabilities
-        alike = takewhile(lambda p: p[1].with_edit_probabilities == reads_all, self._waiting)
+        reads_all = self._waiting[0][1].with_reading
+        alike = takewhile(lambda p: p[1].with_reading == reads_all, self._waiting)
         most = ROWS_WITH_ALL_LOGITS if reads_all else sys.maxsize
         count = min(sum(1 for _ in alike), len(self._free), most)
         rows = []
@@ -246,11 +244,11 @@ class HFEngine:
             except Exception as error:  # noqa: BLE001 - a fault of this request alone
                 self._free.append(slot)
                 steps.append(failed_step(number, error))
-        parts = self._read_or_fail(rows, probabilities, steps) if rows else []
+        parts = self._read_or_fail(rows, readings, steps) if rows else []
         return torch.cat(parts) if parts else None
 
     def _read_or_fail(
-        self, entering: list[_Row], probabilities: dict[int, tuple[float, ...]], steps: list[Step]
+        self, entering: list[_Row], readings: dict[int, Reading], steps: list[Step]
     ) -> list[torch.Tensor]:
         """Return the logits after the histories of these rows, which then run; or of some of them.
 
@@ -263,24 +261,22 @@ class HFEngine:
             raise
         except Exception as error:  # noqa: BLE001 - given to the row that causes it
             if len(entering) > 1:
-                alone = [self._read_or_fail([row], probabilities, steps) for row in entering]
+                alone = [self._read_or_fail([row], readings, steps) for row in entering]
                 return [part for parts in alone for part in parts]
             self._free.append(entering[0].slot)
             steps.append(failed_step(entering[0].number, error))
             return []
         self._cache = _joined(self._cache, cache)
         self._rows += entering
-        probabilities |= found
+        readings |= found
         return [logits_BA]
 
-    def _read(
-        self, entering: list[_Row]
-    ) -> tuple[torch.Tensor, DynamicCache, dict[int, tuple[float, ...]]]:
+    def _read(self, entering: list[_Row]) -> tuple[torch.Tensor, DynamicCache, dict[int, Reading]]:
         """Let the trunk read histories, padded on the left.
 
-        Returns the logits after them, their cache and, if asked for, their edit probabilities.
+        Returns the logits after them, their cache and, if asked for, their readings.
         """
-        reads_all = entering[0].request.with_edit_probabilities
+        reads_all = entering[0].request.with_reading
         histories = [row.request.history for row in entering]
         width = max(map(len, histories))
         ids_BT = torch.full((len(entering), width), self.vocab.stop, device=self._device)
@@ -305,12 +301,18 @@ class HFEngine:
                 f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
                 " that this engine can take rows from: use engine 'vllm'."
             )
-        probabilities = {}
+        readings = {}
         for n, row in enumerate(entering if reads_all else ()):
             logits_TA = output.logits[n, width - len(histories[n]) : -1].float()
-            stop_T = logits_TA[:, self.vocab.stop] - logits_TA.logsumexp(-1)
-            probabilities[row.number] = tuple(1 - stop for stop in stop_T.exp().tolist())
-        return output.logits[:, -1], cache, probabilities
+            readings[row.number] = self._reading(logits_TA, histories[n])
+        return output.logits[:, -1], cache, readings
+
+    def _reading(self, logits_TA: torch.Tensor, history: Sequence[int]) -> Reading:
+        whole_T = logits_TA.logsumexp(-1)
+        next_T1 = self._tensor(list(history[1:]))[:, None]
+        controls = logits_TA[:, self.vocab.tokens : self.vocab.size].logsumexp(-1)
+        parts = logits_TA[:, self.vocab.stop], controls, logits_TA.gather(1, next_T1)[:, 0]
+        return Reading(*(tuple((part - whole_T).tolist()) for part in parts))
 
     def _keep(self, kept: list[int]) -> None:
         """Remove all rows but these, and cut off padding that no row needs any more."""

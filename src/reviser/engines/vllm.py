@@ -144,12 +144,10 @@ class VLLMEngine:
             steps.append(running.take(number, action, logprobs[action].logprob, self.vocab))
             if steps[-1].is_last:
                 break
-        if running.request.with_edit_probabilities and 0 < running.actions == len(
-            steps
-        ):  # the first of all
+        if running.request.with_reading and 0 < running.actions == len(steps):  # the first of all
             stops = [table.get(self.vocab.stop) for table in output.prompt_logprobs[1:]]
             logprobs = (entry and entry.logprob for entry in stops)
-            steps = vllm_requests.with_probabilities(steps, logprobs)
+            steps = vllm_requests.with_reading(steps, logprobs)
         return steps
 
     def close(self) -> None:

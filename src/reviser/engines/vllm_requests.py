@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from math import exp
+from math import inf
 from typing import Any
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.engines.base import Request, Step, StopReason, failed_step
+from reviser.engines.base import Reading, Request, Step, StopReason, failed_step
 from reviser.errors import EngineError
 
 PROCESSOR = "reviser.engines.vllm_plugin:ReviserMask"
@@ -59,17 +59,17 @@ def sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, An
         "stop_token_ids": [vocab.stop],
         "ignore_eos": True,  # the folder may name end tokens other than STOP
         "logprobs": 0,  # only that of the chosen action
-        "prompt_logprobs": LOGPROBS_PER_ID if request.with_edit_probabilities else None,
+        "prompt_logprobs": LOGPROBS_PER_ID if request.with_reading else None,
     }
 
 
-def with_probabilities(steps: list[Step], stops: Iterable[float | None]) -> list[Step]:
-    """Return the steps, the first with edit probabilities from the log-probabilities of STOP.
+def with_reading(steps: list[Step], stops: Iterable[float | None]) -> list[Step]:
+    """Return the steps, the first with a reading of the log-probabilities of STOP.
 
     Where vLLM reports none, twenty other ids are likelier than STOP, and an edit is certain.
     """
-    found = tuple(1.0 if logprob is None else 1 - exp(logprob) for logprob in stops)
-    return [replace(steps[0], edit_probabilities=found), *steps[1:]]
+    found = tuple(-inf if logprob is None else logprob for logprob in stops)
+    return [replace(steps[0], reading=Reading(found)), *steps[1:]]
 
 
 def versions(*names: str) -> dict[str, str]:

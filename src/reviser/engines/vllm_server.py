@@ -131,7 +131,7 @@ class VLLMServer:
             "prompt": list(request.history),
             "vllm_xargs": wire.write(request),
             # vLLM does not stream the log-probabilities of a prompt.
-            "stream": not request.with_edit_probabilities,
+            "stream": not request.with_reading,
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,  # log-probabilities need no tokenizer there
         }
@@ -139,12 +139,12 @@ class VLLMServer:
         async with self._client.stream("POST", url, json=asked) as response:
             if response.status_code != 200:
                 raise self._refused(await response.aread())
-            if request.with_edit_probabilities:
+            if request.with_reading:
                 (choice,) = json.loads(await response.aread())["choices"]
                 tables = choice["prompt_logprobs"][1:]
                 stops = [table.get(str(self.vocab.stop)) for table in tables]
                 steps = self._taken(number, running, choice)
-                for step in vllm_requests.with_probabilities(
+                for step in vllm_requests.with_reading(
                     steps, [entry and entry["logprob"] for entry in stops]
                 ):
                     self._steps.put(step)

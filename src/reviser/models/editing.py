@@ -30,7 +30,14 @@ class Editing:
     threshold: float = 0.5
     """The minimum edit probability of `revise` unless a caller asks for another."""
     label_delay: int = 0
-    """Number of tokens between a text and the position where its edit probability is given."""
+    """Number of further tokens that the model reads before it judges a position in the draft."""
+    delimiters: int = 0
+    """Delimiters after the draft, at which the last positions are judged."""
+    among_controls: bool = False
+    """True if edit probabilities are shares among the control ids, not among all ids."""
+    has_route: bool = False
+    """True if the searches are made for the model: it is taken to each position that may need an
+    edit, and writes the edit there."""
 
     def minimum(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the lowest probability at which a word may be edited; 0 if all words may be.
@@ -108,6 +115,9 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
         calibration=tuple((float(a), float(b)) for a, b in saved.get("calibration", ())),
         threshold=float(saved.get("threshold", Editing.threshold)),
         label_delay=int(saved.get("label_delay", 0)),
+        delimiters=int(saved.get("delimiters", 0)),
+        among_controls=bool(saved.get("among_controls", False)),
+        has_route=bool(saved.get("has_route", False)),
     )
 
 

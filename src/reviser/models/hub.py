@@ -169,7 +169,7 @@ def _checked(folder: Path) -> Path:
         # peft would open the base that it names, and import modules that it names.
         raise CheckpointError(
             f"{str(folder)!r} holds an adapter, and only whole models are opened. Merge it into its"
-            " base with peft's merge_and_unload, and save the result."
+            " base with reviser merge, or with peft's merge_and_unload."
         )
     for path in sorted(folder.glob("*.safetensors.index.json")):
         names = read_object(path, CheckpointError).get("weight_map")

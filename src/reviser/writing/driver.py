@@ -156,23 +156,21 @@ class Driver:
             except Exception as error:  # noqa: BLE001 - a failure of this request alone
                 step = failed_step(step.request, error)
         if inbox.read is not None:
-            probabilities = inbox.read.edit_probabilities
-            step = replace(step, edit_probabilities=probabilities, narrowed=inbox.narrowed)
+            step = replace(step, reading=inbox.read.reading, narrowed=inbox.narrowed)
             inbox.read = inbox.narrowed = None
         inbox.steps.append(replace(step, request=number) if step.request != number else step)
 
     def _start_second_stage(self, number: int, inbox: _Inbox, reading: Request, step: Step) -> bool:
         """Run what is left of a request that was read; return whether anything is left."""
-        probabilities = step.edit_probabilities
-        if probabilities is None:
+        if step.reading is None:
             raise EngineError("This engine gives no edit probabilities: set their minimum to 0.")
-        if len(probabilities) != len(reading.history) - 1:
+        count = len(step.reading.stop)
+        if count != len(reading.history) - 1:
             raise EngineError(
-                f"The engine gave {len(probabilities)} edit probabilities for"
-                f" {len(reading.history)} ids."
+                f"The engine gave {count} edit probabilities for {len(reading.history)} ids."
             )
         assert reading.then is not None
-        narrowed = reading.then(probabilities)
+        narrowed = reading.then(step.reading)
         if narrowed is None:
             return False
         inbox.run = self.engine.add(narrowed)
@@ -208,4 +206,4 @@ class Driver:
 def _reading(request: Request) -> Request:
     """Return the first stage of a request: it gives edit probabilities and can only stop."""
     config = replace(request.config, max_edits=0, max_actions=1)
-    return replace(request, with_edit_probabilities=True, config=config, then=None)
+    return replace(request, with_reading=True, config=config, then=None)

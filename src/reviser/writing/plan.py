@@ -7,7 +7,7 @@ one part; a long draft has one part for each of its windows.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -17,7 +17,7 @@ import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
-from reviser.engines.base import DecodeConfig, Request, replay
+from reviser.engines.base import DecodeConfig, Reading, Request, replay
 from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
@@ -137,11 +137,11 @@ def plan_task(
             codec=codec,
             instruction_length=len(instruction),
             threshold=threshold,
-            label_delay=editing.label_delay,
+            editing=editing,
         )
         bounds = enumerate(windows(codec, task.draft, task.window, task.context))
         made = (
-            _window_part(task, at, instruction, config.with_seed_offset(n), vocab, codec)
+            _window_part(task, at, instruction, config.with_seed_offset(n), vocab, codec, editing)
             for n, at in bounds
         )
     elif isinstance(task, Infill):
@@ -221,6 +221,7 @@ def _window_part(
     config: DecodeConfig,
     vocab: ActionVocab,
     codec: Codec,
+    editing: Editing,
 ) -> Part:
     """Return the part of one window of a draft, whose locked spans and context may not change."""
     low, start, end, high = at
@@ -245,6 +246,8 @@ def _window_part(
     tokens = [token for piece in encoded for token in piece]
     head, rest = tokens[: cursor - len(instruction)], tokens[cursor - len(instruction) :]
     shown = present(vocab, rest, prefix=[*instruction, *head])
+    if editing.delimiters and shown and vocab.delimiter is not None:
+        shown = (*shown[:-1], *[vocab.delimiter] * editing.delimiters, shown[-1])
     if vocab.needs_prefix:  # without an instruction the draft itself is the prefix
         prefix, preamble = (head, shown) if head else (rest, shown)
     else:
@@ -273,13 +276,13 @@ def _window_part(
 
 def narrow(
     request: Request,
-    edit_probabilities: Sequence[float],
+    reading: Reading,
     *,
     vocab: ActionVocab,
     codec: Codec,
     instruction_length: int,
     threshold: float,
-    label_delay: int = 0,
+    editing: Editing,
 ) -> Request | None:
     """Return a request that may edit only where an edit is likely; None if it is nowhere.
 
@@ -289,38 +292,75 @@ def narrow(
     is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.PREFIX_ONLY])
     shown = np.flatnonzero(is_token)[instruction_length:]  # ids of the history that show the draft
     tokens = [request.history[n] for n in shown.tolist()]
+    judged = np.append(shown, shown[-1:] + 1 + np.arange(editing.delimiters))
+    probabilities = np.array(reading.edit_probabilities(among_controls=editing.among_controls))
+    likely = dict(enumerate(probabilities[judged].tolist(), start=-editing.label_delay))
     characters = codec.char_offsets(tokens)  # -1 within a character
     is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
-    likely = np.flatnonzero(np.array(edit_probabilities)[shown] >= threshold) - label_delay
-    is_whole = characters >= 0
-    word_starts = np.append(0, np.flatnonzero(is_word & is_whole[:-1]))
-    whole = np.flatnonzero(is_whole)
-    ends = likely[likely >= 0]
-    starts = word_starts[np.searchsorted(word_starts, np.maximum(0, ends - 1), side="right") - 1]
-    ends = whole[np.searchsorted(whole, ends)]
-    words = _joined((np.stack([starts, ends], axis=1) + instruction_length).tolist())
-    lows, highs = ([gap[side] for gap in request.gaps] for side in (0, 1))
-    found = [
-        (max(start, lows[n]), min(end, highs[n]))
-        for start, end in words
-        # Gaps are in order and apart from each other, so those that a word meets are neighbours.
-        for n in range(bisect_left(highs, start), bisect_right(lows, end))
-    ]
+    words: dict[
+        int, tuple[float, int]
+    ] = {}  # probability and end of the most likely edit, by start
+    found = []
+    for end, probability in likely.items():
+        if end < 0 or probability < threshold:
+            continue
+        start = max(0, end - 1)
+        while start and not (is_word[start] and characters[start] >= 0):
+            start -= 1
+        while characters[end] < 0:
+            end += 1
+        for low, high in request.gaps:
+            first = max(start + instruction_length, low)
+            last = min(end + instruction_length, high)
+            if first <= last:
+                found.append((first, last))
+                words[first] = max(words.get(first, (0.0, 0)), (probability, last))
     if not found:
         return None
-    gaps = _joined([(request.cursor, request.cursor), *found])
-    return replace(request, gaps=tuple(gaps), then=None)
-
-
-def _joined(spans: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return spans that are in order of their start; those that touch or overlap are one."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+    gaps = [(request.cursor, request.cursor)]
+    for first, last in sorted(found):  # those in two gaps of the request never meet
+        if first <= gaps[-1][1]:
+            gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
         else:
-            joined.append((start, end))
-    return joined
+            gaps.append((first, last))
+    route = None
+    if editing.has_route:
+        canvas = replay(vocab, request.history).tokens()
+        goals = sorted({end for _, end in words.values()})
+        route = _route(vocab, canvas, request.cursor, goals)
+        if not route:
+            return None
+    return replace(request, gaps=tuple(gaps), route=route, then=None)
+
+
+def _route(
+    vocab: ActionVocab, tokens: Sequence[int], cursor: int, goals: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the searches that lead the cursor to each goal in turn."""
+    searches: list[tuple[int, ...]] = []
+    for goal in goals:
+        if goal < cursor:
+            continue
+        found = _search(tokens, cursor, goal)
+        if all(vocab.kinds[token] == Kind.INSERT for token in found) and (found or not searches):
+            searches.append(found)
+            cursor = goal
+    return tuple(searches)
+
+
+def _search(tokens: Sequence[int], cursor: int, goal: int) -> tuple[int, ...]:
+    """Return the fewest tokens before `goal` whose first match from the cursor on ends there.
+
+    >>> _search([5, 6, 7, 6, 8], 0, 4), _search([5, 6, 7, 6, 8], 2, 4), _search([5], 0, 0)
+    ((7, 6), (6,), ())
+    """
+    longest = 0  # tokens that some earlier match shares with what ends at the goal
+    for end in range(cursor + 1, goal):
+        size = 0
+        while size < end - cursor and tokens[end - 1 - size] == tokens[goal - 1 - size]:
+            size += 1
+        longest = max(longest, size)
+    return tuple(tokens[goal - longest - 1 : goal] if goal > cursor else ())
 
 
 def windows(

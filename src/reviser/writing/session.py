@@ -91,7 +91,7 @@ class Writing:
             raise step.error
         if not isfinite(step.logprob):
             raise EngineError(f"The engine chose an action of log-probability {step.logprob}.")
-        if step.edit_probabilities is not None and self.part.request.then is not None:
+        if step.reading is not None and self.part.request.then is not None:
             self._gaps = step.narrowed.gaps if step.narrowed else ()
             self._bounds = np.array(self._gaps, np.int64).reshape(-1, 2).T
         is_argument = self._canvas.is_spelling

@@ -181,24 +181,24 @@ def test_an_adapter_of_another_shape_is_refused(base, opened, tmp_path):
         proofreader(base, opened, rank=8).load_adapter(tmp_path)
 
 
-def test_the_merged_model_is_the_same(base, opened, tmp_path, monkeypatch):
+def test_the_merged_model_is_the_same(base, opened, tmp_path):
     from transformers import AutoModelForCausalLM
 
-    merge = module("merge")
+    from reviser.models import adapters
+
     vocab = opened[0]
     ours = proofreader(base, opened)
     with torch.no_grad():
         for value in ours.parameters():
             value.copy_((0.2 * torch.randn_like(value)).half())
     ours.save_adapter(tmp_path / "adapter")
-    monkeypatch.setattr(merge, "Proofreader", lambda *_, **__: proofreader(base, opened))
-    merge.merge(base, tmp_path / "adapter", tmp_path / "merged")
+    adapters.merge(tmp_path / "adapter", tmp_path / "merged", base=base)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
     ids = torch.tensor([[0, vocab.delimiter, vocab.mark, 5, 9, 17, vocab.back]])
     with torch.no_grad():
         expected = theirs(ids).logits[..., : vocab.size]
         found = ours.logits(ours.upper(ours.lower(ids)))
-    torch.testing.assert_close(found, expected, atol=2e-2, rtol=5e-2)
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=5e-3)
     assert type(vocab).load(tmp_path / "merged") == vocab
 
 
