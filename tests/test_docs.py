@@ -17,6 +17,7 @@ import click
 import pytest
 
 from reviser.cli import main
+from reviser.cli.options import InputPath
 from reviser.models.editing import Editing
 from support import fuzz, small_tokenizers
 
@@ -164,7 +165,8 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_command_shown_could_be_given(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(click.Path, "convert", lambda _, value, *__: Path(value))
+    for kind in (click.Path, InputPath):
+        monkeypatch.setattr(kind, "convert", lambda _, value, *__: Path(value))
     for command in commands_in(script):
         arguments = arguments_of(command)
         if arguments is not None:

@@ -28,7 +28,7 @@ def test_an_old_name_warns_and_is_the_new_object() -> None:
     assert Spans is reviser.Spans
     with pytest.warns(DeprecationWarning, match="is reviser.models.trunks.TrunkConfig now"):
         from reviser.models import TrunkConfig
-    assert TrunkConfig.__module__ == "reviser.models.trunks"
+    assert TrunkConfig.__module__ == "reviser.models.trunk_config"
 
 
 def test_names_that_never_were_are_refused() -> None:

@@ -495,7 +495,7 @@ def test_the_command_prints_its_result_and_nothing_else(folder: Path) -> None:
     result = run("tokenize", path, "-o", folder / "out", "--tokenizer", folder)
     tokens = Manifest.load(folder / "out").tokens
     assert result.stdout == (
-        f"{folder / 'out'}: 300 documents, {tokens:,} tokens in 1 shard(s)\nleft out, not JSON: 1\n"
+        f"{folder / 'out'}: 300 documents, {tokens:,} tokens in 1 shard\nleft out, not JSON: 1\n"
     )
     assert result.stderr == ""
     again = run("tokenize", path, "-o", folder / "out", "--tokenizer", folder, "--json")

@@ -159,7 +159,7 @@ def test_what_is_wrong_is_one_sentence(
 def test_a_report_of_something_else_is_refused(files: Path) -> None:
     jsonl(files / "x.json", [{"format": 7}])
     for name, sentence in [("x.json", "has format 7"), ("text.jsonl", "Cannot read the record"),
-                           ("gone", "Cannot read the record")]:  # fmt: skip
+                           ("gone", "There is no file")]:  # fmt: skip
         done = reviser("report", files / name, "-o", files / "page.html")
         assert done.exit_code == 1
         assert sentence in done.stderr

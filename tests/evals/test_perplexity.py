@@ -193,7 +193,8 @@ def test_a_model_of_ours_is_a_scorer_if_it_only_appends(causal_lm: Path, tmp_pat
     with pytest.raises(ConfigError, match="writes by editing"):
         Scorer.load(tmp_path)
     for kind in ("spans", "append"):
-        run = {"recipe": {"policy": {"kind": kind}}, "seen": {}, "metrics": {}, "commit": None}
+        recipe = {"policy": {"kind": kind}, "training": {"steps": 1}}
+        run = {"recipe": recipe, "seen": {"text_tokens": 1}, "metrics": {}, "commit": None}
         (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
         if kind == "spans":
             with pytest.raises(ConfigError, match="trained to append"):

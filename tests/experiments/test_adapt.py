@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def base(tmp_path_factory):
     pytest.importorskip("sentencepiece")
     folder = tmp_path_factory.mktemp("stories15M")
     for file in STORIES.iterdir():
-        (folder / file.name).symlink_to(file)
+        shutil.copyfile(file, folder / file.name)
     transformers.LlamaTokenizer.from_pretrained(STORIES).save_pretrained(folder)
     return folder
 

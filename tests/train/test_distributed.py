@@ -108,7 +108,7 @@ def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
 
 
 def test_a_refusal_is_printed_once(workshop, tmp_path):
-    arguments = words(workshop / "recipe.yaml", tmp_path, "data.shards=nowhere")
+    arguments = words(workshop / "recipe.yaml", tmp_path, "data.shards=.")
     ranks = processes.run_ranks(2, *arguments)
     assert [rank.returncode for rank in ranks] == [1, 1]
     reported = "".join(rank.stderr for rank in ranks)

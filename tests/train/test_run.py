@@ -586,8 +586,9 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
     ("changes", "sentence"),
     [
         (["training.stps=1"], "`training.stps` is not a setting. Did you mean `steps`?"),
-        (["data.shards=nowhere"], "There is no manifest.json in "),
-        (["data.tokenizer=nowhere"], "There is no tokenizer.json in "),
+        (["data.shards=nowhere"], "data.shards: there is no folder "),
+        (["data.shards=other"], "There is no manifest.json in "),
+        (["data.tokenizer=nowhere"], "data.tokenizer: there is no folder "),
         (["data.shards=", "data.text=[nowhere.txt]"], "There is nothing to read at "),
         (["data.tokenizer=other"], "The shards in "),
         (["policy=repair"], "This policy's restorations need delete, "),
