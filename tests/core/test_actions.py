@@ -285,9 +285,10 @@ def test_a_missing_or_damaged_file_is_refused_with_its_path(tmp_path: Path) -> N
         VocabError, match=r"There is no action_vocab\.json in .*recipes/adapt\.yaml"
     ):
         ActionVocab.load(tmp_path)
-    (tmp_path / FILE_NAME).write_text("{", encoding="utf-8")
-    with pytest.raises(VocabError, match=re.escape(str(tmp_path / FILE_NAME))):
-        ActionVocab.load(tmp_path)
+    for content in ("{", '{"stpo": 1}'):
+        (tmp_path / FILE_NAME).write_text(content, encoding="utf-8")
+        with pytest.raises(VocabError, match=re.escape(str(tmp_path / FILE_NAME))):
+            ActionVocab.load(tmp_path)
 
 
 # -- from a tokenizer -----------------------------------------------------------------------------

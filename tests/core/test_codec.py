@@ -340,13 +340,16 @@ def test_a_tokenizer_without_tokens_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_tokenizer_whose_bytes_are_not_known_is_refused(
-    decoder: decoders.Decoder | None, kinds: str
+    decoder: decoders.Decoder | None, kinds: str, tmp_path: Path
 ) -> None:
     tokenizer = Tokenizer(models.BPE({"a": 0}, []))
     if decoder is not None:
         tokenizer.decoder = decoder
     with pytest.raises(VocabError, match=re.escape(f"(decoder: {kinds}). Use a byte-level BPE")):
         Codec(tokenizer)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(VocabError, match=re.escape(f"(decoder: {kinds}). Use a byte-level BPE")):
+        Codec.load(tmp_path)
 
 
 def test_a_first_space_is_hidden_where_the_decoder_hides_it() -> None:

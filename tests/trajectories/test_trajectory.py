@@ -253,6 +253,8 @@ def test_both_ids_of_a_replacement_by_noise_bear_no_loss() -> None:
 
 def test_json_is_one_line_and_leaves_out_what_is_empty() -> None:
     plain = Trajectory(prefix=(1,), restoration=(2, 3))
+    with pytest.warns(DeprecationWarning, match="use no_loss"):
+        assert plain.unlearned == plain.no_loss
     assert plain.to_json() == '{"prefix": [1], "restoration": [2, 3]}'
     noisy = Trajectory(restoration=(2, 3), no_loss=(0,))
     assert noisy.to_json() == '{"prefix": [], "restoration": [2, 3], "unlearned": [0]}'
