@@ -102,7 +102,7 @@ def test_it_writes_from_the_command_line(name: str) -> None:
 
 
 @either
-def test_one_revises_and_its_twin_appends(name: str, opened: dict[str, Reviser]) -> None:
+def test_one_revises_and_the_baseline_appends(name: str, opened: dict[str, Reviser]) -> None:
     vocab = ActionVocab.load(FOLDERS[name])
     rollouts = list(opened[name].generate_many(BEGINNINGS * 10, seed=1))
     walks = [Walk.of(rollout.trajectory, vocab) for rollout in rollouts]

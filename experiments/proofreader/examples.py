@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
+from reviser.core.searches import shortest_search
 from reviser.trajectories.alignment import Hunk, diff
 
 NONE, DETECTION, SEARCH, CONTENT, STOP = range(5)
@@ -76,18 +77,8 @@ class Layout(NamedTuple):
 
 
 def search_tokens(draft: list[int], cursor: int, goal: int) -> list[int]:
-    """Return the fewest tokens before `goal` whose first match from the cursor on ends there.
-
-    >>> search_tokens([5, 6, 7, 6, 8], 0, 4), search_tokens([5, 6, 7, 6, 8], 2, 4)
-    ([7, 6], [6])
-    """
-    longest = 0
-    for end in range(cursor + 1, goal):
-        size = 0
-        while size < end - cursor and draft[end - 1 - size] == draft[goal - 1 - size]:
-            size += 1
-        longest = max(longest, size)
-    return draft[goal - longest - 1 : goal]
+    """Return the fewest tokens that lead a search from the cursor to a goal after it."""
+    return draft[goal - shortest_search(draft, cursor, goal) : goal]
 
 
 def detection_label(vocab: ActionVocab, hunk: Hunk) -> int:

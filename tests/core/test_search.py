@@ -11,6 +11,7 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.history import is_argument, trace
 from reviser.core.mask import Boundary
+from reviser.core.searches import shortest_search
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from support.naive import pick
 from support.strategies import Layout, random_layout, seeds
@@ -293,3 +294,19 @@ def test_a_row_keeps_no_past() -> None:
         rows.advance([0, 1, 2])
     with pytest.raises(InvalidAction, match="0 were applied"):
         rows._canvases[0].rollback()
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.data())
+def test_the_shortest_search_is_the_first_that_ends_at_its_goal(
+    tokens: list[int], data: st.DataObject
+) -> None:
+    goal = data.draw(st.integers(1, len(tokens)))
+    cursor = data.draw(st.integers(0, goal - 1))
+
+    def end_of(sought: list[int]) -> int:
+        ends = range(cursor + len(sought), len(tokens) + 1)
+        return next(end for end in ends if tokens[end - len(sought) : end] == sought)
+
+    sizes = range(1, goal - cursor + 1)
+    expected = next(n for n in sizes if end_of(tokens[goal - n : goal]) == goal)
+    assert shortest_search(tokens, cursor, goal) == expected

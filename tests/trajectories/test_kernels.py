@@ -124,7 +124,7 @@ def test_an_example_draws_what_its_seed_epoch_and_index_say(
 
 
 @pytest.mark.skipif(SLOW, reason="Without the compiler there is no cache.")
-def test_a_cached_kernel_is_compiled_again_when_any_source_changes() -> None:
+def test_the_cache_of_a_kernel_carries_a_stamp_of_all_sources() -> None:
     assert sampling.restorations._cache._cache_file._source_stamp == jit.SOURCES
 
 

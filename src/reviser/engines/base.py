@@ -151,8 +151,6 @@ class Reading:
     """That STOP follows."""
     controls: tuple[float, ...] | None = None
     """That any control id follows. None if the engine does not give it."""
-    actual: tuple[float, ...] | None = None
-    """That the id follows which does. None if the engine does not give it."""
 
     def edit_probabilities(self, *, among_controls: bool = False) -> list[float]:
         """Return the probability that the text right before each id needs an edit.

@@ -304,14 +304,13 @@ class HFEngine:
         readings = {}
         for n, row in enumerate(entering if reads_all else ()):
             logits_TA = output.logits[n, width - len(histories[n]) : -1].float()
-            readings[row.number] = self._reading(logits_TA, histories[n])
+            readings[row.number] = self._reading(logits_TA)
         return output.logits[:, -1], cache, readings
 
-    def _reading(self, logits_TA: torch.Tensor, history: Sequence[int]) -> Reading:
+    def _reading(self, logits_TA: torch.Tensor) -> Reading:
         whole_T = logits_TA.logsumexp(-1)
-        next_T1 = self._tensor(list(history[1:]))[:, None]
         controls = logits_TA[:, self.vocab.tokens : self.vocab.size].logsumexp(-1)
-        parts = logits_TA[:, self.vocab.stop], controls, logits_TA.gather(1, next_T1)[:, 0]
+        parts = logits_TA[:, self.vocab.stop], controls
         return Reading(*(tuple((part - whole_T).tolist()) for part in parts))
 
     def _keep(self, kept: list[int]) -> None:

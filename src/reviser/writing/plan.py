@@ -17,6 +17,7 @@ import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
+from reviser.core.searches import shortest_search
 from reviser.engines.base import DecodeConfig, Reading, Request, replay
 from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
@@ -341,26 +342,12 @@ def _route(
     for goal in goals:
         if goal < cursor:
             continue
-        found = _search(tokens, cursor, goal)
+        size = shortest_search(tokens, cursor, goal) if goal > cursor else 0
+        found = tuple(tokens[goal - size : goal])
         if all(vocab.kinds[token] == Kind.INSERT for token in found) and (found or not searches):
             searches.append(found)
             cursor = goal
     return tuple(searches)
-
-
-def _search(tokens: Sequence[int], cursor: int, goal: int) -> tuple[int, ...]:
-    """Return the fewest tokens before `goal` whose first match from the cursor on ends there.
-
-    >>> _search([5, 6, 7, 6, 8], 0, 4), _search([5, 6, 7, 6, 8], 2, 4), _search([5], 0, 0)
-    ((7, 6), (6,), ())
-    """
-    longest = 0  # tokens that some earlier match shares with what ends at the goal
-    for end in range(cursor + 1, goal):
-        size = 0
-        while size < end - cursor and tokens[end - 1 - size] == tokens[goal - 1 - size]:
-            size += 1
-        longest = max(longest, size)
-    return tuple(tokens[goal - longest - 1 : goal] if goal > cursor else ())
 
 
 def windows(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from reviser.core import searches
 from reviser.trajectories._kernels.jit import I32, I64, Bools, Bytes, compiled, entry, inlined
 
 NEVER = 1 << 60
@@ -108,14 +109,4 @@ def trace_hunks(back: Bytes, is_inside: bool) -> I64:
     return rows[:count][::-1].copy()
 
 
-@entry
-def shortest_search(tokens: I32, cursor: int, goal: int) -> int:
-    """Return how many tokens before `goal` are needed to find it first from the cursor."""
-    longest = 0
-    for end in range(cursor + 1, goal):
-        # As long as this suffix also occurs earlier, a search for it would stop there.
-        size = 0
-        while size < end - cursor and tokens[end - 1 - size] == tokens[goal - 1 - size]:
-            size += 1
-        longest = max(longest, size)
-    return longest + 1
+shortest_search = entry(searches.shortest_search)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import getsourcefile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core import _moves
+from reviser.core import _moves, searches
 from reviser.errors import MissingExtra
 
 try:
@@ -28,7 +29,8 @@ U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
-_FILES = [*sorted(Path(__file__).parent.glob("*.py")), Path(_moves.__file__)]
+_CORE = [Path(getsourcefile(each) or "") for each in (_moves, searches)]
+_FILES = [*sorted(Path(__file__).parent.glob("*.py")), *_CORE]
 SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 """A hash of every file that compiled code comes from."""
 
