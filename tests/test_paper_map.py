@@ -28,7 +28,7 @@ def test_every_row_names_code_and_tests_and_nothing_else(row: list[str]) -> None
         assert IN_CODE.sub("", cell).strip() == ""
     assert all(IS_TEST.fullmatch(name) for name in IN_CODE.findall(tests))
     assert not any(IS_TEST.fullmatch(name) for name in IN_CODE.findall(code))
-    assert any(name.startswith("reviser.") for name in IN_CODE.findall(code))  # no twin alone
+    assert any(name.startswith("reviser.") for name in IN_CODE.findall(code))  # not only references
 
 
 @pytest.mark.parametrize("reference", [name for name in REFERENCES if ":" not in name])

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from evaluate import annotator, read_m2
 from examples import draft_of
+from scoring import annotator, read_m2
 
 
 def drawn_types(units: Path, count: int) -> Counter[str]:

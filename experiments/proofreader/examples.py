@@ -60,6 +60,14 @@ class Example:
     """Tokens of the draft."""
 
 
+class Edit(NamedTuple):
+    """The characters from `start` to `end` of a text become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
 class Layout(NamedTuple):
     """Where the parts of a history are."""
 
@@ -145,6 +153,19 @@ def encode(
     targets[judged] = labels
     about[judged] = DETECTION
     return Example(np.array(ids, np.int32), targets, about, numbers, len(old))
+
+
+def encode_rewriting(
+    vocab: ActionVocab, codec: Codec, before: str, after: str, *, delay: int = DELAY
+) -> Example:
+    """Return the example of the baseline: it reads the draft and writes the whole text again."""
+    old, new = codec.encode(before), codec.encode(after)
+    shown = Layout(delay).shown(vocab, old)
+    ids = np.array([*shown, *new, vocab.stop], np.int32)
+    targets, parts = np.full(len(ids), -1, np.int32), np.full(len(ids), NONE, np.uint8)
+    targets[len(shown) - 1 : -1] = ids[len(shown) :]
+    parts[len(shown) - 1 : -1] = [*[CONTENT] * len(new), STOP]
+    return Example(ids, targets, parts, np.ones(len(ids), np.uint8), len(old))
 
 
 def draft_of(unit: dict[str, Any], rng: np.random.Generator) -> str:

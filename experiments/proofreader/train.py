@@ -27,14 +27,22 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from examples import CONTENT, DETECTION, NONE, PARTS, Example, draft_of, encode, open_tokenizer
+from examples import (
+    CONTENT,
+    DETECTION,
+    NONE,
+    PARTS,
+    Example,
+    draft_of,
+    encode,
+    encode_rewriting,
+    open_tokenizer,
+)
 from model import Proofreader
 from torch import Tensor
 
 from reviser.models.editing import Editing
 
-MAX_IDS = 256
-"""Longer examples are left out."""
 ACTION_BIAS = 12.0
 """Nats that the actions get at the start of a run."""
 
@@ -44,6 +52,10 @@ class Settings:
     """What decides the result of a run, besides its data."""
 
     seed: int = 0
+    learns: str = "edits"
+    """What the model writes: "edits", or for the baseline the whole text, "rewriting"."""
+    longest: int = 256
+    """Ids of the longest example; longer ones are left out."""
     delay: int = 3
     frozen: int = 20
     rank: int = 64
@@ -163,8 +175,9 @@ class Trainer:
             unit = units[int(index)]
             rng = np.random.default_rng((self.settings.seed, epoch, int(index)))
             draft = draft_of(unit, rng)
-            example = encode(self.vocab, self.codec, draft, unit["text"], delay=self.settings.delay)
-            if len(example.ids) <= MAX_IDS:
+            make = encode if self.settings.learns == "edits" else encode_rewriting
+            example = make(self.vocab, self.codec, draft, unit["text"], delay=self.settings.delay)
+            if len(example.ids) <= self.settings.longest:
                 yield example
 
     def open_chunk(self) -> list[Batch]:
@@ -317,6 +330,8 @@ class Trainer:
         """Write the averaged weights, and how the model gives edit probabilities."""
         folder, delay = self.output / "adapter", self.settings.delay
         self.model.save_adapter(folder, self.average)
+        if self.settings.learns != "edits":
+            return
         Editing(
             edit_probabilities=True,
             label_delay=delay - 1,  # the first of these tokens is read in any case
@@ -364,7 +379,9 @@ class Trainer:
                             edits += 1
                             right += bool(hit[rows == edit].all())
         self._put(kept)
-        found = detection_measures(torch.cat(scores).numpy(), torch.cat(labels).numpy())
+        found = {}
+        if self.settings.learns == "edits":
+            found = detection_measures(torch.cat(scores).numpy(), torch.cat(labels).numpy())
         found["correction"] = right / max(1, edits)
         found |= {f"loss_{name}": a / max(1, b) for name, (a, b) in sums.items()}
         return {name: round(float(value), 4) for name, value in found.items()}

@@ -16,9 +16,9 @@ from typing import Any
 from reviser.data import blocks
 from reviser.engines.settings import DecodeConfig
 from reviser.writing.model import Reviser
-from reviser.writing.plan import windows
 from reviser.writing.running import run_plans
 from reviser.writing.tasks import Continue
+from reviser.writing.windows import windows
 
 WINDOW, CONTEXT = 62, 12
 """The longest texts that the models were trained on, in tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.changes import Changes
 from reviser.writing.model import Reviser
 from support import small_tokenizers
+from support.correcting import CorrectingEngine
 from support.random_engine import RandomEngine
 
 TOKENIZER = small_tokenizers.byte_level()
@@ -221,3 +223,69 @@ def test_a_terminal_shows_changes_in_colour_and_obeys_no_text(
     shown = run(stdin=f"{BEFORE}\n").stdout
     assert "\x1b" not in shown
     assert shown == f"{AFTER}\n".replace("\r", "\u240d")
+
+
+class Scribbles(RandomEngine):
+    """Writes as much as it may, so that what is not locked changes."""
+
+    def pick(self, walk: Any, allowed: set[int]) -> int:
+        others = allowed - {VOCAB.stop}
+        return super().pick(walk, others or allowed)
+
+
+def test_markup_of_a_file_is_locked_by_its_suffix(tmp_path: Path, opens: Opens) -> None:
+    text = "# Head\n\nSome words here, `code` and [a link](http://a.b).\n\n```\nx = 1\n```\n"
+    for name, options, is_locked in (
+        ("a.md", [], True),
+        ("a.txt", [], False),
+        ("a.txt", ["--markup", "markdown"], True),
+        ("a.md", ["--markup", "none"], False),
+    ):
+        asked = opens(Scribbles(VOCAB))
+        file = tmp_path / name
+        file.write_text(text)
+        result = run(file, "--max-actions", 60, "--min-edit-probability", 0, *options)
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout != text
+        assert (len(asked[0].gaps) > 3) == is_locked
+        if is_locked:
+            for part in ("# ", "\n\n", "`code`", "](http://a.b)", "```\nx = 1\n```"):
+                assert part in result.stdout
+    asked = opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    assert run(stdin=text).stdout == text
+    assert len(asked[0].gaps) == 1  # standard input has no suffix
+
+
+def test_missing_parsers_are_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: Opens
+) -> None:
+    opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    file = tmp_path / "a.md"
+    file.write_text("Text.")
+    monkeypatch.setitem(sys.modules, "tree_sitter_markdown", None)
+    monkeypatch.delitem(sys.modules, "reviser.markup.markdown", raising=False)
+    result = run(file)
+    assert result.exit_code == 1
+    assert "pip install 'reviser-lm[markup]'" in result.stderr
+    assert "--markup none" in result.stderr
+    assert run(file, "--markup", "none").exit_code == 0
+
+
+def test_check_and_in_place_take_many_files(tmp_path: Path, opens: Opens) -> None:
+    names = [tmp_path / name for name in ("one.txt", "two.txt", "three.txt")]
+    opens(CorrectingEngine(VOCAB, CODEC))
+    for name, text in zip(names, ("It is teh end.\n", "Fine.\n", "And teh rest.\n"), strict=True):
+        name.write_text(text)
+    one, two, three = names
+    result = run(*names, "--check")
+    assert (result.exit_code, result.stdout) == (
+        1, f"{one}: 1 change\n{two}: 0 changes\n{three}: 1 change\n",
+    )  # fmt: skip
+    assert run(two, "--check").exit_code == 0
+    assert run(*names, "--in-place").exit_code == 0
+    assert [name.read_text() for name in names] == [
+        "It is the end.\n", "Fine.\n", "And the rest.\n",
+    ]  # fmt: skip
+    assert run(*names, "--check").exit_code == 0
+    result = run(one, two)
+    assert (result.exit_code, "add --check or --in-place" in result.stderr) == (2, True)

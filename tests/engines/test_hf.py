@@ -343,7 +343,10 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
     config = DecodeConfig(temperature=0.0, max_actions=9)
     prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(40)]
     plain = [Request.continuation(vocab, prefix, config) for prefix in prefixes]
-    asked = [replace(request, with_reading=rng.random() < 0.5) for request in plain]
+    asked = [
+        replace(request, with_reading=rng.random() < 0.5, top=rng.choice([0, 5]))
+        for request in plain
+    ]
     read: dict[int, Any] = {}
     taken: list[list[list[int]]] = []
     for requests in (plain, asked):
@@ -367,6 +370,47 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
             assert found.edit_probabilities() == close((1 - stop_T).tolist())
             among = found.edit_probabilities(among_controls=True)
             assert among == close((1 - stop_T / controls_T).tolist())
+            actual_T = shares_TA[range(len(shares_TA)), request.history[1:]]
+            assert np.exp(found.actual) == close(actual_T.numpy())
+            text_T = (actual_T / (1 - controls_T)).log().numpy()
+            assert found.text_logprobs() == pytest.approx(text_T, abs=1e-4)
+            if request.top:
+                logs_TA = shares_TA.log()
+                for t, row in enumerate(logs_TA.tolist()):
+                    fifth = sorted(row)[-5]
+                    for following, each in enumerate(row):
+                        assert found.at_most(t, following) == close(max(each, fifth))
+
+
+@every_trunk
+@every_vocab
+def test_a_history_that_several_requests_share_is_read_once(
+    architecture: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, vocab, rng = trunk(architecture, name), VOCABS[name], Random(9)
+    prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(4)]
+    requests = [
+        Request.continuation(vocab, rng.choice(prefixes), DecodeConfig(seed=n, max_actions=9))
+        for n in range(24)
+    ]
+    alone = [
+        [step.action for step in Driver(HFEngine(model, vocab)).run([request])]
+        for request in requests
+    ]
+    read: list[int] = []
+    forward = model.forward
+
+    def counted(*args: Any, **options: Any) -> Any:
+        read.append(len(options["input_ids"]))
+        return forward(*args, **options)
+
+    engine = HFEngine(model, vocab, rows=24)
+    monkeypatch.setattr(model, "forward", counted)
+    found: list[list[int]] = [[] for _ in requests]
+    for step in Driver(engine).run(requests):
+        found[step.request].append(step.action)
+    assert found == alone
+    assert read[0] == len({request.history for request in requests}) <= 4
 
 
 @every_trunk

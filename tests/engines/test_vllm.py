@@ -605,6 +605,8 @@ def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -
         if ours[0].reading and theirs[0].reading:
             found = [step.reading.edit_probabilities() for step in (ours[0], theirs[0])]
             check_probabilities(*found)
+            ids = [step.reading.actual for step in (ours[0], theirs[0])]
+            assert ids[0] == pytest.approx(ids[1], abs=2e-3)
     engine.close()
 
 

@@ -230,7 +230,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(workshop, tmp_path, wor
 
 @pytest.mark.full
 def test_another_width_does_not_go_on_with_a_run(trained, workshop):
-    with pytest.raises(SystemExit, match=r"differs in .*trunk"):
+    with pytest.raises(SystemExit, match=r"begun with another .*trunk"):
         train(workshop, trained, "--width", "60")
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import reviser
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
-from reviser.errors import CheckpointError
+from reviser.errors import CheckpointError, ConfigError
 from reviser.models.editing import Editing
 from support import small_tokenizers
 
@@ -20,7 +21,7 @@ pytest.importorskip("transformers")
 from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from reviser.models import adapters, trunks  # noqa: E402
+from reviser.models import adapters, hub, trunks  # noqa: E402
 
 RANK, ALPHA, WIDTH = 2, 6.0, 16
 CHANGED = "model.layers.1.self_attn.o_proj"
@@ -104,6 +105,85 @@ def test_the_command_merges(base: Path, adapter: Path) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert trunks.load(output)[1] == ActionVocab.load(adapter)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_an_adapter_opens_like_any_model_and_is_merged_once(
+    base: Path, adapter: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merges = []
+    merge = adapters.merge
+    monkeypatch.setattr(
+        adapters, "merge", lambda *args, **options: [merges.append(args), merge(*args, **options)]
+    )
+    write_config(adapter, base_model_name_or_path=str(base))
+    for given in (None, base, str(base)):
+        with reviser.load(adapter, base=given) as model:
+            assert model.editing == Editing(edit_probabilities=True, threshold=0.7)
+            assert model.provenance["model"] == str(adapter)
+            text = model.revise("ab", min_edit_probability=0.0, max_actions=3).text
+    assert len(merges) == 1
+    folder = adapters.find(adapter)
+    assert folder.is_relative_to(cache)
+    with reviser.load(folder) as model:
+        assert model.revise("ab", min_edit_probability=0.0, max_actions=3).text == text
+    Editing(edit_probabilities=True, threshold=0.6).save(adapter)
+    assert adapters.find(adapter) != folder
+    assert len(merges) == 2
+    assert adapters.find(adapter, hub.CONFIG_FILES) == adapter  # for an engine that runs elsewhere
+
+
+def test_commands_open_an_adapter(base: Path, adapter: Path) -> None:
+    words = ["info", str(adapter), "--base", str(base)]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "Llama" in result.output
+    words = ["revise", "-m", str(adapter), "--base", str(base), "--max-actions", "2"]
+    result = CliRunner().invoke(main, words, input="ab")
+    assert result.exit_code == 0, result.output
+    words = ["generate", "ab", "-m", str(adapter), "--base", str(base), "--max-actions", "2"]
+    rollout = adapter.parent / "rollout.json"
+    rollout.write_text(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    words = ["play", str(rollout), "-o", str(adapter.parent / "page.html")]
+    result = CliRunner().invoke(main, words)  # which reads the tokenizer and the vocabulary alone
+    assert result.exit_code == 0, result.output
+
+
+def test_a_base_for_a_whole_model_is_refused(base: Path) -> None:
+    with pytest.raises(ConfigError, match="needs no base"):
+        adapters.find(base, base=base)
+
+
+def test_an_adapter_cannot_be_the_base_of_an_adapter(adapter: Path) -> None:
+    write_config(adapter, base_model_name_or_path=str(adapter))
+    with pytest.raises(CheckpointError, match="could not be found"):
+        adapters.find(adapter)
+
+
+def test_an_interrupted_merge_leaves_nothing(
+    base: Path, adapter: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(trunks, "save_tokenizer", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adapters.find(adapter, base=base)
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert (adapters.find(adapter, base=base) / "tokenizer.json").is_file()
+
+
+@pytest.mark.parametrize("name", [adapters.WEIGHTS, adapters.CONTROL_ROWS])
+@pytest.mark.parametrize("content", [b"", b"\x10\0\0\0\0\0\0\0{}", b"\xff" * 99])
+def test_a_damaged_adapter_gets_one_sentence(
+    base: Path, adapter: Path, name: str, content: bytes
+) -> None:
+    (adapter / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=name):
+        adapters.find(adapter, base=base)
 
 
 def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path) -> None:

@@ -16,6 +16,9 @@ NOTED = {"recipe": {"policy": {"kind": "edits", "noted": True}}}
 CURVE = {"curve": [[0.3, 0.5, 0.4, 0.45, 90], [0.6, 0.7, 0.3, 0.5, 60], [0.9, 0.8, 0.1, 0.2, 9]]}
 
 
+WITH_CONFIDENCE = {"edit_probabilities": True, "confidence": [1, 2, 3]}
+
+
 def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -> Path:
     ActionVocab.build(20, operators=operators).save(path)
     for name, content in files.items():
@@ -25,8 +28,13 @@ def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -
 
 
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
-    editing = Editing(True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1)
+    editing = Editing(
+        True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1, delimiters=2, samples=3,
+        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, has_route=True,
+        suggestions={"spelling": (1.0, 2.0, 3.0), "list": (0.0, 0.5, 1.0)},
+    )  # fmt: skip
     editing.save(folder(tmp_path))
+    (tmp_path / "words.txt").write_text("a cat")
     assert Editing.load(tmp_path) == editing
 
 
@@ -71,12 +79,25 @@ def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
         {"editing": "{"},
         {"editing": "[]"},
         {"editing": {"calibration": []}},
+        {"editing": {"edit_probabilities": True, "delimiters": 10**30}},
+        {"editing": {"edit_probabilities": True, "samples": 65, "confidence": [1, 2, 3]}},
+        {"editing": {"edit_probabilities": True, "samples": 2}},
+        {"editing": {"edit_probabilities": True, "threshold": float("nan")}},
+        {"editing": {"edit_probabilities": True, "label_delay": -1}},
+        {"editing": {"edit_probabilities": True, "confidence": [1, 2]}},
+        {"editing": {"edit_probabilities": True, "suggestions": {"list": [1, 2, 3]}}},
+        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2]}}},
+        {"editing": {**WITH_CONFIDENCE, "suggestions": {"other": [1, 2, 3]}}},
+        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2, float("nan")]}}},
+        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2, 3]}}},  # and no lists
+        {"editing": {**WITH_CONFIDENCE, "suggestions": 3}},
+        {"editing": {"edit_probabilities": True, "confidence": [1, 2, float("inf")]}},
         {"editing": "[" * 100_000},
         {"calibration": {"by": "notes"}},
         {"run": {"recipe": []}},
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> None:
-    expected = "Cannot read how|is not JSON|must hold a JSON object"
+    expected = "Cannot read|is not JSON|must hold a JSON object"
     with pytest.raises(CheckpointError, match=expected):
         Editing.load(folder(tmp_path, **files))

@@ -296,7 +296,7 @@ def test_the_same_films_give_the_same_bytes() -> None:
     )
     runs = {
         subprocess.run(
-            [sys.executable, "-c", code], cwd=Path(films.__file__).parent, check=True,
+            [sys.executable, "-c", code], cwd=Path(films.__file__).parents[1], check=True,
             capture_output=True,
         ).stdout
         for _ in range(2)

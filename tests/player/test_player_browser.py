@@ -96,12 +96,12 @@ def test_a_reader_plays_two_rollouts_from_start_to_end(show: Any) -> None:
         scrub(page, step)
         assert (at(page), text(page)) == (step, texts[step])
     for name, step in [
-        ("A step on", 1),
-        ("A step back", 0),
-        ("A step back", 0),
-        ("To the end", last),
-        ("A step on", last),
-        ("To the start", 0),
+        ("Next step", 1),
+        ("Previous step", 0),
+        ("Previous step", 0),
+        ("Last step", last),
+        ("Next step", last),
+        ("First step", 0),
     ]:
         page.get_by_role("button", name=name, exact=True).click()
         assert at(page) == step

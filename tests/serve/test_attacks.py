@@ -233,10 +233,9 @@ def test_a_key_that_plans_all_the_time_waits_for_itself() -> None:
 def test_a_standard_error_that_nothing_reads_holds_up_nothing() -> None:
     """A pipe holds 64 kB, which is about 400 lines."""
     settings = {"limits": {}, "options": {}, "engine": {"fault": "/nonexistent"}}
-    script = Path(attacks.__file__).with_name("serving.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script), json.dumps(settings)], stderr=subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "support.serving", json.dumps(settings)]
+    tests = Path(attacks.__file__).parents[1]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tests)
     try:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, b"")

@@ -243,7 +243,7 @@ class BreakingProxy:
             def ask() -> None:
                 try:
                     while data := near.recv(65536):
-                        left[0] = self._rng.randint(500, 9000)  # never within the headers
+                        left[0] = self._rng.randint(500, 3000)  # never within the headers
                         far.sendall(data)
                     far.shutdown(socket.SHUT_WR)
                 except OSError:

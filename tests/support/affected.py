@@ -52,6 +52,7 @@ PARTS = (
     tests_of("evals", 2),
     tests_of("player", 2),
     tests_of("cli", 1),
+    tests_of("export", 8, "models/stories-revise"),
     Part("test-full tests/test_examples.py", 2, ("examples", "tests/test_examples.py")),
     Part("test-full tests/experiments", 2, ("experiments", "tests/experiments")),
     Part("test-full tests/test_docs.py tests/test_site.py", 2, ("docs", "mkdocs.yml", "README.md")),

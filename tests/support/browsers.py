@@ -32,11 +32,12 @@ def missing(reason: str) -> NoReturn:
 
 
 def node() -> str:
-    """A Node: Playwright brings one along."""
-    found = shutil.which("node")
-    if found is None and (playwright := find_spec("playwright")) is not None:
-        found = str(Path(playwright.origin or "").with_name("driver") / "node")
-    return found or missing("Neither Node nor playwright is installed.")
+    """A Node of version 20 or later: Playwright brings one along, Debian's may be older."""
+    if (playwright := find_spec("playwright")) is not None:
+        found = Path(playwright.origin or "").with_name("driver") / "node"
+        if found.is_file():
+            return str(found)
+    return shutil.which("node") or missing("Neither Node nor playwright is installed.")
 
 
 @contextmanager

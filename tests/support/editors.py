@@ -1,4 +1,4 @@
-"""A person's editor, told only text edits, and held against the slow twin after every one."""
+"""A person's editor, told only text edits, and compared with the slow reference after every one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEAR = 7  # bytes: three before, three after, and a first space
 
 
 class Reader:
-    """A tokenizer with all operators: its codec, its vocabulary, and what the twin makes of it."""
+    """A tokenizer with all operators: its codec, its vocabulary, and what the reference says."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
@@ -112,7 +112,7 @@ class Editor:
         return shown, wide
 
     def follow(self, edit: Edit, canvas: Canvas) -> TextEdit:
-        """Feed the edit that the canvas just made, and compare everything with the twin."""
+        """Feed the edit that the canvas just made, and compare everything with the reference."""
         reader, tokens = self.reader, canvas.tokens()
         shown, wide = self.take(edit)
         seen = reader.see(tokens)

@@ -228,6 +228,37 @@ def player(env: Environment) -> None:
     assert (env.folder / "one.gif").read_bytes()[:6] in (b"GIF87a", b"GIF89a")
 
 
+def web(env: Environment) -> None:
+    """A model as ONNX."""
+    env.run("export", MODEL, "--to", "onnx", "-o", "onnx")
+    assert (env.folder / "onnx" / "model.onnx").stat().st_size > 10_000_000
+
+
+def markup(env: Environment) -> None:
+    """Locked markup, without torch."""
+    assert "torch" not in env.names
+    program = """
+from reviser.markup import locked_spans
+for language in ("text", "markdown", "rst", "latex", "code"):
+    print(locked_spans("A word. http://a.b", language, "x.py"))
+"""
+    assert "[(8, 18)]" in env.run("-c", program)
+
+
+def editor(env: Environment) -> None:
+    """The language server's modules, and locked markup."""
+    markup(env)
+    env.run("lsp", "--help")
+    env.run("-c", "import reviser.lsp.server")
+
+
+def agents(env: Environment) -> None:
+    """The MCP server's modules, and locked markup."""
+    markup(env)
+    env.run("mcp", "--help")
+    env.run("-c", "import reviser.agents.server")
+
+
 def serve(env: Environment) -> None:
     """The server and its client around any engine, without torch."""
     assert "torch" not in env.names
@@ -270,7 +301,11 @@ PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
     ("hf",): hf,  # whose rollouts the next ones use
     ("train",): train,
     ("eval",): evaluate,
+    ("markup",): markup,
+    ("editor",): editor,
+    ("agents",): agents,
     ("player",): player,
+    ("web",): web,
     ("serve",): serve,
     ("hf", "serve"): serve_hf,
 }

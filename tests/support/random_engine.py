@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -66,7 +66,10 @@ class RandomEngine:
                 del self.running[number]
             read = None
             if walk.request.with_reading and walk.actions == 1:
-                read = noting.reading(self.edit_probabilities(walk.request.history))
+                history = walk.request.history
+                read = noting.reading(self.edit_probabilities(history), history)
+                if walk.request.top:
+                    read = replace(read, top=noting.top(history, self.vocab.size))
             steps.append(Step(number, action, -1.0, ended, reading=read))
         return steps
 

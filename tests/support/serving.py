@@ -177,8 +177,9 @@ class ServerProcess(Served):
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         super().__init__("", folder)
         with self.log.open("wb") as errors:
-            command = [sys.executable, __file__, json.dumps(settings)]
-            self.process = subprocess.Popen(command, stderr=errors, stdout=errors)
+            command = [sys.executable, "-m", "support.serving", json.dumps(settings)]
+            tests = Path(__file__).parents[1]
+            self.process = subprocess.Popen(command, stderr=errors, stdout=errors, cwd=tests)
         eventually(self._is_ready, 120)
         [self.url] = re.findall(r"http://127.0.0.1:\d+", self.log.read_text())
 

@@ -254,6 +254,8 @@ def test_a_base_is_a_folder_next_to_the_recipe_or_else_a_name(tmp_path: Path) ->
         ("seed=4294967296", "seed is 4294967296; it must be from 0 to 4294967295."),
         ("training.steps", "Write a change as name=value, like training.steps=100; got 'training."),
         ("seed=[1", "The value of 'seed=[1' is not YAML: "),
+        ("precision=fp32", "`precision` is not a setting. Did you mean `training.precision`?"),
+        ("data.size=9", "`data.size` is not a setting. Did you mean `data.windows.size`?"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_path_and_what_is_allowed(
@@ -290,6 +292,7 @@ def test_a_change_inside_a_plain_value_is_refused(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         (b"a: [", "is not YAML: while parsing a flow node"),
+        (b"a: 1\nb: c: 1", "not YAML: mapping values are not allowed here (line 2, column 5)."),
         (b"a: !!python/object/apply:os.mkdir [intruded]", "is not YAML: could not determine a con"),
         (b"\xff\xfe\xff", "is not YAML: 'utf-8' codec can't decode"),
         (b"", "A recipe must be a mapping of names; got None."),

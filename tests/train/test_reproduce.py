@@ -16,6 +16,7 @@ from reviser import reproduce as module
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.evals import texts
+from reviser.provenance import commit
 from reviser.reproduce import Comparison, load_comparison, reproduce
 from support import processes, trained
 
@@ -47,7 +48,7 @@ def shared() -> Path:
         page = folder / "run" / "report.html"
         assert (done.returncode, done.stdout) == (0, f"{page}\n"), done.stderr
 
-    return trained.folder("reproduced", [TEXT, TINY, COMPARISON], make)
+    return trained.folder("reproduced", [TEXT, TINY, COMPARISON, commit()], make)  # pages name it
 
 
 @pytest.fixture(scope="module")

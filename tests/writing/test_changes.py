@@ -137,7 +137,7 @@ def test_text_beyond_the_edits_is_untouched(reader: Reader, seed: int) -> None:
 
 
 def runs_of(draft: Sequence[int], edits: Sequence[Edit]) -> list[tuple[str, str, set[int]]]:
-    """A slow twin: nothing leaves the canvas, it only fades, and runs end where a draft's token is.
+    """A slow reference: nothing leaves the canvas, it fades; runs end at a token of the draft.
 
     For each run what it was, what it is, and the edits that worked on it.
     """

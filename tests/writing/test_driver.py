@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -49,9 +50,23 @@ def read_first(seed: int) -> Request:
     return replace(plain(seed), then=partial(narrowed, seed))
 
 
+def read_of(asked: Request) -> Reading:
+    return noting.reading(noting.edit_probabilities(asked.history), asked.history)
+
+
+def reviewed(asked: Request, most: int = 3) -> Request:
+    """The same, and after it some texts are read: more for more actions."""
+
+    def review(actions: Sequence[int], reading: Reading | None) -> list[Request]:
+        assert reading == (read_of(asked) if asked.then else None)
+        return [plain(action) for action in actions[:most]]
+
+    return replace(asked, review=review)
+
+
 def read_by_hand(seed: int) -> list[int]:
     """What comes of it, asked for one by one."""
-    rest = narrowed(seed, noting.reading(noting.edit_probabilities(plain(seed).history)))
+    rest = narrowed(seed, read_of(plain(seed)))
     return alone(rest) if rest else [VOCAB.stop]
 
 
@@ -227,7 +242,7 @@ def test_what_is_read_first_runs_in_two_stages_as_one_request(
         found[step.request].append(step)
     again = 0
     for seed, asked, steps in zip(seeds, requests, found, strict=True):
-        read = noting.reading(noting.edit_probabilities(asked.history)) if asked.then else None
+        read = read_of(asked) if asked.then else None
         actions = [step.action for step in steps]
         assert actions == (read_by_hand(seed) if asked.then else alone(asked))
         assert steps[0].reading == read
@@ -238,6 +253,74 @@ def test_what_is_read_first_runs_in_two_stages_as_one_request(
     assert engine.added == len(requests) + again  # where nothing needs an edit, once is enough
     assert not engine.running
     assert not driver._numbers  # nothing is left of what was read
+
+
+@given(st.lists(st.integers(0, 399), max_size=9), st.integers(1, 5), st.integers(0, 3))
+def test_the_last_step_brings_what_the_review_asked_for(
+    seeds: list[int], rows: int, most: int
+) -> None:
+    requests = [read_first(seed) if seed % 3 else request(seed) for seed in seeds]
+    engine = RandomEngine(VOCAB, rows=rows)
+    driver = Driver(engine)
+    found: list[list[Step]] = [[] for _ in requests]
+    for step in driver.run([reviewed(asked, most) for asked in requests]):
+        found[step.request].append(step)
+    for seed, asked, steps in zip(seeds, requests, found, strict=True):
+        actions = [step.action for step in steps]
+        assert actions == (read_by_hand(seed) if asked.then else alone(asked))
+        assert not any(step.readings for step in steps[:-1])
+        assert steps[-1].readings == tuple(read_of(plain(action)) for action in actions[:most])
+        assert steps[-1].ended is not None
+    assert not engine.running
+    assert not driver._numbers
+
+
+def test_a_review_can_be_dropped_at_any_time() -> None:
+    for steps in range(len(alone(request(1))) + 2):  # the last turns are in the review
+        engine = RandomEngine(VOCAB, rows=1)
+        driver = Driver(engine)
+        number = driver.add(reviewed(request(1)))
+        for _ in range(steps):
+            assert not any(step.is_last for step in driver.turn([number]))
+        driver.drop(number)
+        assert not engine.running
+        assert not driver._numbers
+        assert driver.take([number]) == []
+
+
+@pytest.mark.parametrize("fault", ["review", "add", "step"])
+def test_a_review_that_fails_fails_its_request_alone(fault: str) -> None:
+    class Faulty(RandomEngine):
+        def add(self, request: Request) -> int:
+            if fault == "add" and request.with_reading:
+                raise ConfigError("no room")
+            return super().add(request)
+
+        def step(self) -> list[Step]:
+            is_read = {n for n, walk in self.running.items() if walk.request.with_reading}
+            return [
+                replace(step, error=EngineError("lost"))
+                if fault == "step" and step.request in is_read
+                else step
+                for step in super().step()
+            ]
+
+    def raising(_: Sequence[int], __: Reading | None) -> list[Request]:
+        raise ValueError("no such text")
+
+    asked = reviewed(request(1))
+    driver = Driver(Faulty(VOCAB))
+    number = driver.add(replace(asked, review=raising) if fault == "review" else asked)
+    other = driver.add(request(2))
+    steps: list[Step] = []
+    while not steps or not steps[-1].is_last:
+        steps += driver.take([number])
+    assert [step.action for step in steps[:-1]] == alone(request(1))[:-1]
+    said = {"review": "no such text", "add": "no room", "step": "lost"}[fault]
+    assert said in str(steps[-1].error)
+    assert [step.action for step in finish(driver, other)] == alone(request(2))
+    driver.drop(number)
+    assert not driver.engine.running  # type: ignore[attr-defined]
 
 
 def test_some_need_edits_and_some_do_not() -> None:
@@ -276,7 +359,7 @@ def test_an_engine_that_gives_no_edit_probabilities_fails() -> None:
     driver = Driver(ScriptedEngine(VOCAB, [VOCAB.stop]))
     number = driver.add(read_first(1))
     (step,) = driver.take([number])
-    assert "gives no edit probabilities" in str(step.error)
+    assert "gives no log-probabilities" in str(step.error)
 
     class Refusing(RandomEngine):
         def step(self) -> list[Step]:
@@ -303,7 +386,7 @@ def test_what_fails_once_it_was_read_fails_alone(fault: str) -> None:
     number, other = driver.add(read_first(seed)), driver.add(request(1))
     steps = driver.take([number])
     assert isinstance(steps[-1].error, EngineError)
-    said = "too many gaps" if fault == "add" else "gave 3 edit probabilities for 5 ids"
+    said = "too many gaps" if fault == "add" else "gave 3 log-probabilities for 5 ids"
     assert said in str(steps[-1].error)
     driver.drop(number)
     assert [step.action for step in finish(driver, other)] == alone(request(1))

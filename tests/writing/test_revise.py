@@ -20,9 +20,10 @@ from reviser.errors import ConfigError, EngineError
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.model import Reviser
-from reviser.writing.plan import Part, windows
+from reviser.writing.plan import Part
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Revise
+from reviser.writing.windows import windows
 from support import noting, small_tokenizers
 from support.random_engine import RandomEngine
 

@@ -13,14 +13,36 @@ from typing import Any
 
 import click
 
-from reviser.cli import data, evaluate, models, play, revise, serve, train, write
+from reviser.cli import (
+    data,
+    evaluate,
+    export,
+    lsp,
+    mcp,
+    models,
+    play,
+    review,
+    revise,
+    serve,
+    train,
+    write,
+)
 from reviser.errors import ReviserError
 
 SECTIONS = {
-    "Write and revise text": (write.generate, write.infill, revise.revise, serve.serve, play.play),
+    "Write and revise text": (
+        write.generate,
+        write.infill,
+        revise.revise,
+        lsp.lsp,
+        mcp.mcp,
+        review.review,
+        serve.serve,
+        play.play,
+    ),
     "Train models": (train.train, data.tokenizer, data.tokenize, data.data, train.policies),
     "Measure models": (evaluate.prompts, evaluate.evaluate, evaluate.report, train.reproduce),
-    "Manage model folders": (models.info, models.merge, models.convert),
+    "Manage model folders": (models.info, models.merge, models.convert, export.export),
 }
 """All commands, by what they are for."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

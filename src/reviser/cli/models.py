@@ -7,23 +7,30 @@ from pathlib import Path
 
 import click
 
-from reviser.cli.options import InputPath, folder_option, model_argument, tokenizer_option
+from reviser.cli.options import (
+    InputPath,
+    base_option,
+    folder_option,
+    model_argument,
+    tokenizer_option,
+)
 from reviser.cli.output import needs_extra
 
 
 @click.command()
 @model_argument
+@base_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def info(model: str, as_json: bool) -> None:
+def info(model: str, base: str | None, as_json: bool) -> None:
     """Describe a model.
 
     MODEL is a folder or a hub name.
     """
-    from reviser.models.hub import find
+    from reviser.models.adapters import find
     from reviser.models.info import describe, summary
     from reviser.player.terminal import printable
 
-    facts = describe(find(model))
+    facts = describe(find(model, base=base))
     if as_json:
         click.echo(json.dumps(facts))
         return
@@ -34,9 +41,7 @@ def info(model: str, as_json: bool) -> None:
 @click.command()
 @click.argument("adapter", type=InputPath(file_okay=False))
 @folder_option("-o", "--output", help="Model folder to write.")
-@click.option("--base", metavar="MODEL",
-              help="Base model: a folder, a GGUF file or a hub name. By default, the one that the"
-                   " adapter names.")  # fmt: skip
+@base_option
 def merge(adapter: Path, output: Path, base: str | None) -> None:
     """Merge an adapter and its base model.
 

@@ -107,15 +107,17 @@ class ModelChoice:
     """A model and the engine that runs it, as chosen on the command line."""
 
     model: str
+    base: str | None
     engine: str
     url: str | None
     engine_options: tuple[str, ...]
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options for the engine, the URL of its server included."""
-        url = {} if self.url is None else {"url": self.url}
-        return url | parse_engine_options(self.engine_options)
+        """Options of `reviser.load`: the base, the URL of a server, and those of the engine."""
+        given = {"base": self.base, "url": self.url}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return chosen | parse_engine_options(self.engine_options)
 
     def load(self) -> Reviser:
         """Open the model; a line on standard error says so if it takes long."""
@@ -165,6 +167,19 @@ engine_options_option = click.option("--engine-option", "engine_options", multip
                                           " enforce_eager=true; may be repeated.")  # fmt: skip
 
 
+base_option = click.option("--base", metavar="MODEL",
+                           help="Base model of an adapter: a folder, a GGUF file or a hub name. By"
+                                " default, the one that the adapter names.")  # fmt: skip
+
+
+def open_quietly(name: str, base: str | None) -> Reviser:
+    """Open a model for a server whose standard output is a protocol's."""
+    from reviser.writing.model import load
+
+    quiet_libraries(name)
+    return load(name, base=base)
+
+
 def model_choice(model: Decorator) -> Decorator:
     """Return the options that choose a model; the command gets them as one `ModelChoice`."""
     url = click.option("--url", metavar="URL",
@@ -172,10 +187,11 @@ def model_choice(model: Decorator) -> Decorator:
                             " vllm.")  # fmt: skip
     return with_options(
         model,
+        base_option,
         engine_option,
         url,
         engine_options_option,
-        collected("choice", ["model", "engine", "url", "engine_options"], ModelChoice),
+        collected("choice", ["model", "base", "engine", "url", "engine_options"], ModelChoice),
     )
 
 

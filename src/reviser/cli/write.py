@@ -147,5 +147,6 @@ def write_batch(
     click.echo(f"{output}: {plural(written - failed, 'revision' if is_revision else 'rollout')}")
     if failed:
         raise EngineError(
-            f"{failed:,} of {written:,} lines could not be written: see their 'error'."
+            f"{failed:,} of {plural(written, 'line')} failed. To see why, look for 'error' in"
+            f" {str(output)!r}."
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import expm1
+from math import exp, expm1, log1p
 from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
@@ -45,11 +46,19 @@ class Request:
     the cursor is at the first place already. None if the model chooses its own moves."""
     with_reading: bool = False
     """True if the first step is to bring a `Reading`."""
+    top: int = 0
+    """Number of the most likely ids that the reading holds for each position, if the engine gives
+    them."""
     then: Callable[[Reading], Request | None] | None = field(
         default=None, compare=False, repr=False
     )
     """The request that runs once this one has been read, made from the reading; None if nothing
     needs an edit. The driver calls it; engines do not look at it."""
+    review: Callable[[Sequence[int], Reading | None], Sequence[Request]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Texts to read once this request has ended, made from its actions and, if it has `then`, from
+    its reading. The driver calls it and adds their readings to the last step."""
 
     @classmethod
     def continuation(
@@ -149,8 +158,15 @@ class Reading:
 
     stop: tuple[float, ...]
     """That STOP follows."""
+    actual: tuple[float, ...]
+    """That the id follows which does."""
     controls: tuple[float, ...] | None = None
     """That any control id follows. None if the engine does not give it."""
+    top: tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """The most likely ids after each id, and their log-probabilities, in order. None if the request
+    did not ask for them or the engine does not give them."""
 
     def edit_probabilities(self, *, among_controls: bool = False) -> list[float]:
         """Return the probability that the text right before each id needs an edit.
@@ -166,6 +182,27 @@ class Reading:
                 " min_edit_probability to 0."
             )
         return [-expm1(min(0.0, a - b)) for a, b in zip(self.stop, self.controls, strict=True)]
+
+    def at_most(self, position: int, following: int) -> float:
+        """Return the log-probability that an id follows the one at a position, or a bound of it.
+
+        What is not among the most likely ids is at most as likely as the last of them.
+        """
+        if self.top is None:
+            return 0.0
+        ids, logprobs = (part[position] for part in self.top)
+        found = np.flatnonzero(ids == following)
+        return float(logprobs[found[0] if len(found) else -1])
+
+    def text_logprobs(self) -> list[float]:
+        """Return the log-probability of each id but the first, if only text may follow.
+
+        Where the engine does not say how likely control ids are, they count as impossible.
+        """
+        if self.controls is None:
+            return list(self.actual)
+        pairs = zip(self.actual, self.controls, strict=True)
+        return [actual - log1p(-exp(min(controls, -1e-6))) for actual, controls in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +222,8 @@ class Step:
     """What the model predicted while it read the history, if the request asked for it."""
     narrowed: Request | None = None
     """The request that runs in place of one that was read first, with the first of its steps."""
+    readings: tuple[Reading, ...] = ()
+    """Those of the texts that the request's `review` asked for, with its last step."""
 
     @property
     def is_last(self) -> bool:

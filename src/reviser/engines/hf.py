@@ -277,9 +277,10 @@ class HFEngine:
         Returns the logits after them, their cache and, if asked for, their readings.
         """
         reads_all = entering[0].request.with_reading
-        histories = [row.request.history for row in entering]
+        asked = [row.request.history for row in entering]
+        histories = list(dict.fromkeys(asked))  # several samples of one text are read once
         width = max(map(len, histories))
-        ids_BT = torch.full((len(entering), width), self.vocab.stop, device=self._device)
+        ids_BT = torch.full((len(histories), width), self.vocab.stop, device=self._device)
         for n, history in enumerate(histories):
             ids_BT[n, width - len(history) :] = self._tensor(list(history))
         lengths_B = self._tensor([len(history) for history in histories])
@@ -301,17 +302,31 @@ class HFEngine:
                 f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
                 " that this engine can take rows from: use engine 'vllm'."
             )
-        readings = {}
-        for n, row in enumerate(entering if reads_all else ()):
-            logits_TA = output.logits[n, width - len(histories[n]) : -1].float()
-            readings[row.number] = self._reading(logits_TA)
-        return output.logits[:, -1], cache, readings
+        found: dict[tuple[int, ...], Reading] = {}
+        count = max(row.request.top for row in entering)
+        for n, history in enumerate(histories if reads_all else ()):
+            start = width - len(history)
+            logits_TA = output.logits[n, start:-1].float()
+            found[history] = self._reading(logits_TA, ids_BT[n, start + 1 :], count)
+        readings = {row.number: found[row.request.history] for row in entering if reads_all}
+        logits_BA = output.logits[:, -1]
+        if len(histories) < len(asked):
+            rows_B = self._tensor([histories.index(history) for history in asked])
+            logits_BA = logits_BA[rows_B]
+            cache.batch_select_indices(rows_B)
+        return logits_BA, cache, readings
 
-    def _reading(self, logits_TA: torch.Tensor) -> Reading:
+    def _reading(self, logits_TA: torch.Tensor, ids_T: torch.Tensor, count: int) -> Reading:
         whole_T = logits_TA.logsumexp(-1)
-        controls = logits_TA[:, self.vocab.tokens : self.vocab.size].logsumexp(-1)
-        parts = logits_TA[:, self.vocab.stop], controls
-        return Reading(*(tuple((part - whole_T).tolist()) for part in parts))
+        actual_T = logits_TA.gather(1, ids_T[:, None])[:, 0]
+        controls_T = logits_TA[:, self.vocab.tokens : self.vocab.size].logsumexp(-1)
+        parts = logits_TA[:, self.vocab.stop], actual_T, controls_T
+        stop, actual, controls = (tuple((part - whole_T).tolist()) for part in parts)
+        top = None
+        if count:
+            logits_TK, ids_TK = logits_TA.topk(min(count, logits_TA.shape[1]))
+            top = ids_TK.cpu().numpy(), (logits_TK - whole_T[:, None]).cpu().numpy()
+        return Reading(stop, actual, controls, top)
 
     def _keep(self, kept: list[int]) -> None:
         """Remove all rows but these, and cut off padding that no row needs any more."""

@@ -145,9 +145,14 @@ class VLLMEngine:
             if steps[-1].is_last:
                 break
         if running.request.with_reading and 0 < running.actions == len(steps):  # the first of all
-            stops = [table.get(self.vocab.stop) for table in output.prompt_logprobs[1:]]
-            logprobs = (entry and entry.logprob for entry in stops)
-            steps = vllm_requests.with_reading(steps, logprobs)
+            tables = output.prompt_logprobs[1:]
+            stops = [table.get(self.vocab.stop) for table in tables]
+            following = zip(tables, running.request.history[1:], strict=True)
+            steps = vllm_requests.with_reading(
+                steps,
+                (entry and entry.logprob for entry in stops),
+                (table[action].logprob for table, action in following),
+            )
         return steps
 
     def close(self) -> None:

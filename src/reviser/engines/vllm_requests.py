@@ -63,13 +63,15 @@ def sampling(request: Request, vocab: ActionVocab, context: int) -> dict[str, An
     }
 
 
-def with_reading(steps: list[Step], stops: Iterable[float | None]) -> list[Step]:
-    """Return the steps, the first with a reading of the log-probabilities of STOP.
+def with_reading(
+    steps: list[Step], stops: Iterable[float | None], actual: Iterable[float]
+) -> list[Step]:
+    """Return the steps, the first with a reading: log-probabilities of STOP and of what follows.
 
     Where vLLM reports none, twenty other ids are likelier than STOP, and an edit is certain.
     """
     found = tuple(-inf if logprob is None else logprob for logprob in stops)
-    return [replace(steps[0], reading=Reading(found)), *steps[1:]]
+    return [replace(steps[0], reading=Reading(found, tuple(actual))), *steps[1:]]
 
 
 def versions(*names: str) -> dict[str, str]:

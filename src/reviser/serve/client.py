@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 from reviser.engines.settings import SETTINGS, DecodeConfig, DecodeSettings
+from reviser.markup.spans import Span
 from reviser.serve.client_streams import AsyncEditStream, EditStream
 from reviser.serve.client_wire import (
     PATHS,
@@ -32,7 +33,6 @@ from reviser.writing.tasks import (
     Continue,
     Infill,
     Revise,
-    Span,
     Task,
     renamed_notes,
     task_from_dict,

@@ -17,6 +17,7 @@ from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
 from reviser.engines.settings import MOST_GAPS, SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
+from reviser.models.wordlists import Source
 from reviser.serve.units import from_utf16
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
@@ -296,6 +297,20 @@ class LockedBody(BaseModel):
     after: str
 
 
+class ChangeBody(BaseModel):
+    """A span of the draft that was replaced by another text."""
+
+    start: int
+    end: int
+    before: str
+    after: str
+    logprob: float
+    actions: int
+    gain: float | None
+    confidence: float | None
+    source: Source
+
+
 class RolloutBody(BaseModel):
     """A text that a model wrote, and its actions."""
 
@@ -307,18 +322,9 @@ class RolloutBody(BaseModel):
     statistics: StatisticsBody
     locked: list[LockedBody]
     config: dict[str, float | int | None]
+    gains: list[float] | None
+    suggested: list[ChangeBody]
     provenance: dict[str, Any]
-
-
-class ChangeBody(BaseModel):
-    """A span of the draft that was replaced by another text."""
-
-    start: int
-    end: int
-    before: str
-    after: str
-    logprob: float
-    actions: int
 
 
 class RevisionBody(BaseModel):

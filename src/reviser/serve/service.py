@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -127,12 +128,13 @@ class Service:
             max_parts=max_parts,
             max_tokens=self.limits.prompt_tokens,
         )
-        if is_stream and len(plan.parts) > 1:
+        if is_stream and len(plan.parts) > plan.samples:
             raise ConfigError(
-                f"This draft is revised in {len(plan.parts)} windows, whose edits cannot be"
-                " streamed as one. Leave out stream, use a larger window, or send a shorter draft."
+                f"This draft is revised in {len(plan.parts) // plan.samples} windows, whose edits"
+                " cannot be streamed as one. Leave out stream, use a larger window, or send a"
+                " shorter draft."
             )
-        return plan
+        return replace(plan, parts=plan.parts[:1], samples=1) if is_stream else plan
 
     def _config(self, task: Task, body: Settings) -> DecodeConfig:
         """Return the config of a request, within the limits of the server."""

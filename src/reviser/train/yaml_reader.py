@@ -108,7 +108,9 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     for key in value:
         if key not in known:
-            advice = did_you_mean(str(key), known)
+            inner = [name for name in known if key in _names(hints[name])]
+            advice = f"Did you mean `{_path(where, inner[0])}.{key}`?" if inner else ""
+            advice = advice or did_you_mean(str(key), known)
             raise ConfigError(f"`{_path(where, key)}` is not a setting. {advice}")
     fields = {key: from_plain(hints[key], part, _path(where, key)) for key, part in value.items()}
     missing = [
@@ -124,6 +126,12 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
         return cls(**fields)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _names(hint: Any) -> set[str]:
+    """Return the settings of a section, or nothing for a plain value."""
+    classes = [cls for cls in (hint, *get_args(hint)) if dataclasses.is_dataclass(cls)]
+    return {field.name for cls in classes for field in dataclasses.fields(cls)}
 
 
 def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
@@ -189,5 +197,10 @@ def _path(where: str, key: Any) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Return an error's message without line ends."""
-    return " ".join(str(error).split())
+    """Return an error's message without line ends and, for YAML, with its line and column."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    words = [getattr(error, "context", None), getattr(error, "problem", None)]
+    what = ", ".join(word for word in words if word)
+    return f"{what} (line {mark.line + 1}, column {mark.column + 1})."

@@ -24,7 +24,7 @@ from typing import Any, cast
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError, nearest_path
 from reviser.files import bounded_lines, claim, lock, read_object, sync, sync_folder
-from reviser.models import hub
+from reviser.models import adapters, hub
 from reviser.writing.model import Reviser, load
 from reviser.writing.plan import Plan
 from reviser.writing.running import run_plans
@@ -184,7 +184,7 @@ def _plan(model: Reviser, job: Job, n: int, line: bytes | None, record: dict[str
         raise DataError(f"This line is not JSON: {error}.") from error
     names = _TEXTS[job.is_revision]
     if not isinstance(values, dict) or sum(name in values for name in names) != 1:
-        raise DataError(f"A line must be an object with either a {names[0]!r} or a {names[1]!r}.")
+        raise DataError(f"A line must be a JSON object with either {names[0]!r} or {names[1]!r}.")
     if "id" in values:
         record["id"] = values["id"]
     own = values.get("settings", {})
@@ -315,8 +315,8 @@ def _check_output(job: Job) -> None:
         raise ConfigError(f"{str(job.output)!r} exists already: delete it, or name another output.")
 
 
-_MACHINE_OPTIONS = ("api_key", "rows", "timeout", "url")
-"""Engine options that do not change what is written."""
+_MACHINE_OPTIONS = ("api_key", "base", "rows", "timeout", "url")
+"""Options that do not change what is written, or not by their names: the weights are compared."""
 
 
 def _claim(job: Job) -> None:
@@ -332,5 +332,6 @@ def _claim(job: Job) -> None:
         claim(path, manifest, ignored=["weights"])
     # A server has the weights, so of its model only the small files can be compared.
     files = hub.CONFIG_FILES if "url" in job.options else hub.MODEL_FILES
-    weights = hub.fingerprint(hub.find(job.model, files), files)
+    folder = adapters.find(job.model, files, base=job.options.get("base"))
+    weights = hub.fingerprint(folder, files)
     claim(path, manifest | {"weights": weights})

@@ -10,25 +10,23 @@ import difflib
 import hashlib
 import json
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, isfinite
-from typing import Any, Literal, get_args
+from operator import add
+from typing import Any
 
 from reviser.core.canvas import Edit
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
+from reviser.models.wordlists import Source
 from reviser.writing import _regions
+from reviser.writing.positions import Encoding, Positions
 
 __all__ = ["Change", "Changes", "Untouched", "changes_of"]
 
-Encoding = Literal["utf-8", "utf-16", "utf-32"]
-"""The units in which the client of a language server counts."""
-
-_UNITS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 _CRITIC = re.compile(r"\{\+\+|\+\+\}|\{--|--\}|\{~~|~>|~~\}|\{==|==\}|\{>>|<<\}")
-_LSP_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +42,14 @@ class Change:
     """Sum of the log-probabilities of the actions that led here and made the change."""
     actions: int
     """Number of these actions."""
+    gain: float | None = None
+    """How much more likely the model finds the text with the change, in nats; None if it did not
+    compare the two."""
+    confidence: float | None = None
+    """Probability that the change is right, for a model that was calibrated."""
+    source: Source = "model"
+    """Who suggested it: the model, or a word list (then `logprob` is the log-probability that the
+    position needs an edit, and there are no actions)."""
 
     def __add__(self, other: Change) -> Change:
         """Merge two adjacent changes into one."""
@@ -54,7 +60,16 @@ class Change:
             after=self.after + other.after,
             logprob=self.logprob + other.logprob,
             actions=self.actions + other.actions,
+            gain=_both(self.gain, other.gain, add),
+            confidence=_both(self.confidence, other.confidence, min),
+            source=self.source if self.source == other.source else "model",
         )
+
+
+def _both(
+    one: float | None, other: float | None, joined: Callable[[float, float], float]
+) -> float | None:
+    return None if one is None or other is None else joined(one, other)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +123,12 @@ class Changes:
                     f"Change {number} is of {change.before[:40]!r}, and the draft has"
                     f" {found[:40]!r} there: it belongs to another draft."
                 )
-            if not isfinite(change.logprob) or change.actions < 0:
+            scores = change.logprob, change.gain or 0.0, change.confidence or 0.0
+            if not all(map(isfinite, scores)) or change.actions < 0:
                 raise DataError(
-                    f"Change {number} has logprob {change.logprob} and {change.actions} actions;"
-                    " these must be finite and not negative."
+                    f"Change {number} has logprob {change.logprob}, gain {change.gain}, confidence"
+                    f" {change.confidence} and {change.actions} actions; these must be finite, and"
+                    " the last not negative."
                 )
 
     @property
@@ -177,24 +194,13 @@ class Changes:
 
         No position lies between a carriage return and its line feed: an edit there holds both.
         """
-        if encoding not in _UNITS:
-            raise ConfigError(f"encoding is {encoding!r}; use one of {get_args(Encoding)}.")
-        draft, (codec, size) = self.draft, _UNITS[encoding]
-        lines = [0, *(match.end() for match in _LSP_LINE_END.finditer(draft))]
-
-        def position(offset: int) -> dict[str, int]:
-            line = bisect_right(lines, offset) - 1
-            before = draft[lines[line] : offset].encode(codec)
-            return {"line": line, "character": len(before) // size}
-
-        edits = []
+        draft, positions, edits = self.draft, Positions(self.draft, encoding), []
         for change in self.changes:
             start = change.start - self._is_within_line_end(change.start)
             end = change.end + self._is_within_line_end(change.end)
             text = draft[start : change.start] + change.after + draft[change.end : end]
-            edits.append(
-                {"range": {"start": position(start), "end": position(end)}, "newText": text}
-            )
+            ends = (positions.position(each)._asdict() for each in (start, end))
+            edits.append({"range": dict(zip(("start", "end"), ends, strict=True)), "newText": text})
         return edits
 
     def critic(self) -> str:

@@ -2,8 +2,9 @@
 
 There is no thread: a caller that waits steps the engine, and the steps of other requests wait in
 their inboxes until a caller asks for them. Callers may be interleaved, in several threads or in
-asyncio tasks. A request with `then` runs in two stages, as one request for its caller: the engine
-reads it and gives edit probabilities, then the request that `then` makes of them runs.
+asyncio tasks. A request may run in stages, as one request for its caller. With `then`, the engine
+reads it and gives edit probabilities, and the request that `then` makes of them runs. With
+`review`, the engine reads some more texts after the last step, which waits for them.
 """
 
 from __future__ import annotations
@@ -11,26 +12,39 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from reviser.engines.base import Engine, Request, Step, failed_step
+from reviser.engines.base import Engine, Reading, Request, Step, failed_step
 from reviser.errors import EngineError, ReviserError
+
+READINGS = 1000
+"""Number of readings that are kept: samples of one draft often make the same changes."""
 
 
 @dataclass
 class _Inbox:
     """Steps that have come for a request, and what runs for it in the engine."""
 
-    run: int
-    """The engine's number of the request or of its second stage."""
-    reading: Request | None
-    """The request while the engine reads it."""
+    request: Request
+    runs: list[int]
+    """The engine's numbers of what runs: the request, its second stage, or what is reviewed."""
+    is_read: bool
+    """False while the engine reads a request with `then`."""
     read: Step | None = None
     """The step that ended the reading; the first step of the second stage carries what it brought.
     """
+    reading: Reading | None = None
     narrowed: Request | None = None
+    actions: list[int] = field(default_factory=list)
+    last: Step | None = None
+    """The last step, while it waits for the review."""
+    texts: list[tuple[int, ...]] = field(default_factory=list)
+    """The texts of the review, in order."""
+    unread: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Those that the engine has not read yet, by its numbers."""
+    found: dict[tuple[int, ...], Reading] = field(default_factory=dict)
     steps: deque[Step] = field(default_factory=deque)
 
 
@@ -44,16 +58,17 @@ class Driver:
             WeakKeyDictionary()
         )
         self._inboxes: dict[int, _Inbox] = {}
-        self._numbers: dict[int, int] = {}  # requests by the engine's number of their second stage
+        self._numbers: dict[int, int] = {}  # requests by the engine's numbers of later stages
         self._dropped: deque[int] = deque()  # the engine's numbers of dropped requests
+        self._known: dict[tuple[int, ...], Reading] = {}  # texts of reviews that were read lately
 
     def add(self, request: Request) -> int:
         """Add a request to the engine; return its number."""
         with self._lock:
             self._forget()
-            reading = request if request.then is not None else None
-            number = self.engine.add(_reading(request) if reading else request)
-            self._inboxes[number] = _Inbox(number, reading)
+            is_read = request.then is None
+            number = self.engine.add(request if is_read else _reading(request))
+            self._inboxes[number] = _Inbox(request, [number], is_read)
             return number
 
     def drop(self, number: int) -> None:
@@ -63,7 +78,7 @@ class Driver:
         """
         inbox = self._inboxes.pop(number, None)
         if inbox is not None:
-            self._dropped.append(inbox.run)
+            self._dropped.extend(inbox.runs)
             self._tidy()
 
     def take(self, numbers: Collection[int]) -> list[Step]:
@@ -143,42 +158,75 @@ class Driver:
         self._tidy()
 
     def _deliver(self, step: Step) -> None:
-        """Put a step into its request's inbox; the end of a reading starts the second stage."""
+        """Put a step into its request's inbox, or start the next stage with it."""
         number = self._numbers.get(step.request, step.request)
         inbox = self._inboxes.get(number)
-        if inbox is None:  # it may have been dropped meanwhile
+        if inbox is None or step.request not in inbox.runs:  # it was dropped, or has failed
             return
-        reading, inbox.reading = inbox.reading, None
-        if reading and step.error is None:
-            try:
-                if self._start_second_stage(number, inbox, reading, step):
-                    return
-            except Exception as error:  # noqa: BLE001 - a failure of this request alone
-                step = failed_step(step.request, error)
+        try:
+            found = self._next_stage(number, inbox, step)
+        except Exception as error:  # noqa: BLE001 - a failure of this request alone
+            self._dropped.extend(inbox.runs)  # the rest of a review
+            inbox.runs = []
+            found = failed_step(number, error)
+        if found is not None:
+            inbox.steps.append(replace(found, request=number))
+
+    def _next_stage(self, number: int, inbox: _Inbox, step: Step) -> Step | None:
+        """Return the step for the caller; None if it starts a stage or is part of a review."""
+        if step.error is not None:
+            raise step.error
+        if inbox.last is not None:
+            return self._reviewed(inbox, inbox.last, step)
+        if not inbox.is_read:
+            inbox.is_read = True
+            inbox.reading = _checked_reading(step, len(inbox.request.history))
+            assert inbox.request.then is not None
+            inbox.narrowed = inbox.request.then(inbox.reading)
+            if inbox.narrowed is not None:
+                inbox.read = step
+                self._start(number, inbox, [inbox.narrowed])
+                return None
         if inbox.read is not None:
             step = replace(step, reading=inbox.read.reading, narrowed=inbox.narrowed)
             inbox.read = inbox.narrowed = None
-        inbox.steps.append(replace(step, request=number) if step.request != number else step)
+        if inbox.request.review is not None:
+            inbox.actions.append(step.action)
+            if step.ended is not None:
+                texts = inbox.request.review(inbox.actions, inbox.reading)
+                return self._review(number, inbox, step, texts)
+        return step
 
-    def _start_second_stage(self, number: int, inbox: _Inbox, reading: Request, step: Step) -> bool:
-        """Run what is left of a request that was read; return whether anything is left."""
-        if step.reading is None:
-            raise EngineError("This engine gives no edit probabilities: set their minimum to 0.")
-        count = len(step.reading.stop)
-        if count != len(reading.history) - 1:
-            raise EngineError(
-                f"The engine gave {count} edit probabilities for {len(reading.history)} ids."
-            )
-        assert reading.then is not None
-        narrowed = reading.then(step.reading)
-        if narrowed is None:
-            return False
-        inbox.run = self.engine.add(narrowed)
-        inbox.read, inbox.narrowed = step, narrowed
-        self._numbers[inbox.run] = number
-        if number not in self._inboxes:  # dropped just now, under the old number
-            self._dropped.append(inbox.run)
-        return True
+    def _start(self, number: int, inbox: _Inbox, requests: list[Request]) -> None:
+        """Add the next stage of a request to the engine."""
+        for run in inbox.runs:
+            self._numbers.pop(run, None)
+        inbox.runs = [self.engine.add(request) for request in requests]
+        self._numbers |= dict.fromkeys(inbox.runs, number)
+        if number not in self._inboxes:  # dropped just now, under the old numbers
+            self._dropped.extend(inbox.runs)
+
+    def _review(
+        self, number: int, inbox: _Inbox, last: Step, texts: Sequence[Request]
+    ) -> Step | None:
+        """Return the last step of a request, or None if it waits for texts to be read."""
+        inbox.texts = [text.history for text in texts]
+        inbox.found = {text: self._known[text] for text in inbox.texts if text in self._known}
+        missing = {text.history: text for text in texts if text.history not in inbox.found}
+        if not missing:
+            return _with_readings(last, inbox)
+        inbox.last = last
+        self._start(number, inbox, list(map(_reading, missing.values())))
+        inbox.unread = dict(zip(inbox.runs, missing, strict=True))
+        return None
+
+    def _reviewed(self, inbox: _Inbox, last: Step, step: Step) -> Step | None:
+        """Return the last step of a request once all texts of its review have been read."""
+        text = inbox.unread.pop(step.request)
+        inbox.found[text] = self._known[text] = _checked_reading(step, len(text))
+        while len(self._known) > READINGS:
+            del self._known[next(iter(self._known))]
+        return None if inbox.unread else _with_readings(last, inbox)
 
     def _forget(self) -> None:
         while self._dropped:
@@ -203,7 +251,20 @@ class Driver:
         return steps
 
 
+def _with_readings(last: Step, inbox: _Inbox) -> Step:
+    return replace(last, readings=tuple(inbox.found[text] for text in inbox.texts))
+
+
+def _checked_reading(step: Step, ids: int) -> Reading:
+    if step.reading is None:
+        raise EngineError("This engine gives no log-probabilities of what it reads.")
+    count = len(step.reading.stop)
+    if count != ids - 1:
+        raise EngineError(f"The engine gave {count} log-probabilities for {ids} ids.")
+    return step.reading
+
+
 def _reading(request: Request) -> Request:
-    """Return the first stage of a request: it gives edit probabilities and can only stop."""
+    """Return a request that only reads: it brings a reading, and can do nothing but stop."""
     config = replace(request.config, max_edits=0, max_actions=1)
     return replace(request, with_reading=True, config=config, then=None)

@@ -17,7 +17,8 @@ from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.settings import SETTINGS, DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
-from reviser.models import hub
+from reviser.markup.spans import Span
+from reviser.models import adapters, hub
 from reviser.models.editing import Editing, not_an_editor
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
@@ -30,7 +31,6 @@ from reviser.writing.tasks import (
     Continue,
     Infill,
     Revise,
-    Span,
     Task,
     renamed_notes,
     task_from_dict,
@@ -122,7 +122,8 @@ class Reviser:
     ) -> Writing:
         """Run a task and get its edits as they happen: iterate with `for` or `async for`.
 
-        Offsets count characters, or UTF-16 units for clients that count those.
+        Offsets count characters, or UTF-16 units for clients that count those. Of a draft that the
+        model revises several times, the first revision is shown, with all of its changes.
         """
         if isinstance(task, str):
             _warn("stream(text)", "stream(Continue(text))")
@@ -130,10 +131,11 @@ class Reviser:
         if settings:
             config = DecodeConfig.of(settings, config or task.default_config)
         plan = self.plan(task, config)
-        if len(plan.parts) != 1:
+        if len(plan.parts) > plan.samples:
             raise ConfigError(
-                f"This draft is revised in {len(plan.parts)} windows, whose edits cannot be"
-                " streamed as one. Use run, pass a larger window, or start each part of the plan."
+                f"This draft is revised in {len(plan.parts) // plan.samples} windows, whose edits"
+                " cannot be streamed as one. Use run, pass a larger window, or start each part of"
+                " the plan."
             )
         return self.start(plan.parts[0], unit=unit)
 
@@ -366,8 +368,13 @@ def _warn(old: str, new: str) -> None:
     warnings.warn(f"{old} is deprecated: use {new}.", DeprecationWarning, stacklevel=3)
 
 
-def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
+def load(
+    name: str | Path, *, engine: str = "hf", base: str | Path | None = None, **options: Any
+) -> Reviser:
     """Open a model by its folder, or by its name on the hub.
+
+    An adapter is merged with its base model the first time: the one that it names, or the folder,
+    GGUF file or hub name that `base` gives.
 
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; those of vLLM's
     `EngineArgs` for "vllm", or the `url` of a vLLM server that runs the model.
@@ -378,7 +385,8 @@ def load(name: str | Path, *, engine: str = "hf", **options: Any) -> Reviser:
         raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
     is_remote = "url" in options
     # Importing torch takes seconds: a wrong name or a damaged folder is reported before that.
-    folder = hub.find(name, hub.CONFIG_FILES if is_remote else hub.MODEL_FILES)
+    files = hub.CONFIG_FILES if is_remote else hub.MODEL_FILES
+    folder = adapters.find(name, files, base=base)
     editing, codec = Editing.load(folder), Codec.load(folder)
     opened: Any
     if engine == "hf":

@@ -7,17 +7,15 @@ one part; a long draft has one part for each of its windows.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
-
-import numpy as np
+from typing import TypeAlias
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.codec import UNITS, Codec
-from reviser.core.searches import shortest_search
+from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, Reading, Request, replay
 from reviser.engines.settings import LARGEST
 from reviser.errors import ConfigError
@@ -25,10 +23,16 @@ from reviser.models.editing import Editing
 from reviser.trajectories.alignment import present
 from reviser.writing._spaces import lends_space
 from reviser.writing.changes import Change, Changes, changes_of
+from reviser.writing.narrowing import edit_probabilities, narrow, shown_at, suggest
+from reviser.writing.review import TOP, Comparison, compare
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
+from reviser.writing.windows import windows
 
 __all__ = ["Part", "Plan", "plan_task"]
+
+Compared: TypeAlias = "list[tuple[Change, Comparison]]"
+Comparisons: TypeAlias = "Callable[[Sequence[int], Reading | None], tuple[Compared, Compared]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +52,13 @@ class Part:
     """Tokens shown before and after a window of a draft."""
     offset: int = 0
     """Position of this part in its draft, in characters."""
+    is_resampled: bool = False
+    """True if another part revises the same window as asked, and this one at random."""
     spaces: tuple[bool, ...] = ()
     """For each gap of an infill: True if the space before it is left for the model to write."""
+    comparisons: Comparisons | None = field(default=None, compare=False, repr=False)
+    """What to compare once a draft has been revised: the changes that its actions made, and what
+    the word lists suggest where the reading says that an edit is likely."""
 
     @property
     def length(self) -> int:
@@ -78,6 +87,9 @@ class Plan:
     task: Task
     config: DecodeConfig
     parts: tuple[Part, ...]
+    samples: int = 1
+    """Number of parts in a row that revise the same window."""
+    editing: Editing = field(default_factory=Editing)
     vocab: ActionVocab = field(repr=False, compare=False)
     codec: Codec = field(repr=False, compare=False)
 
@@ -88,22 +100,82 @@ class Plan:
             return rollout
         changes: list[Change] = []
         stop_logprob = 0.0
-        for part, rollout in zip(self.parts, rollouts, strict=True):
-            canvas = replay(self.vocab, part.request.history)
-            tokens = canvas.tokens()[part.instruction_length :]
-            chosen = rollout.trajectory.restoration[len(part.preamble) :]
-            edits = [canvas.apply(action).shifted(-part.instruction_length) for action in chosen]
-            steps = zip(edits, rollout.logprobs, strict=True)
-            made = changes_of(self.codec, tokens, steps, draft=part.prompt)
-            stop_logprob += made.stop_logprob
-            for each in made.changes:
-                start, end = each.start + part.offset, each.end + part.offset
-                change = replace(each, start=start, end=end)
-                if changes and changes[-1].end == start:  # two that meet where windows do
+        least = self.editing.least_confidence(self.task.precision)
+        for found, stop in self.candidates(rollouts):
+            stop_logprob += stop
+            for change in most_confident(found, least) if self.editing.compares else found:
+                if changes and changes[-1].end == change.start:  # two that meet where windows do
                     change = changes.pop() + change
                 changes.append(change)
         merged = Changes(draft=self.task.draft, changes=tuple(changes), stop_logprob=stop_logprob)
         return Revision(changes=merged, rollouts=tuple(rollouts))
+
+    def candidates(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[list[Change], float]]:
+        """Yield the changes to choose from in each window, and its first `stop_logprob`."""
+        pairs = list(zip(self.parts, rollouts, strict=True))
+        for n in range(0, len(pairs), self.samples):
+            window = [self._changes(*pair) for pair in pairs[n : n + self.samples]]
+            yield [change for changes, _ in window for change in changes], window[0][1]
+
+    def _changes(self, part: Part, rollout: Rollout) -> tuple[Sequence[Change], float]:
+        """Return the changes of one part, as changes of the whole draft, and its `stop_logprob`."""
+        editing = self.editing
+        chosen, logprobs = rollout.trajectory.restoration[len(part.preamble) :], rollout.logprobs
+        if editing.has_route:
+            logprobs = _without_searches(self.vocab, chosen, logprobs)
+        made = _part_changes(part, chosen, logprobs, self.vocab, self.codec)
+        changes = list(made.changes)
+        if rollout.gains is not None:
+            gained = zip(changes, rollout.gains, strict=True)
+            changes = [replace(each, gain=gain) for each, gain in gained]
+        low = part.offset
+        return [
+            replace(
+                each,
+                start=each.start + low,
+                end=each.end + low,
+                confidence=None
+                if each.gain is None
+                else editing.confidence_of(each.logprob, each.gain, each.source),
+            )
+            for each in (*changes, *rollout.suggested)
+        ], made.stop_logprob
+
+
+def most_confident(changes: Sequence[Change], least: float) -> list[Change]:
+    """Return changes that do not meet, from the left: of those that do, the most confident.
+
+    A sample that was cancelled has no confidences, so its changes are left out.
+    """
+    found = [(each.confidence, each) for each in changes if each.confidence is not None]
+    chosen: list[Change] = []
+    for confidence, change in sorted(found, key=lambda pair: -pair[0]):
+        is_apart = all(change.end < each.start or each.end < change.start for each in chosen)
+        if is_apart and confidence >= least:
+            chosen.append(change)
+    return sorted(chosen, key=lambda each: each.start)
+
+
+def _without_searches(
+    vocab: ActionVocab, actions: Sequence[int], logprobs: Sequence[float]
+) -> tuple[float, ...]:
+    """Return the log-probabilities with 0 for searches, which were made for the model."""
+    found, is_search = list[float](), False
+    for action, logprob in zip(actions, logprobs, strict=True):
+        is_search = is_search or action == vocab.find
+        found.append(0.0 if is_search else logprob)
+        is_search = is_search and action != vocab.here
+    return tuple(found)
+
+
+def _part_changes(
+    part: Part, actions: Sequence[int], logprobs: Sequence[float], vocab: ActionVocab, codec: Codec
+) -> Changes:
+    """Return the changes that actions make to the text of a part."""
+    canvas = replay(vocab, part.request.history)
+    tokens = canvas.tokens()[part.instruction_length :]
+    edits = [canvas.apply(action).shifted(-part.instruction_length) for action in actions]
+    return changes_of(codec, tokens, zip(edits, logprobs, strict=True), draft=part.prompt)
 
 
 def plan_task(
@@ -120,31 +192,12 @@ def plan_task(
 
     The two limits are for servers: planning ends as soon as one of them is passed.
     """
-    config = config or task.default_config
-    threshold = 0.0
+    config, editing = config or task.default_config, editing or Editing()
+    samples = 1
     made: Iterator[Part]
     if isinstance(task, Revise):
-        editing = editing or Editing()
-        threshold = editing.minimum(task.min_edit_probability, task.precision)
-        if task.instruction and vocab.delimiter is None:
-            raise ConfigError(
-                "This model was not trained with instructions: it has no delimiter to end one with."
-                " Leave `instruction` out."
-            )
-        instruction = codec.encode(task.instruction) if task.instruction else []
-        then = partial(
-            narrow,
-            vocab=vocab,
-            codec=codec,
-            instruction_length=len(instruction),
-            threshold=threshold,
-            editing=editing,
-        )
-        bounds = enumerate(windows(codec, task.draft, task.window, task.context))
-        made = (
-            _window_part(task, at, instruction, config.with_seed_offset(n), vocab, codec, editing)
-            for n, at in bounds
-        )
+        samples = max(1, editing.samples)
+        made = _window_parts(task, config, vocab, codec, editing)
     elif isinstance(task, Infill):
         made = iter([_infill_part(task, config, vocab, codec)])
     else:
@@ -152,11 +205,9 @@ def plan_task(
     parts: list[Part] = []
     tokens = 0
     for part in made:
-        request = part.request
-        if threshold and request.gaps:
-            request = replace(request, then=partial(then, request))
-        parts.append(replace(part, request=request))
-        tokens += len(request.history)
+        if len(parts) % samples == 0:  # all samples of a window show the same tokens
+            tokens += len(part.request.history)
+        parts.append(part)
         if max_tokens is not None and tokens > max_tokens:
             raise ConfigError(
                 f"Your text is {tokens:,} tokens long or longer, context included; the limit is"
@@ -164,10 +215,18 @@ def plan_task(
             )
         if max_parts is not None and len(parts) > max_parts:
             raise ConfigError(
-                f"Your draft has more than {max_parts:,} windows, which is the limit. Use a larger"
-                " `window`, or shorten the draft."
+                f"Your draft has more than {max_parts // samples:,} windows, which is the limit."
+                " Use a larger `window`, or shorten the draft."
             )
-    return Plan(task=task, config=config, parts=tuple(parts), vocab=vocab, codec=codec)
+    return Plan(
+        task=task,
+        config=config,
+        parts=tuple(parts),
+        samples=samples,
+        editing=editing,
+        vocab=vocab,
+        codec=codec,
+    )
 
 
 def _continue_part(task: Continue, config: DecodeConfig, vocab: ActionVocab, codec: Codec) -> Part:
@@ -213,6 +272,97 @@ def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: 
         request=request,
         spaces=spaces,
     )
+
+
+def _window_parts(
+    task: Revise, config: DecodeConfig, vocab: ActionVocab, codec: Codec, editing: Editing
+) -> Iterator[Part]:
+    """Yield the parts of a draft: for each window, as many as the model makes samples."""
+    threshold = editing.minimum(task.min_edit_probability, task.precision)
+    if task.instruction and vocab.delimiter is None:
+        raise ConfigError(
+            "This model was not trained with instructions: it has no delimiter to end one with."
+            " Leave `instruction` out."
+        )
+    instruction = codec.encode(task.instruction) if task.instruction else []
+    then = partial(
+        narrow,
+        vocab=vocab,
+        codec=codec,
+        instruction_length=len(instruction),
+        threshold=threshold,
+        editing=editing,
+    )
+    for n, at in enumerate(windows(codec, task.draft, task.window, task.context)):
+        for k, each in enumerate(_sample_configs(config.with_seed_offset(n), editing.samples)):
+            if not editing.samples:
+                each = replace(each, max_edits=0)
+            part = _window_part(task, at, instruction, each, vocab, codec, editing)
+            part = replace(part, is_resampled=k > 0)
+            request = part.request
+            if threshold and request.gaps:
+                # Without samples, there is nothing to write once the window has been read.
+                following = partial(then, request) if editing.samples else lambda _: None
+                request = replace(request, then=following, top=TOP if editing.lists else 0)
+            if editing.compares:
+                comparisons = partial(
+                    _comparisons, part, vocab=vocab, codec=codec, editing=editing, at=at, task=task
+                )
+                request = replace(request, review=partial(_review, comparisons))
+                part = replace(part, comparisons=comparisons)
+            yield replace(part, request=request)
+
+
+def _sample_configs(config: DecodeConfig, samples: int) -> Iterator[DecodeConfig]:
+    """Yield the configs of several revisions of one window: as asked, then at random."""
+    yield config
+    for n in range(1, samples):
+        drawn = replace(config, temperature=config.temperature or 1.0)
+        yield drawn.with_seed_offset(n << 32)
+
+
+def _comparisons(
+    part: Part,
+    actions: Sequence[int],
+    reading: Reading | None,
+    *,
+    task: Revise,
+    at: tuple[int, int, int, int],
+    vocab: ActionVocab,
+    codec: Codec,
+    editing: Editing,
+) -> tuple[Compared, Compared]:
+    made = _part_changes(part, actions, [0.0] * len(actions), vocab, codec).changes
+    suggested = list[tuple[Change, Comparison]]()
+    if reading is not None and editing.lists is not None and not part.is_resampled:
+        tokens, likely = edit_probabilities(
+            part.request, reading, vocab, part.instruction_length, editing
+        )
+        threshold = editing.minimum(task.min_edit_probability, task.precision)
+        offsets = codec.char_offsets(tokens)
+        shown = shown_at(part.request, vocab, part.instruction_length)
+        positions = dict(zip(offsets.tolist(), shown.tolist(), strict=False))
+        found = list(suggest(task, at, editing.lists, offsets, likely, threshold))
+        suggested = [
+            (change, each)
+            for change, each in _compared(part, found, vocab, codec)
+            if each.at not in positions
+            or each.is_plausible(change, part.request.history, reading, positions[each.at])
+        ]
+    return _compared(part, made, vocab, codec), suggested
+
+
+def _compared(
+    part: Part, changes: Sequence[Change], vocab: ActionVocab, codec: Codec
+) -> list[tuple[Change, Comparison]]:
+    return [(each, compare(part.prompt, each, vocab=vocab, codec=codec)) for each in changes]
+
+
+def _review(
+    comparisons: Comparisons, actions: Sequence[int], reading: Reading | None
+) -> list[Request]:
+    made, suggested = comparisons(actions, reading)
+    return [request for _, each in (*made, *suggested) for request in each.requests]
 
 
 def _window_part(
@@ -273,110 +423,3 @@ def _window_part(
         context_length=context_length,
         offset=low,
     )
-
-
-def narrow(
-    request: Request,
-    reading: Reading,
-    *,
-    vocab: ActionVocab,
-    codec: Codec,
-    instruction_length: int,
-    threshold: float,
-    editing: Editing,
-) -> Request | None:
-    """Return a request that may edit only where an edit is likely; None if it is nowhere.
-
-    Where the probability reaches the threshold, the word that ends there may be changed, and text
-    may be inserted there. The cursor's own position stays a gap, because it has to start in one.
-    """
-    is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.PREFIX_ONLY])
-    shown = np.flatnonzero(is_token)[instruction_length:]  # ids of the history that show the draft
-    tokens = [request.history[n] for n in shown.tolist()]
-    judged = np.append(shown, shown[-1:] + 1 + np.arange(editing.delimiters))
-    probabilities = np.array(reading.edit_probabilities(among_controls=editing.among_controls))
-    likely = dict(enumerate(probabilities[judged].tolist(), start=-editing.label_delay))
-    characters = codec.char_offsets(tokens)  # -1 within a character
-    is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
-    words: dict[
-        int, tuple[float, int]
-    ] = {}  # probability and end of the most likely edit, by start
-    found = []
-    for end, probability in likely.items():
-        if end < 0 or probability < threshold:
-            continue
-        start = max(0, end - 1)
-        while start and not (is_word[start] and characters[start] >= 0):
-            start -= 1
-        while characters[end] < 0:
-            end += 1
-        for low, high in request.gaps:
-            first = max(start + instruction_length, low)
-            last = min(end + instruction_length, high)
-            if first <= last:
-                found.append((first, last))
-                words[first] = max(words.get(first, (0.0, 0)), (probability, last))
-    if not found:
-        return None
-    gaps = [(request.cursor, request.cursor)]
-    for first, last in sorted(found):  # those in two gaps of the request never meet
-        if first <= gaps[-1][1]:
-            gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
-        else:
-            gaps.append((first, last))
-    route = None
-    if editing.has_route:
-        canvas = replay(vocab, request.history).tokens()
-        goals = sorted({end for _, end in words.values()})
-        route = _route(vocab, canvas, request.cursor, goals)
-        if not route:
-            return None
-    return replace(request, gaps=tuple(gaps), route=route, then=None)
-
-
-def _route(
-    vocab: ActionVocab, tokens: Sequence[int], cursor: int, goals: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the searches that lead the cursor to each goal in turn."""
-    searches: list[tuple[int, ...]] = []
-    for goal in goals:
-        if goal < cursor:
-            continue
-        size = shortest_search(tokens, cursor, goal) if goal > cursor else 0
-        found = tuple(tokens[goal - size : goal])
-        if all(vocab.kinds[token] == Kind.INSERT for token in found) and (found or not searches):
-            searches.append(found)
-            cursor = goal
-    return tuple(searches)
-
-
-def windows(
-    codec: Codec, text: str, window: int, context: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the windows of a text as character positions: context start, start, end, context end.
-
-    A window ends before a sentence, or else before a word, where it can.
-    """
-    (tokens,) = codec.encode_parts([text])
-    if len(tokens) <= window:
-        yield 0, 0, len(text), len(text)
-        return
-    units, characters = codec.unit_starts(tokens), codec.char_offsets(tokens)
-    whole = np.flatnonzero(characters >= 0)  # boundaries that are not within a character
-    start = 0
-    while start < len(tokens):
-        end = len(tokens)
-        if len(tokens) - start > window:
-            reach = [start + 1, start + (window + 1) // 2, start + window + 1]
-            following, first, last = np.searchsorted(whole, reach)
-            late = whole[first:last]
-            if not late.size:  # a character of many tokens
-                late = whole[following : following + 1]
-            if late[0] < len(tokens):
-                rank = units[late]  # sentences before words before tokens
-                end = int(late[np.flatnonzero(rank == rank.max())[-1]])
-        low = whole[np.searchsorted(whole, max(0, start - context), side="right") - 1]
-        high = whole[np.searchsorted(whole, min(len(tokens), end + context))]
-        at = characters[[low, start, end, high]].tolist()
-        yield at[0], at[1], at[2], at[3]
-        start = end

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig, StopReason
 from reviser.errors import DataError, TrajectoryError
-from reviser.writing.changes import Changes
+from reviser.writing.changes import Change, Changes
 
 __all__ = ["Locked", "Revision", "Rollout", "Statistics"]
 
@@ -56,6 +56,12 @@ class Rollout:
     statistics: Statistics
     locked: tuple[Locked, ...]
     config: DecodeConfig
+    gains: tuple[float, ...] | None = None
+    """For each change of a draft, how much more likely the model finds the text with it; None if it
+    did not compare them."""
+    suggested: tuple[Change, ...] = ()
+    """What the word lists suggested for a draft where an edit is likely, compared in the same way;
+    positions count characters of `prompt`."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,6 +72,7 @@ class Rollout:
             "statistics": asdict(self.statistics),
             "locked": [asdict(part) for part in self.locked],
             "config": asdict(self.config),
+            "suggested": [asdict(each) for each in self.suggested],
         }
 
     def to_json(self) -> str:
@@ -88,6 +95,8 @@ class Rollout:
                 statistics=Statistics(**saved["statistics"]),
                 locked=tuple(Locked(**part) for part in saved["locked"]),
                 config=DecodeConfig(**saved["config"]),
+                gains=None if saved.get("gains") is None else tuple(map(float, saved["gains"])),
+                suggested=tuple(Change(**each) for each in saved.get("suggested", ())),
                 provenance=dict(saved["provenance"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -102,7 +111,8 @@ class Revision:
 
     changes: Changes
     rollouts: tuple[Rollout, ...]
-    """One rollout for each window of the draft, from the left; usually there is one."""
+    """For each window of the draft, from the left, one rollout or as many as the model's `samples`.
+    Changes with too little confidence are not among `changes`."""
 
     @property
     def text(self) -> str:

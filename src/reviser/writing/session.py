@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 from weakref import finalize
@@ -17,9 +18,10 @@ from reviser.core.canvas import Edit
 from reviser.core.codec import Codec, OffsetUnit, TextEdit, TextStream
 from reviser.core.mask import shift_gaps
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Step, StopReason, replay
+from reviser.engines.base import Reading, Step, StopReason, replay
 from reviser.errors import EngineError
 from reviser.writing._spaces import SpacedStream
+from reviser.writing.changes import Change
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part
 from reviser.writing.rollout import Locked, Rollout, Statistics
@@ -61,6 +63,8 @@ class Writing:
         self._gaps = part.request.gaps
         self._bounds = np.array(self._gaps, np.int64).reshape(-1, 2).T  # they follow the edits
         self._stop_reason: StopReason | None = None
+        self._reading: Reading | None = None
+        self._readings: tuple[Reading, ...] = ()
         self._driver = driver
         self._steps: deque[Step] = deque()
         self._number: int | None = None
@@ -112,6 +116,8 @@ class Writing:
             self._whole = len(self._actions)
         self._logprobs.append(step.logprob)
         self._stop_reason = self._stop_reason or step.ended
+        self._readings = step.readings
+        self._reading = self._reading or step.reading
         text_edit = self._stream.feed(edit.shifted(-self.part.instruction_length))
         self.cursor = text_edit.cursor
         return text_edit
@@ -189,6 +195,7 @@ class Writing:
             for old, new in zip(before, after, strict=True)
             if old
         )
+        gains, suggested = self._compared()
         return Rollout(
             prompt=part.prompt,
             text=self.text,
@@ -208,7 +215,26 @@ class Writing:
             ),
             locked=tuple(proofs),
             config=part.config,
+            gains=gains,
+            suggested=suggested,
             provenance=self._provenance,
+        )
+
+    def _compared(self) -> tuple[tuple[float, ...] | None, tuple[Change, ...]]:
+        """Return the gain of each change, and what the word lists suggested, each with its gain.
+
+        None if the model was not asked to compare, or was cancelled.
+        """
+        part, readings = self.part, iter(self._readings)
+        if part.comparisons is None or self._stop_reason in ("cancelled", "time"):
+            return None, ()
+        changes, suggested = part.comparisons(self._actions, self._reading)
+        gains = [
+            each.gain([next(readings) for _ in each.requests]) for _, each in (*changes, *suggested)
+        ]
+        rated = zip(suggested, gains[len(changes) :], strict=True)
+        return tuple(gains[: len(changes)]), tuple(
+            replace(change, gain=gain) for (change, _), gain in rated
         )
 
     def _insert_spaces(self, starts: Sequence[int]) -> list[int]:

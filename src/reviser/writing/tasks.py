@@ -7,6 +7,7 @@ refuse the same things with the same sentences. This module knows no tokens, eng
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
+from reviser.markup.spans import Span, joined
 
 __all__ = ["Continue", "Infill", "Revise", "Task", "task_from_dict"]
 
@@ -23,8 +25,6 @@ GAP = "{}"
 """The mark of a gap in a text to fill."""
 WINDOW, CONTEXT = 192, 48
 """Tokens of a draft that are revised at a time, and tokens shown on either side of them."""
-
-Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,7 @@ class Infill:
         _check_text("text", self.text)
         if self.spans is None:
             if GAP not in self.text:
-                raise ConfigError(
-                    f"The text has no gap. Mark one or more with {GAP}, or pass spans."
-                )
+                raise ConfigError(f"The text has no gap. Mark one or more with {GAP}.")
             _check_gap_count(self.text.count(GAP))
             return
         spans = _pairs("spans", self.spans)
@@ -80,15 +78,45 @@ class Infill:
         object.__setattr__(self, "spans", spans)
 
     @property
+    def gaps(self) -> tuple[Span, ...]:
+        """The spans of the gaps, marks included; gaps with nothing between them are one."""
+        if self.spans is None:
+            spans: Sequence[Span] = [mark.span() for mark in re.finditer(re.escape(GAP), self.text)]
+        else:
+            spans = self.spans
+        gaps: list[Span] = []
+        for start, end in spans:
+            if gaps and gaps[-1][1] == start:
+                start = gaps.pop()[0]
+            gaps.append((start, end))
+        return tuple(gaps)
+
+    @property
     def locked(self) -> tuple[str, ...]:
         """The texts around the gaps, one more than there are gaps."""
-        if self.spans is None:
-            parts = self.text.split(GAP)
-        else:
-            edges = [0, *(bound for span in self.spans for bound in span), len(self.text)]
-            parts = [self.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
-        first, *between, last = parts
-        return (first, *filter(None, between), last)  # gaps with nothing between them are one
+        edges = [0, *(bound for gap in self.gaps for bound in gap), len(self.text)]
+        return tuple(self.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+
+    def fills(self, text: str) -> tuple[str, ...]:
+        """Return what stands in each gap of a result.
+
+        If the text between two gaps occurs several times, the first occurrence counts.
+
+        >>> Infill("A {} and a {}.").fills("A cat and a dog.")
+        ('cat', 'dog')
+        """
+        first, *between, last = self.locked
+        at, end = len(first), len(text) - len(last)
+        if not (text.startswith(first) and text.endswith(last) and at <= end):
+            raise ConfigError(_OTHER_TEXT)
+        found = []
+        for part in between:
+            start = text.find(part, at, end)
+            if start < 0:
+                raise ConfigError(_OTHER_TEXT)
+            found.append(text[at:start])
+            at = start + len(part)
+        return (*found, text[at:end])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that `task_from_dict` reads."""
@@ -167,13 +195,7 @@ class Revise:
                     f"The locked span {lock[0]}..{lock[1]} is not within the draft's"
                     f" {len(self.draft)} characters."
                 )
-        joined: list[Span] = []
-        for start, end in sorted(span for span in spans if span[0] < span[1]):
-            if joined and start <= joined[-1][1]:
-                joined[-1] = joined[-1][0], max(end, joined[-1][1])
-            else:
-                joined.append((start, end))
-        return tuple(joined)
+        return tuple(joined(spans))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that `task_from_dict` reads, without those that have their default."""
@@ -189,6 +211,7 @@ class Revise:
 
 Task: TypeAlias = Continue | Infill | Revise
 
+_OTHER_TEXT = "This text is not a result of the task: its locked text differs."
 _LOCKED = "locked must be a list of texts, or of pairs of positions in the draft."
 _KINDS: dict[str, type[Continue] | type[Infill] | type[Revise]] = {
     "prompt": Continue,

@@ -270,7 +270,7 @@ def _origin(system: Record) -> list[tuple[str, str]]:
     if system["engine"]:
         found.append(("Engine", str(system["engine"])))
         found.append(("Decoding", flat(system["decoding"] or "not the same for all texts")))
-        found.append(("Ended by", flat(system["stopped"])))
+        found.append(("Stop reasons", flat(system["stopped"])))
     return found
 
 

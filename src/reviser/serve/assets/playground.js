@@ -98,7 +98,7 @@ async function connect() {
   try {
     const answer = await client.ask("/v1/models", {});
     const { data } = await answer.json();
-    $("model").replaceChildren("Here: ", element("b", "", data[0].id));
+    $("model").replaceChildren("Model: ", element("b", "", data[0].id));
     $("key-form").hidden = true;
     if (client.apiKey !== null) keepKey();
   } catch (error) {
@@ -121,7 +121,7 @@ async function write() {
     isOpen: true, isCancelled: false, began: performance.now(), locked, reel: null, stream: null,
   };
   setWriting(true);
-  $("status").textContent = "Waiting for the first edit";
+  $("status").textContent = "Waiting for the first edit ...";
   announce("Writing");
   const mine = work;
   try {
@@ -206,7 +206,7 @@ function facts({ statistics, stop_reason, config, provenance }) {
     ["Actions", `${statistics.actions}, of which ${statistics.moves} are moves`],
     ["Edits", `${statistics.edits}`],
     ["Tokens", `${statistics.tokens_before} before, ${statistics.tokens_after} after`],
-    ["Ended by", stop_reason.replace("_", " ")],
+    ["Stop reason", stop_reason.replace("_", " ")],
     ["Settings", listed(config)],
     ...Object.entries(provenance).map(([name, value]) => [
       name, typeof value === "object" ? listed(value) : `${value}`,

@@ -1,0 +1,1 @@
+"""How a model should be stored for the browser."""

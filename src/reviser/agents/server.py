@@ -1,0 +1,115 @@
+"""The server: calls of tools in, edits out, on standard input and output.
+
+The server has no editing logic of its own: it turns arguments into `Revise` and `Infill` tasks. The
+model starts to load with the server, in a thread; the first call waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from pydantic import ValidationError
+
+from reviser.agents.edits import Edits, edits_of_fills, edits_of_revision
+from reviser.agents.tools import TOOLS, Arguments
+from reviser.errors import ConfigError, ReviserError, did_you_mean
+from reviser.writing.tasks import Infill, Revise
+
+if TYPE_CHECKING:
+    from reviser.writing.model import Reviser
+
+_READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+
+class Tools:
+    """The tools of one server, with the model that runs them."""
+
+    def __init__(self, load: Callable[[], Reviser]) -> None:
+        self._load = load
+        self._model: asyncio.Future[Reviser] | None = None
+
+    def start_loading(self) -> asyncio.Future[Reviser]:
+        """Load the model in the background, unless it is loading or loaded."""
+        if self._model is None or (self._model.done() and self._model.exception()):
+            self._model = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return self._model
+
+    async def list(self, *_: Any) -> types.ListToolsResult:
+        """Return the tools with their schemas."""
+        output = Edits.model_json_schema()
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=name,
+                    description=arguments.description,
+                    input_schema=arguments.model_json_schema(),
+                    output_schema=output,
+                    annotations=_READ_ONLY,
+                )
+                for name, arguments in TOOLS.items()
+            ]
+        )
+
+    async def call(self, _: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Run a tool; an error of ours is a result that says what was wrong."""
+        try:
+            edits = await self.run(params.name, params.arguments or {})
+        except ReviserError as error:
+            return types.CallToolResult(content=[_text(str(error))], is_error=True)
+        return types.CallToolResult(
+            content=[_text(edits.model_dump_json())], structured_content=edits.model_dump()
+        )
+
+    async def run(self, name: str, values: dict[str, Any]) -> Edits:
+        """Return the edits that a tool suggests."""
+        arguments = parse_arguments(name, values)
+        make: Callable[[], Revise | Infill] = arguments.task
+        task = await asyncio.to_thread(make)  # parsers may take a while
+        model = await asyncio.shield(self.start_loading())
+        config = arguments.config()
+        if isinstance(task, Infill):
+            return edits_of_fills(task, await model.arun(task, config))
+        return edits_of_revision(task, await model.arun(task, config))
+
+
+def parse_arguments(name: str, values: dict[str, Any]) -> Arguments:
+    """Return the arguments of a tool, or refuse them with one sentence."""
+    kind = TOOLS.get(name)
+    if kind is None:
+        raise ConfigError(f"`{name}` is not a tool. {did_you_mean(name, TOOLS)}")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            known = did_you_mean(field, kind.model_fields)
+            raise ConfigError(f"`{field}` is not an argument of {name}. {known}") from error
+        raise ConfigError(f"The argument `{field}` of {name}: {first['msg']}.") from error
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def make_server(tools: Tools) -> Server[Any]:
+    """Return a server of these tools."""
+    from reviser import __version__
+
+    return Server("reviser", version=__version__, on_list_tools=tools.list, on_call_tool=tools.call)
+
+
+async def serve(load: Callable[[], Reviser]) -> None:
+    """Serve the tools on standard input and output until the client closes it."""
+    tools = Tools(load)
+    loading = tools.start_loading()
+    server = make_server(tools)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+    if loading.done():
+        loading.exception()  # a failure was reported with each call

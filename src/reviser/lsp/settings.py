@@ -1,0 +1,128 @@
+"""Settings of a project: `[tool.reviser]` in pyproject.toml, or a file `.reviser.toml`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, fields
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from reviser.errors import ConfigError, did_you_mean
+from reviser.files import write_whole
+from reviser.writing.tasks import Revise
+
+FILE = ".reviser.toml"
+WORDS, IGNORED = "words.txt", "ignore.txt"
+"""Files of the user, for all projects."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a project asks of the language server."""
+
+    root: Path | None = None
+    """Folder of the file that holds these settings."""
+    model: str | None = None
+    """Model folder or hub name, if the command names none."""
+    base: str | None = None
+    """Base model of an adapter, if `model` is one and should not use the base that it names."""
+    min_edit_probability: float | None = None
+    """Suggest only changes of words with at least this edit probability."""
+    precision: float | None = None
+    """The share of suggestions that should be correct, for a model that was calibrated."""
+    instruction: str = ""
+    """What to change, for a model that was trained with instructions."""
+    words: tuple[str, ...] = ()
+    """The user's dictionary: words that are never changed."""
+    ignore: tuple[str, ...] = ()
+    """Suggestions that are never shown, as "before -> after"."""
+    ignore_files: tuple[str, ...] = ()
+    """Patterns of files that are not checked, such as "CHANGELOG.md" or "vendor/*"."""
+    delay: float = 0.5
+    """Seconds without typing before a check starts."""
+
+    def ignores(self, path: Path) -> bool:
+        """Return whether a file is not checked."""
+        name = path.name
+        if self.root is not None and path.is_relative_to(self.root):
+            name = path.relative_to(self.root).as_posix()
+        return any(fnmatch(each, pattern) for pattern in self.ignore_files
+                   for each in (name, path.name))  # fmt: skip
+
+
+def user_file(name: str) -> Path:
+    """Return the path of a file with the user's own entries, one per line."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder, "reviser", name)
+
+
+def user_entries(name: str) -> set[str]:
+    """Return the entries that the user saved, for all projects."""
+    try:
+        return {*user_file(name).read_text("utf-8").splitlines()} - {""}
+    except (OSError, UnicodeDecodeError):
+        return set()
+
+
+def add_user_entry(name: str, entry: str) -> None:
+    """Save an entry for all projects."""
+    path = user_file(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, "".join(f"{each}\n" for each in sorted({*user_entries(name), entry})))
+
+
+def find_settings(path: Path) -> Settings:
+    """Return the settings for a file: those of the nearest folder above it that has some."""
+    for folder in path.absolute().parents:
+        own, project = folder / FILE, folder / "pyproject.toml"
+        if own.is_file():
+            return _settings(_read(own), own)
+        if project.is_file():
+            table = _read(project).get("tool", {}).get("reviser")
+            if table is not None:
+                return _settings(table, project)
+    return Settings()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"Cannot read the settings in {str(path)!r}: {error}.") from error
+
+
+def _settings(table: dict[str, Any], path: Path) -> Settings:
+    known = {each.name.replace("_", "-"): each.name for each in fields(Settings)}
+    del known["root"]
+    values: dict[str, Any] = {"root": path.parent}
+    for key, value in table.items():
+        name = known.get(key.replace("_", "-"))
+        if name is None:
+            raise ConfigError(
+                f"`{key}` in {str(path)!r} is not a setting. {did_you_mean(key, known)}"
+            )
+        values[name] = _checked(name, value, path)
+    settings = Settings(**values)
+    Revise("", min_edit_probability=settings.min_edit_probability, precision=settings.precision,
+           instruction=settings.instruction)  # fmt: skip  # refuses values out of range
+    return settings
+
+
+def _checked(name: str, value: Any, path: Path) -> Any:
+    """Return a value of the right type, or refuse it."""
+    if name in ("words", "ignore", "ignore_files"):
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return tuple(value)
+        wanted = "a list of texts"
+    elif name in ("model", "base", "instruction"):
+        if isinstance(value, str):
+            return value
+        wanted = "a text"
+    else:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return float(value)
+        wanted = "a number, 0 or more"
+    key = name.replace("_", "-")
+    raise ConfigError(f"`{key}` in {str(path)!r} is {value!r}; it must be {wanted}.")

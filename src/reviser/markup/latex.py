@@ -1,0 +1,97 @@
+r"""LaTeX, read by pylatexenc.
+
+Text is what stands in the document's body and in the arguments of commands that take text, such as
+\section and \emph. Math, verbatim text, all other commands and their arguments are locked.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pylatexenc import latexwalker as walker
+from pylatexenc.macrospec import (
+    EnvironmentSpec,
+    MacroStandardArgsParser,
+    ParsedVerbatimArgs,
+    std_macro,
+)
+
+from reviser.markup.spans import Span, line_breaks, plain_lines, subtract
+
+_TEXT_MACROS = {
+    "author", "caption", "chapter", "emph", "enquote", "footnote", "footnotetext", "href",
+    "paragraph", "part", "section", "subparagraph", "subsection", "subsubsection", "textbf",
+    "textit", "textmd", "textnormal", "textrm", "textsc", "textsf", "textsl", "textup", "title",
+    "underline",
+}  # fmt: skip
+"""Commands whose last argument is text."""
+_MORE_MACROS = {"enquote": "*{", "href": "{{", "textmd": "{", "textnormal": "{", "textup": "{"}
+_CODE = ("Verbatim", "comment", "listing", "lstlisting", "minted", "verbatim", "verbatim*")
+_LOCKED_ENVIRONMENTS = {
+    *_CODE, "align", "align*", "alignat", "alignat*", "displaymath", "eqnarray", "eqnarray*",
+    "equation", "equation*", "filecontents", "flalign", "flalign*", "gather", "gather*", "math",
+    "multline", "multline*", "picture", "tabbing", "thebibliography", "tikzpicture",
+}  # fmt: skip
+
+
+class _Code(MacroStandardArgsParser):  # type: ignore[misc]
+    """The content of an environment with code, up to its own end."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(argspec="{")
+        self._end = rf"\end{{{name}}}"
+
+    def parse_args(self, w: Any, pos: int, parsing_state: Any = None) -> tuple[Any, int, int]:
+        """Return everything before the end of the environment as one argument."""
+        end = w.s.find(self._end, pos)
+        end = len(w.s) if end < 0 else end
+        node = w.make_node(
+            walker.LatexCharsNode,
+            parsing_state=parsing_state,
+            chars=w.s[pos:end],
+            pos=pos,
+            len=end - pos,
+        )
+        return ParsedVerbatimArgs(verbatim_chars_node=node), pos, end - pos
+
+
+@cache
+def _context() -> Any:
+    context = walker.get_default_latex_context_db()
+    context.add_context_category(
+        "reviser",
+        prepend=True,
+        macros=[std_macro(name, arguments) for name, arguments in _MORE_MACROS.items()],
+        environments=[EnvironmentSpec(name, args_parser=_Code(name)) for name in _CODE],
+    )
+    return context
+
+
+def editable_spans(text: str) -> list[Span]:
+    """Return the spans of a LaTeX document that are text."""
+    plain = plain_lines(text)
+    reader = walker.LatexWalker(plain, latex_context=_context(), tolerant_parsing=True)
+    nodes = reader.get_latex_nodes()[0]
+    documents = [each for each in nodes if getattr(each, "environmentname", "") == "document"]
+    editable: list[Span] = []
+    groups = [each.nodelist for each in documents] or [nodes]
+    while groups:
+        has_command = False  # the groups after a command are its arguments
+        for node in groups.pop() or ():
+            if node is None or (has_command and node.isNodeType(walker.LatexGroupNode)):
+                continue
+            has_command = False
+            if node.isNodeType(walker.LatexCharsNode):
+                editable.append((node.pos, node.pos + node.len))
+            elif node.isNodeType(walker.LatexGroupNode):
+                groups.append(node.nodelist)
+            elif node.isNodeType(walker.LatexEnvironmentNode):
+                if node.environmentname not in _LOCKED_ENVIRONMENTS:
+                    groups.append(node.nodelist)
+            elif node.isNodeType(walker.LatexMacroNode):
+                arguments = list(node.nodeargd.argnlist or ()) if node.nodeargd else []
+                if node.macroname in _TEXT_MACROS and arguments:
+                    groups.append([arguments[-1]])
+                has_command = not arguments and node.macroname not in ("item", "\\")
+    return subtract(editable, line_breaks(plain, editable))

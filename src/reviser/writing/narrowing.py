@@ -1,0 +1,157 @@
+"""Where a draft may change: a reading becomes gaps, a route between them, and suggestions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import log
+from operator import itemgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.actions import ActionVocab, Kind
+from reviser.core.codec import UNITS, Codec
+from reviser.core.searches import shortest_search
+from reviser.engines.base import Reading, Request, replay
+from reviser.models.editing import Editing
+from reviser.models.wordlists import WordLists
+from reviser.writing.changes import Change
+from reviser.writing.tasks import Revise
+
+
+def narrow(
+    request: Request,
+    reading: Reading,
+    *,
+    vocab: ActionVocab,
+    codec: Codec,
+    instruction_length: int,
+    threshold: float,
+    editing: Editing,
+) -> Request | None:
+    """Return a request that may edit only where an edit is likely; None if it is nowhere.
+
+    Where the probability reaches the threshold, the word that ends there may be changed, and text
+    may be inserted there. The cursor's own position stays a gap, because it has to start in one.
+    """
+    tokens, likely = edit_probabilities(request, reading, vocab, instruction_length, editing)
+    characters = codec.char_offsets(tokens)  # -1 within a character
+    is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
+    words: dict[
+        int, tuple[float, int]
+    ] = {}  # probability and end of the most likely edit, by start
+    found = []
+    for end, probability in enumerate(likely):
+        if probability < threshold:
+            continue
+        start = max(0, end - 1)
+        while start and not (is_word[start] and characters[start] >= 0):
+            start -= 1
+        while characters[end] < 0:
+            end += 1
+        for low, high in request.gaps:
+            first = max(start + instruction_length, low)
+            last = min(end + instruction_length, high)
+            if first <= last:
+                found.append((first, last))
+                words[first] = max(words.get(first, (0.0, 0)), (probability, last))
+    if not found:
+        return None
+    gaps = [(request.cursor, request.cursor)]
+    for first, last in sorted(found):  # those in two gaps of the request never meet
+        if first <= gaps[-1][1]:
+            gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
+        else:
+            gaps.append((first, last))
+    route = None
+    if editing.has_route:
+        canvas = replay(vocab, request.history).tokens()
+        goals = sorted({end for _, end in words.values()})
+        route = _route(vocab, canvas, request.cursor, goals)
+        if not route:
+            return None
+    return replace(request, gaps=tuple(gaps), route=route, then=None)
+
+
+def edit_probabilities(
+    request: Request,
+    reading: Reading,
+    vocab: ActionVocab,
+    instruction_length: int,
+    editing: Editing,
+) -> tuple[list[int], list[float]]:
+    """Return the tokens of a draft, and the probability that an edit ends at each boundary."""
+    shown = shown_at(request, vocab, instruction_length)
+    judged = np.append(shown, shown[-1:] + 1 + np.arange(editing.delimiters))
+    found = np.array(reading.edit_probabilities(among_controls=editing.among_controls))[judged]
+    return [request.history[n] for n in shown.tolist()], found[editing.label_delay :].tolist()
+
+
+def shown_at(
+    request: Request, vocab: ActionVocab, instruction_length: int
+) -> npt.NDArray[np.int64]:
+    """Return the positions in a history of the ids that show the draft."""
+    is_token = np.isin(vocab.kinds[list(request.history)], [Kind.INSERT, Kind.PREFIX_ONLY])
+    return np.flatnonzero(is_token)[instruction_length:]
+
+
+def suggest(
+    task: Revise,
+    at: tuple[int, int, int, int],
+    lists: WordLists,
+    offsets: npt.NDArray[np.int64],
+    likely: Sequence[float],
+    threshold: float,
+) -> Iterator[Change]:
+    """Yield what the word lists suggest for a window where an edit is likely.
+
+    A spelling is suggested wherever a word is not in the list, unless it has a capital and may be a
+    name. Locked text and the context are left alone.
+    """
+    low, first, last, high = at
+    text, locks = task.draft[low:high], task.locked_spans
+    whole = np.flatnonzero(offsets >= 0)  # boundaries that are not within a character
+    ends = offsets[whole]
+    for start, end, new, source in lists.suggestions(text):
+        # An edit is judged where it ends: text is put before a word and its space.
+        if start < end:
+            at_end = whole[min(int(np.searchsorted(ends, end)), len(whole) - 1)]
+        else:
+            at_end = whole[int(np.searchsorted(ends, end, side="right")) - 1]
+        probability = max(likely[at_end : at_end + 1 + bool(new and start < end)], default=0.0)
+        lock = bisect_right(locks, low + start, key=itemgetter(1))
+        is_locked = lock < len(locks) and locks[lock][0] < low + max(end, start + 1)
+        if (
+            (probability >= threshold or (source == "spelling" and new.islower()))
+            and first <= low + start
+            and low + end <= last
+            and (low + start < last or last == len(task.draft))  # else the next window has it
+            and not is_locked
+        ):
+            yield Change(
+                start=start,
+                end=end,
+                before=text[start:end],
+                after=new,
+                logprob=log(max(probability, 1e-4)),
+                actions=0,
+                source=source,
+            )
+
+
+def _route(
+    vocab: ActionVocab, tokens: Sequence[int], cursor: int, goals: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the searches that lead the cursor to each goal in turn."""
+    searches: list[tuple[int, ...]] = []
+    for goal in goals:
+        if goal < cursor:
+            continue
+        size = shortest_search(tokens, cursor, goal) if goal > cursor else 0
+        found = tuple(tokens[goal - size : goal])
+        if all(vocab.kinds[token] == Kind.INSERT for token in found) and (found or not searches):
+            searches.append(found)
+            cursor = goal
+    return tuple(searches)

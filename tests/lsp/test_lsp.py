@@ -1,0 +1,360 @@
+"""The language server, with a real client over stdio and a model that corrects one word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
+from reviser.errors import ConfigError
+from reviser.lsp.documents import Positions, apply_changes, paragraphs
+from reviser.lsp.server import make_server
+from reviser.lsp.settings import Settings, find_settings
+from reviser.lsp.suggestions import actions_for, diagnostic_of, title_of
+from reviser.writing.changes import Change
+from reviser.writing.model import Reviser
+from support import correcting
+from support.browsers import missing
+from support.correcting import FILL
+from support.language_client import Editor, with_editor
+
+TESTS = Path(__file__).parents[1]
+PAGE = "# A page\n\n😀 It is teh end.\n\n```\nteh code\n```\n\nSee `teh` and teh rest.\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".reviser.toml").write_text("delay = 0.05\n")
+    return tmp_path
+
+
+def given_texts(log: Path) -> list[str]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_suggestions_are_shown_fixed_and_checked_again_by_paragraph(project: Path) -> None:
+    log = project / "log"
+
+    async def work(editor: Editor) -> None:
+        await editor.open(PAGE)
+        await editor.until(lambda it: len(it.diagnostics) == 2)
+        first = editor.diagnostics[0]
+        assert (first.range.start.line, first.source) == (2, "reviser")
+        # The emoji before it counts as two UTF-16 units.
+        assert first.range.start.character == PAGE.splitlines()[2].index("teh") + 1
+        assert editor.marked() == ["teh", "teh"]
+        assert first.severity == types.DiagnosticSeverity.Warning  # of a probable change
+        assert sorted(given_texts(log)) == sorted(
+            ["# A page", "😀 It is teh end.", "See `teh` and teh rest."]
+        )
+        # Another paragraph is typed before them: the model is asked about this one alone.
+        log.write_text("")
+        editor.change(0, 0, "New teh text.\n\n")
+        await editor.until(lambda it: len(it.diagnostics) == 3)
+        assert given_texts(log) == ["New teh text."]
+        # A quick fix for each suggestion, and one for all of them.
+        fixes = [each for each in await editor.actions(["quickfix"]) if each.edit]
+        assert [each.title for each in fixes] == ["Replace “teh” with “the”"] * 3
+        [whole] = await editor.actions(["source.fixAll"])
+        assert whole.edit is not None
+        assert whole.edit.changes is not None
+        editor.apply(list(whole.edit.changes[editor.uri]))
+        assert editor.text == (
+            "New the text.\n\n# A page\n\n😀 It is the end.\n\n```\nteh code\n```\n\n"
+            "See `teh` and the rest.\n"
+        )
+        await editor.until(lambda it: not it.diagnostics)
+
+    with_editor(work, project / "page.md", REVISER_TEST_LOG=str(log))
+
+
+def test_words_of_the_dictionary_and_ignored_suggestions_are_left_alone(project: Path) -> None:
+    log = project / "log"
+    (project / ".reviser.toml").unlink()
+    (project / "pyproject.toml").write_text('[tool.reviser]\nwords = ["teh"]\ndelay = 0.05\n')
+
+    async def work(editor: Editor) -> None:
+        await editor.open("It is teh end.\n")
+        while not log.exists():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        assert editor.diagnostics == []
+        (project / "pyproject.toml").write_text("[tool.reviser]\ndelay = 0.05\n")
+        editor.change(0, 0, "So ")
+        await editor.until(lambda it: bool(it.diagnostics))
+        await editor.actions()
+        assert editor.titles == [
+            "Replace “teh” with “the”", "Never change “teh”", "Ignore this suggestion",
+            "Reviser: accept all suggestions",
+        ]  # fmt: skip
+        await editor.command("reviser.ignore", "teh -> the")
+        await editor.until(lambda it: not it.diagnostics)
+        assert (project / "config" / "reviser" / "ignore.txt").read_text() == "teh -> the\n"
+        (project / "config" / "reviser" / "ignore.txt").unlink()
+        editor.change(0, 0, "And ")
+        await editor.until(lambda it: bool(it.diagnostics))
+        await editor.command("reviser.addWord", "teh")
+        await editor.until(lambda it: not it.diagnostics)
+
+    with_editor(work, project / "page.md", REVISER_TEST_LOG=str(log))
+
+
+def test_commands_stream_edits_into_the_buffer_and_typing_stops_them(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("One.\n\nBen was a {} boy.\n\nLast.\n")
+        gap = types.Position(2, 4)
+        assert await editor.command("reviser.fillGap", gap) == "done"
+        assert editor.text == f"One.\n\nBen was a {FILL} boy.\n\nLast.\n"
+        assert len(editor.applied) > 1  # it was streamed
+        assert await editor.command("reviser.continueHere", types.Position(0, 4)) == "done"
+        assert editor.text.startswith(f"One.{FILL}\n\nBen")
+        with pytest.raises(JsonRpcException, match="has no gap"):
+            await editor.command("reviser.fillGap", gap)
+        # Typing while it writes wins.
+        work = asyncio.ensure_future(editor.command("reviser.continueHere", types.Position(4, 5)))
+        seen = len(editor.applied)
+        while len(editor.applied) == seen:
+            await asyncio.sleep(0.005)
+        editor.change(0, 0, "Typed. ")
+        assert await work == "cancelled"
+        assert FILL not in editor.text.rpartition("\n\n")[2]
+        editor.refuses = True
+        assert await editor.command("reviser.continueHere", types.Position(0, 0)) == "refused"
+
+    with_editor(work, project / "page.md", REVISER_TEST_SECONDS="0.05")
+
+
+def test_a_newer_version_cancels_the_check_of_an_older_one(project: Path) -> None:
+    log = project / "log"
+
+    async def work(editor: Editor) -> None:
+        long = "Word " * 20 + "teh end.\n\n"
+        await editor.open("".join(f"{n} {long}" for n in range(30)))
+        while not log.exists() or len(given_texts(log)) < 2:
+            await asyncio.sleep(0.01)
+        start = time.monotonic()
+        editor.change(0, len(editor.text), "Only teh text.")
+        await editor.until(lambda it: it.marked() == ["teh"])
+        assert time.monotonic() - start < 10
+        read = len(given_texts(log))
+        await asyncio.sleep(3)
+        assert len(given_texts(log)) == read < 29  # the other paragraphs are never read
+
+    with_editor(work, project / "a.md", REVISER_TEST_LOG=str(log), REVISER_TEST_SECONDS="0.05")
+
+
+def test_bad_requests_and_settings_do_not_end_the_server(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        with pytest.raises(JsonRpcException):
+            await editor.command("reviser.nothing")
+        with pytest.raises(JsonRpcException, match="is not open"):
+            await editor.command("reviser.addWord", "x")
+        with pytest.raises(JsonRpcException):
+            await editor.command("reviser.fillGap", "not a position")
+        (project / ".reviser.toml").write_text("wrods = []\n")
+        await editor.open("teh end")
+        await editor.until(lambda it: bool(it.messages))
+        assert "`wrods`" in editor.messages[0]
+        assert "Did you mean `words`?" in editor.messages[0]
+        (project / ".reviser.toml").write_text("delay = 0.0\n")
+        editor.change(0, 0, "It is ")
+        await editor.until(lambda it: bool(it.diagnostics))
+
+    with_editor(work, project / "page.md")
+
+
+def test_the_editor_never_waits_for_the_model(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("It is teh end.")
+        start = time.monotonic()
+        assert await editor.actions() == []
+        assert time.monotonic() - start < 2
+        await editor.until(lambda it: bool(it.diagnostics))
+
+    with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
+
+
+def test_a_model_that_cannot_be_opened_is_reported(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.until(lambda it: bool(it.messages))
+        assert editor.messages[0] == "Reviser: There is no model folder 'missing'."
+
+    with_editor(work, project / "page.md", "missing")
+
+
+def test_the_base_of_an_adapter_is_the_command_s_or_that_of_the_settings(project: Path) -> None:
+    given = list[tuple[str, str | None]]()
+
+    def load(name: str, base: str | None) -> Reviser:
+        given.append((name, base))
+        return correcting.reviser()
+
+    async def ask(model: str | None, base: str | None, settings: Settings) -> None:
+        await make_server(load, model, base).checker(settings)
+
+    (project / ".reviser.toml").write_text('model = "adapter"\nbase = "folder"\n')
+    settings = find_settings(project / "page.md")
+    asyncio.run(ask(None, None, settings))
+    asyncio.run(ask(None, "other", settings))
+    asyncio.run(ask("mine", None, settings))  # not with the base of another model
+    asyncio.run(ask("mine", "other", settings))
+    assert given == [
+        ("adapter", "folder"), ("adapter", "other"), ("mine", None), ("mine", "other"),
+    ]  # fmt: skip
+
+
+SCRIPT = """
+local client = vim.lsp.start_client({
+  name = "reviser", cmd = {PYTHON, "-m", "support.correcting"}, root_dir = vim.fn.getcwd(),
+})
+vim.cmd("edit page.md")
+vim.lsp.buf_attach_client(0, client)
+vim.wait(60000, function() return #vim.diagnostic.get(0) == 2 end, 50)
+for _, each in ipairs(vim.diagnostic.get(0)) do
+  print(each.lnum .. ":" .. each.col .. " " .. each.message)
+end
+local params = {
+  textDocument = vim.lsp.util.make_text_document_params(),
+  range = {start = {line = 0, character = 0}, ["end"] = {line = 9, character = 0}},
+  context = {diagnostics = {}, only = {"source.fixAll"}},
+}
+for _, found in pairs(vim.lsp.buf_request_sync(0, "textDocument/codeAction", params, 20000)) do
+  vim.lsp.util.apply_workspace_edit(found.result[1].edit, "utf-16")
+end
+vim.cmd("write")
+vim.cmd("qall!")
+"""
+
+
+def test_neovim_shows_suggestions_and_fixes_them(project: Path) -> None:
+    if shutil.which("nvim") is None:
+        missing("Neovim is not installed.")
+    (project / "page.md").write_text(PAGE)
+    script = project / "test.lua"
+    script.write_text(SCRIPT.replace("PYTHON", json.dumps(sys.executable)))
+    path_of_modules = os.pathsep.join(filter(None, [str(TESTS), *sys.path]))
+    shown = subprocess.run(
+        ["nvim", "--headless", "-u", "NONE", "-n", "-c", f"luafile {script}"],
+        cwd=project, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": path_of_modules, "HOME": str(project)},
+    )  # fmt: skip
+    assert "2:" in shown.stderr, shown.stderr
+    wanted = PAGE.replace("is teh", "is the").replace("and teh", "and the")
+    assert (project / "page.md").read_text() == wanted
+
+
+# -- parts --------------------------------------------------------------------------------------
+
+
+@given(st.text("a😀é\u2028\x0b\r\n", max_size=12), st.sampled_from(["utf-8", "utf-16", "utf-32"]))
+def test_positions_lead_back_to_their_offsets(text: str, encoding: str) -> None:
+    positions = Positions(text, encoding)
+    for offset in range(len(text) + 1):
+        if text[offset - 1 : offset + 1] != "\r\n":
+            assert positions.offset(positions.position(offset)) == offset
+
+
+def test_positions_count_the_units_of_the_protocol() -> None:
+    positions = Positions("a\u2028😀b\r\nc", "utf-16")
+    assert positions.position(4) == (0, 5)
+    assert positions.position(6) == (1, 0)
+    assert positions.offset(types.Position(0, 99)) == 4  # beyond the line is its end
+    assert positions.offset(types.Position(9, 0)) == 7
+
+
+def test_changes_are_applied_one_after_the_other() -> None:
+    def part(start: int, end: int, text: str) -> types.TextDocumentContentChangePartial:
+        span = types.Range(types.Position(0, start), types.Position(0, end))
+        return types.TextDocumentContentChangePartial(span, text)
+
+    assert apply_changes("😀 cat", [part(3, 6, "dog"), part(6, 6, "!")], "utf-16") == "😀 dog!"
+    whole = types.TextDocumentContentChangeWholeDocument("new")
+    assert apply_changes("old", [whole], "utf-16") == "new"
+
+
+def test_paragraphs_have_their_own_locks_and_words() -> None:
+    text = "One word.\nTwo.\n\n  \n----\r\n\r\nThree Reviser, Revisers."
+    found = paragraphs(text, [(0, 3), (19, 23), (27, 32)], ["Reviser"])
+    assert [(each.text, each.locked) for each in found] == [
+        ("One word.\nTwo.", ((0, 3),)),
+        ("Three Reviser, Revisers.", ((0, 5), (6, 13))),
+    ]
+    assert all(text.startswith(each.text, each.start) for each in found)
+
+
+def test_settings_come_from_the_nearest_folder(tmp_path: Path) -> None:
+    inner = tmp_path / "docs" / "sub"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.reviser]\nmodel = "m"\nwords = ["teh"]\nignore-files = ["docs/old*", "LOG.md"]\n'
+    )
+    settings = find_settings(inner / "a.md")
+    assert (settings.model, settings.words, settings.root) == ("m", ("teh",), tmp_path)
+    assert settings.ignores(tmp_path / "docs" / "old.md")
+    assert settings.ignores(inner / "LOG.md")
+    assert not settings.ignores(inner / "a.md")
+    (inner / ".reviser.toml").write_text("precision = 0.9\n")
+    assert find_settings(inner / "a.md").precision == 0.9
+    assert find_settings(tmp_path.parent / "none.md") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("wrods = []", "Did you mean `words`"),
+        ("words = 3", "must be a list of texts"),
+        ("model = 3", "must be a text"),
+        ("base = 3", "must be a text"),
+        ("delay = true", "must be a number"),
+        ("precision = 2", "from 0 to 1"),
+        ("x = ", "Cannot read the settings"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / ".reviser.toml").write_text(line)
+    with pytest.raises(ConfigError, match=message):
+        find_settings(tmp_path / "a.md")
+
+
+def a_change(text: str, before: str, after: str, confidence: float | None = None) -> Change:
+    start = text.index(before)
+    return Change(
+        start=start, end=start + len(before), before=before, after=after, logprob=-2.0, actions=2,
+        confidence=confidence,
+    )  # fmt: skip
+
+
+def test_suggestions_are_shown_as_whole_words_and_applied_as_they_are() -> None:
+    text = "It is teh end"
+    change = a_change(text, "eh", "he")
+    positions = Positions(text)
+    [fix, *_] = actions_for("u", [change], positions, (6, 6), ["quickfix"])  # before the word
+    assert fix.title == "Replace “teh” with “the”"
+    assert fix.edit == types.WorkspaceEdit(
+        changes={"u": [types.TextEdit(positions.range(7, 9), "he")]}
+    )
+    assert actions_for("u", [change], positions, (0, 5), ["quickfix"]) == []
+    assert actions_for("u", [change], positions, (6, 6), ["refactor"]) == []
+    assert title_of(text, a_change(text, " teh", "")) == "Delete “teh”"
+    assert title_of(text, a_change(text, "", ",")) == "Replace “It” with “,It”"
+
+
+def test_the_severity_follows_the_confidence() -> None:
+    text = "It is teh end"
+    found = [
+        diagnostic_of(Positions(text), a_change(text, "teh", "the", confidence)).severity
+        for confidence in (0.9, 0.6, 0.2, None)  # None: exp(-1) for each action
+    ]
+    kinds = types.DiagnosticSeverity
+    assert found == [kinds.Warning, kinds.Information, kinds.Hint, kinds.Hint]

@@ -1,0 +1,360 @@
+"""A second look at changes: gains are differences of likelihoods; too small ones are left out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from math import exp
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.engines.base import Reading, Request
+from reviser.models.editing import Editing
+from reviser.models.wordlists import WordLists
+from reviser.writing import review
+from reviser.writing.changes import Change, Changes
+from reviser.writing.model import Reviser
+from reviser.writing.narrowing import edit_probabilities
+from reviser.writing.plan import _without_searches
+from reviser.writing.review import AFTER, BEFORE, COMPARED, FOLLOWING, SHOWN, compare
+from reviser.writing.rollout import Revision, Rollout
+from reviser.writing.tasks import Continue, Infill, Revise
+from support import noting, small_tokenizers
+from support.random_engine import RandomEngine
+
+TOKENIZER = small_tokenizers.byte_level()
+VOCAB = ActionVocab.from_tokenizer(TOKENIZER, operators=("delete", "replace"), search=True)
+CODEC = Codec(TOKENIZER)
+words = st.sampled_from(["The", " cat", " sat", ".", " ", "\n", "é", "😀", " hippopotamus" * 5])
+texts = st.lists(words, max_size=12).map("".join)
+
+
+def model(least: float, **options: Any) -> Reviser:
+    """A model whose confidence in a change depends on its gain: 0.5 for a gain of 0."""
+    own = (0.0, 0.0, 1.0) if options.get("samples", 1) else ()  # without samples, none is needed
+    editing = Editing(confidence=own, min_confidence=least, **options)
+    return Reviser(RandomEngine(VOCAB), CODEC, editing=editing)
+
+
+def gain_by_hand(draft: str, change: Change) -> float:
+    """The difference of two likelihoods, of all that is shown."""
+    low = draft.rfind(" ", 0, max(0, change.start - BEFORE)) + 1
+    high = draft.find(" ", min(len(draft), change.end + AFTER))
+    tail = draft[change.end :] + "\n" if high < 0 else draft[change.end : high]
+    new, old = (
+        CODEC.encode(draft[low : change.start] + middle + tail)
+        for middle in (change.after, change.before)
+    )
+    same = 0
+    while same < min(len(new), len(old)) and new[same] == old[same]:
+        same += 1
+    rest = 0
+    while rest < min(len(new), len(old)) - same and new[-1 - rest] == old[-1 - rest]:
+        rest += 1
+    begin = () if VOCAB.begin is None else (VOCAB.begin,)
+    totals = []
+    for ids in (new, old):
+        shown = ids[max(0, same - SHOWN) : len(ids) - max(0, rest - FOLLOWING)]
+        shown = shown[: SHOWN + COMPARED]
+        totals.append(sum(noting.actual((*begin, *shown))))
+    return totals[0] - totals[1]  # what both begin with cancels out
+
+
+@given(draft=texts, data=st.data())
+def test_a_gain_is_a_difference_of_likelihoods(draft: str, data: st.DataObject) -> None:
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(draft))] * 2)))
+    after = data.draw(texts)
+    change = Change(
+        start=start, end=end, before=draft[start:end], after=after, logprob=0.0, actions=1
+    )
+    found = compare(draft, change, vocab=VOCAB, codec=CODEC)
+    for request in found.requests:
+        request.check(VOCAB, 10_000)
+    readings = [
+        noting.reading(noting.edit_probabilities(each.history), each.history)
+        for each in found.requests
+    ]
+    expected = gain_by_hand(draft, change)
+    assert found.gain(readings) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_end_of_a_text_is_judged_by_a_line_break() -> None:
+    change = Change(start=3, end=3, before="", after=".", logprob=0.0, actions=1)
+    found = compare("The", change, vocab=VOCAB, codec=CODEC)
+    line_break = CODEC.encode("\n")
+    assert [list(each.history[-1:]) for each in found.requests] == [line_break] * 2
+
+
+def test_control_ids_are_no_text() -> None:
+    assert Reading((-1.0,), (-2.0,)).text_logprobs() == [-2.0]
+    (found,) = Reading((-1.0,), (-2.0,), (-0.6931471805599453,)).text_logprobs()
+    assert found == pytest.approx(-2.0 + 0.6931471805599453)
+    assert Reading((0.0,), (-2.0,), (0.0,)).text_logprobs()[0] < 20  # nothing but control ids
+
+
+@settings(max_examples=25)  # each runs an engine several times
+@given(
+    draft=texts,
+    seed=st.integers(0, 2**32),
+    window=st.sampled_from([20, 256]),
+    least=st.sampled_from([0.0, 0.5, 0.6]),
+    reads_first=st.booleans(),
+)
+def test_changes_of_too_little_confidence_are_left_out(
+    draft: str, seed: int, window: int, least: float, reads_first: bool
+) -> None:
+    task = Revise(draft, window=window, context=3)
+    config = replace(Revise.default_config, seed=seed, max_actions=30)
+    all_made = model(0.0, edit_probabilities=reads_first).run(task, config)
+    kept = model(least, edit_probabilities=reads_first).run(task, config)
+    assert [each.gains for each in kept.rollouts] == [each.gains for each in all_made.rollouts]
+    gains = [gain for each in all_made.rollouts for gain in each.gains or ()]
+    changes = all_made.changes.changes
+    assert all(change.gain is not None for change in changes)
+    if len(changes) == len(gains):  # none met where windows do
+        wanted = [each for each in changes if (each.confidence or 0) >= least]
+        assert list(kept.changes.changes) == wanted
+    if len(all_made.rollouts) == 1:
+        for change in changes:
+            expected = gain_by_hand(draft, change)
+            assert change.gain == pytest.approx(expected, abs=1e-9)
+            odds = max(-12.0, min(expected, 12.0))
+            assert change.confidence == pytest.approx(1 / (1 + exp(-odds)))
+    assert Revision.from_json(kept.to_json()) == kept
+
+
+@settings(max_examples=25)
+@given(draft=st.lists(words, max_size=4).map("".join), seed=st.integers(0, 2**32))
+def test_of_several_samples_the_most_confident_changes_are_kept(draft: str, seed: int) -> None:
+    task = Revise(draft)
+    config = replace(Revise.default_config, seed=seed, max_actions=12)
+    opened = model(0.4, samples=3)
+    plan = opened.plan(task, config)
+    alone = model(0.0)
+    found: list[Change] = []  # those of each part alone, as if it were all there is
+    rollouts = [opened.start(part).rollout() for part in plan.parts]
+    assert len(rollouts) == 3
+    configs = [each.config for each in rollouts[:3]]
+    assert [each.temperature for each in configs] == [0.0, 1.0, 1.0]
+    assert len({each.seed for each in configs}) == 3
+    for part, rollout in zip(plan.parts, rollouts, strict=True):
+        single = replace(plan, parts=(part,), samples=1, editing=alone.editing)
+        found += single.result([rollout]).changes.changes  # type: ignore[union-attr]
+    kept = opened.run(task, config).changes.changes
+    best = {(each.start, each.end, each.after): each.confidence for each in found}
+    for change in found:
+        best[change.start, change.end, change.after] = max(
+            best[change.start, change.end, change.after] or 0.0, change.confidence or 0.0
+        )
+    for change in kept:
+        assert (change.confidence or 0) >= 0.4
+        assert best[change.start, change.end, change.after] == change.confidence
+    for change in found:  # each is kept, or too weak, or touches one that is as confident
+        if (change.confidence or 0) >= 0.4:
+            touching = [k for k in kept if k.start <= change.end and change.start <= k.end]
+            assert max(k.confidence or 0 for k in touching) >= (change.confidence or 0)
+
+
+def test_several_samples_share_what_they_read() -> None:
+    opened = model(0.0, samples=4)
+    opened.revise("The cat sat.", max_edits=0)
+    engine = opened.engine
+    assert engine.added == 4  # type: ignore[attr-defined]  # nothing to compare
+    (writing,) = [opened.stream(Revise("The cat sat."))]  # the first sample alone
+    assert writing.part.config.temperature == 0.0
+
+
+def test_asyncio_gives_the_same() -> None:
+    task, config = Revise("The cat sat." * 9, window=20), replace(Revise.default_config, seed=3)
+    config = replace(config, max_actions=30)
+    assert asyncio.run(model(0.0).arun(task, config)) == model(0.0).run(task, config)
+
+
+def test_some_changes_are_kept_and_some_are_not() -> None:
+    rng, counts = Random(0), [0, 0]
+    for seed in range(40):
+        draft = "".join(rng.choices(["The", " cat", " sat", "."], k=12))
+        revision = model(0.5).revise(draft, seed=seed, max_actions=20)
+        made = sum(len(each.gains or ()) for each in revision.rollouts)
+        kept = len(revision.changes.changes)
+        counts = [counts[0] + kept, counts[1] + made - kept]
+    assert min(counts) > 5
+
+
+def test_what_is_cancelled_was_not_compared_and_its_changes_are_left_out() -> None:
+    opened, draft = model(0.0, samples=2), "The cat sat." * 3
+    plan = opened.plan(Revise(draft), replace(Revise.default_config, max_actions=30))
+    writings = [opened.start(part) for part in plan.parts]
+    edits = iter(writings[0])
+    while writings[0].text == draft:
+        next(edits)
+    writings[0].cancel()
+    cancelled, whole = (writing.rollout() for writing in writings)
+    assert cancelled.gains is None
+    assert whole.gains is not None
+    revision = plan.result([cancelled, whole])
+    assert isinstance(revision, Revision)
+    assert all(change.confidence is not None for change in revision.changes.changes)
+    assert plan.result([cancelled, cancelled]).text == draft
+
+
+@pytest.mark.parametrize("task", [Continue("The"), Infill("The{} sat.")])
+def test_other_tasks_are_not_compared(task: Continue | Infill) -> None:
+    opened = model(0.0, samples=3)
+    rollout = opened.run(task, replace(task.default_config, max_actions=9))
+    assert rollout.gains is None
+    assert opened.engine.added == 1  # type: ignore[attr-defined]
+
+
+@given(words=st.lists(st.integers(0, 19), min_size=1, max_size=9), edits=st.integers(0, 3))
+def test_searches_that_are_made_for_the_model_do_not_count(words: list[int], edits: int) -> None:
+    assert VOCAB.find is not None
+    assert VOCAB.here is not None
+    search = [VOCAB.find, *words, VOCAB.here]
+    parts = [(search, True), (words[:edits], False), (search, True), ([VOCAB.stop], False)]
+    actions = [action for ids, _ in parts for action in ids]
+    is_search = [each for ids, each in parts for _ in ids]
+    logprobs = [-1.0 - n for n in range(len(actions))]
+    expected = [0.0 if each else old for each, old in zip(is_search, logprobs, strict=True)]
+    assert list(_without_searches(VOCAB, actions, logprobs)) == expected
+
+
+LISTS = WordLists(
+    ["the", "cat", "sat"], {"cat": ["sat"]}, insert=["the", ",", "."], delete=["the", ","]
+)
+WEIGHTS = {"spelling": (0.0, 0.5, 2.0), "list": (0.5, 0.0, 1.0)}
+
+
+def is_plausible(request: Request, draft: str, start: int, end: int, new: str) -> bool:
+    """Whether the first token that a suggestion puts is likely enough, found slowly."""
+    old_ids, new_ids = (
+        CODEC.encode(draft[:start] + middle + draft[end:]) for middle in (draft[start:end], new)
+    )
+    pairs = enumerate(zip(old_ids, new_ids, strict=False))
+    same = next((n for n, (old, other) in pairs if old != other), None)
+    if same is None or not new:
+        return True
+    history, before = request.history, len(CODEC.decode(old_ids[:same]))
+    shown = [n for n, each in enumerate(history) if each < VOCAB.tokens]
+    ids = [history[n] for n in shown]
+    # Locked text is encoded apart, so the history may have other tokens than the draft.
+    at = [shown[n] for n in range(len(ids)) if len(CODEC.decode(ids[:n])) == before]
+    if len(at) != 1 or history[at[0]] != old_ids[same]:
+        return True
+    having, without = (
+        noting.actual((*history[: at[0]], each))[-1] for each in (new_ids[same], old_ids[same])
+    )
+    return having - without >= (review.REPLACED if start < end else review.INSERTED)
+
+
+def expected_suggestions(opened: Reviser, task: Revise) -> list[tuple[int, int, str]]:
+    """What is compared for a draft of one window where an edit is likely, found slowly."""
+    part = opened.plan(task).parts[0]
+    history = part.request.history
+    reading = noting.reading(noting.edit_probabilities(history), history)
+    tokens, likely = edit_probabilities(part.request, reading, VOCAB, 0, opened.editing)
+    offsets = CODEC.char_offsets(tokens).tolist()
+    found = []
+    for start, end, new, source in LISTS.suggestions(task.draft):
+        ends = [n for n, offset in enumerate(offsets) if offset >= end]
+        begins = [n for n, offset in enumerate(offsets) if 0 <= offset <= start]
+        judged = ends[:1] if start < end else begins[-1:]
+        judged += [n + 1 for n in judged if start < end and new]
+        likeliest = max((likely[n] for n in judged if n < len(likely)), default=0.0)
+        reach = max(end, start + 1)
+        is_free = not any(a < reach and start < b for a, b in task.locked_spans)
+        is_unknown = source == "spelling" and new.islower()
+        if (
+            is_free
+            and (is_unknown or likeliest >= opened.editing.threshold)
+            and (source == "spelling" or is_plausible(part.request, task.draft, start, end, new))
+        ):
+            found.append((start, end, new))
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    draft=st.lists(
+        st.sampled_from(["The", " cta", " cat", ",", ".", " ", " the"]), max_size=12
+    ).map("".join),
+    data=st.data(),
+    window=st.sampled_from([4, 256]),
+    samples=st.sampled_from([0, 2]),
+    inserted=st.sampled_from([-1.0, 0.1]),
+)
+def test_the_lists_suggest_where_an_edit_is_likely_and_nothing_is_locked(
+    draft: str, data: st.DataObject, window: int, samples: int, inserted: float
+) -> None:
+    bounds = sorted(data.draw(st.lists(st.integers(0, len(draft)), max_size=6)))
+    locked = [(a, b) for a, b in zip(bounds[::2], bounds[1::2], strict=False) if a < b]
+    opened = model(
+        0.5,
+        edit_probabilities=True,
+        threshold=0.3,
+        samples=samples,
+        suggestions=WEIGHTS,
+        lists=LISTS,
+    )
+    task = Revise(draft, window=window, context=2, locked=locked)
+    plan = opened.plan(task, replace(Revise.default_config, max_actions=6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(review, "INSERTED", inserted)
+        patch.setattr(review, "REPLACED", -inserted)
+        rollouts = [opened.start(part).rollout() for part in plan.parts]
+        is_one = len(plan.parts) <= max(1, samples)
+        expected = expected_suggestions(opened, task) if is_one else None
+    if not samples:
+        assert all(each.statistics.edits == 0 for each in rollouts)
+    found = [
+        change
+        for changes, _ in plan.candidates(rollouts)
+        for change in changes
+        if change.source != "model"
+    ]
+    if is_one:
+        suggested = [(each.start, each.end, each.after) for each in found]
+        assert suggested == expected
+    for part, rollout in zip(plan.parts, rollouts, strict=True):
+        assert not (part.is_resampled and rollout.suggested)
+        for change in rollout.suggested:
+            assert change.gain == pytest.approx(gain_by_hand(part.prompt, change), abs=1e-9)
+            assert change.actions == 0
+        assert Rollout.from_json(rollout.to_json()) == rollout
+    for change in found:
+        assert change.gain is not None
+        constant, by_logprob, by_gain = WEIGHTS[change.source]
+        odds = constant + by_logprob * change.logprob
+        odds += by_gain * max(-12.0, min(change.gain, 12.0))
+        assert change.confidence == pytest.approx(1 / (1 + exp(-odds)))
+    revision = plan.result(rollouts)
+    assert isinstance(revision, Revision)
+    for change in revision.changes.changes:
+        assert (change.confidence or 0) >= 0.5
+        assert not any(a < change.end and change.start < b for a, b in locked)
+    for start, end in locked:
+        assert draft[start:end] in revision.text
+
+
+def test_nothing_is_suggested_without_a_reading() -> None:
+    opened = model(0.0, samples=0, suggestions=WEIGHTS, lists=LISTS)
+    assert opened.revise("The cta sat.").text == "The cta sat."
+
+
+def test_models_that_do_not_compare_give_no_gains() -> None:
+    opened = Reviser(RandomEngine(VOCAB), CODEC, editing=Editing())
+    revision = opened.revise("The cat sat.", seed=3, max_actions=20)
+    assert revision.rollouts[0].gains is None
+    assert {change.gain for change in revision.changes.changes} <= {None}
+
+
+def test_a_gain_that_is_no_number_is_refused() -> None:
+    change = Change(start=0, end=0, before="", after="x", logprob=0.0, actions=1, gain=float("nan"))
+    with pytest.raises(ValueError, match="gain nan"):
+        Changes(draft="", changes=(change,))
