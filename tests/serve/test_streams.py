@@ -323,8 +323,8 @@ def test_a_client_that_vanishes_frees_the_engine(slow: Served) -> None:
     body = {"prompt": "The", "max_actions": 3000, "stop_bias": -1}
     with slow.http.stream("POST", "/v1/generate", json=body | {"stream": True}) as response:
         parts = response.iter_bytes()
-        next(parts)
-        assert slow.engine()["running"] == 1
+        next(parts)  # the event `start`, which does not wait for the engine
+        eventually(lambda: slow.engine()["running"] == 1, 3)
     assert slow.engine()["running"] == 1  # for a while: the client may reconnect
     eventually(lambda: slow.engine()["running"] == 0, 3)
     completion = {"prompt": "The", "max_tokens": 3000, "stop_bias": -1}
@@ -339,7 +339,7 @@ def test_a_client_that_vanishes_frees_the_engine(slow: Served) -> None:
     with slow.http.stream("POST", "/v1/completions", json=buffered) as response:
         parts = response.iter_bytes()  # without a reference, the connection would end
         assert next(parts) == b":\n\n"  # a ping
-        assert slow.engine()["running"] == 1
+        eventually(lambda: slow.engine()["running"] == 1, 3)
     eventually(lambda: slow.engine()["running"] == 0, 3)
     assert slow.engine()["cancelled"] == before + 4
     assert slow.metrics()['reviser_cancelled_total{by="absence"}'] >= 1

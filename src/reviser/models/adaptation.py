@@ -110,6 +110,8 @@ def with_lora(
     with warnings.catch_warnings():
         # PEFT warns about tied embeddings and merging; the merge at the end handles them.
         warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")
+        # PEFT 0.21 uses a name that Transformers 5.23 has renamed.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
         adapted = peft.get_peft_model(model, config)
     # With the base's name PEFT would ask the hub at every checkpoint, find that the embeddings were
     # resized and save all of them. The trained rows are saved without that.
