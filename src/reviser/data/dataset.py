@@ -38,7 +38,7 @@ DIGEST_RANGE = 1 << 48
 """Modulus of digest sums, which keeps sums over many processes exact."""
 WIDTH_MULTIPLE = 8
 """The width of a micro-batch is a multiple of this, because kernels are prepared once per shape."""
-HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST = range(5)
+HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN = range(8)
 """The purposes of hashes. No two purposes share random numbers."""
 
 

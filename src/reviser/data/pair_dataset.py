@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from reviser.core.trajectory import Trajectory
 from reviser.data import blocks
 from reviser.data.dataset import (
     HELD_OUT,
+    NO_LABEL,
+    VISITED,
     Example,
     ExampleStream,
     IntArray,
@@ -32,7 +35,7 @@ from reviser.data.dataset import (
 from reviser.data.pairs import read_pairs
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.alignment import Starts, diff, edit_labels, revision
-from reviser.trajectories.policy import Blocks, Edits, PairPolicy
+from reviser.trajectories.policy import Blocks, Dagger, Edits, PairPolicy
 
 Tokens = npt.NDArray[np.int32]
 BATCH_PAIRS = 1000
@@ -124,8 +127,22 @@ class PairSplit:
         return self.pairs[int(self._numbers[index])]
 
 
+class Visited(NamedTuple):
+    """What a model did with the draft of a pair, and what an oracle says about it."""
+
+    pair: int
+    """Index of the pair in its split."""
+    ids: list[int]
+    """The ids after the draft was shown."""
+    labels: list[int | None]
+    """A label for each of them; None where the oracle says nothing."""
+
+
 class PairStream(ExampleStream):
-    """Pairs of texts, each with the trajectory of a policy."""
+    """Pairs of texts, each with the trajectory of a policy.
+
+    With `visited`, a share of the examples that the policy states are these rollouts of a model.
+    """
 
     split: PairSplit
 
@@ -138,10 +155,12 @@ class PairStream(ExampleStream):
         *,
         context: int,
         seed: int = 0,
+        visited: Sequence[Visited] = (),
     ) -> None:
         super().__init__(split, vocab, context=context, seed=seed)
         self.policy = policy
         self._codec = codec
+        self._visited = visited
         if isinstance(policy, Edits):
             if vocab.delete is None and vocab.span_delete is None:
                 raise VocabError(
@@ -190,9 +209,7 @@ class PairStream(ExampleStream):
         )
 
     def _starts(self, pair: TokenPair) -> Starts:
-        units = (self._codec.unit_starts(text) for text in (pair.before, pair.after))
-        before, after = ((unit & UNITS["word"]) > 0 for unit in units)
-        return before, after
+        return word_starts(self._codec, pair.before), word_starts(self._codec, pair.after)
 
     def _label_draft(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
         """Label the draft's positions with whether an edit is needed there.
@@ -210,23 +227,43 @@ class PairStream(ExampleStream):
         labels[first : end + 1] = edit_labels(self.vocab, pair.before.tolist(), hunks)
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
-        examples = []
         digests = self._digests(indices, epoch)
-        for index, digest in zip(indices.tolist(), digests, strict=True):
-            pair = self.split.read(index)
-            trajectory = self.trajectory(pair)
-            ids = np.array(trajectory.history(self.vocab), np.int32)
-            labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
-            if (
-                isinstance(self.policy, Edits)
-                and self.policy.edit_probabilities
-                and trajectory.no_loss
-            ):
-                self._label_draft(labels, pair, trajectory)
-            ids, labels = ids[: self.context], labels[: self.context]
-            is_cut = ids[-1] != self.vocab.stop
-            examples.append(Example(ids, labels, len(pair.after), bool(is_cut), digest))
-        return examples
+        draws = hashed(self.seed, VISITED, indices.astype(np.uint64), epoch)
+        return [
+            self._example(index, digest, self._choose_visited(int(draw)))
+            for index, digest, draw in zip(indices.tolist(), digests, draws, strict=True)
+        ]
+
+    def _choose_visited(self, draw: int) -> Visited | None:
+        """Return the rollout that takes the place of a pair's own edits, if there is one."""
+        if not self._visited or not isinstance(self.policy, Dagger):
+            return None
+        if (draw >> 32) >= self.policy.share * (1 << 32):
+            return None
+        return self._visited[draw % (1 << 32) % len(self._visited)]
+
+    def _example(self, index: int, digest: int, visited: Visited | None) -> Example:
+        pair = self.split.read(index if visited is None else visited.pair)
+        trajectory = self.trajectory(pair)
+        if visited is not None:
+            shown = trajectory.restoration[: len(trajectory.no_loss)]
+            trajectory = replace(trajectory, restoration=(*shown, *visited.ids))
+        ids = np.array(trajectory.history(self.vocab), np.int32)
+        labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
+        if visited is not None and visited.ids:
+            given = [NO_LABEL if label is None else label for label in visited.labels]
+            labels[-len(given) :] = given
+        if isinstance(self.policy, Edits) and self.policy.edit_probabilities and trajectory.no_loss:
+            self._label_draft(labels, pair, trajectory)
+        ids, labels = ids[: self.context], labels[: self.context]
+        is_cut = visited is None and ids[-1] != self.vocab.stop
+        return Example(ids, labels, len(pair.after), bool(is_cut), digest)
+
+
+def word_starts(codec: Codec, tokens: Sequence[int] | Tokens) -> npt.NDArray[np.bool_]:
+    """Return which tokens begin a word."""
+    starts: npt.NDArray[np.bool_] = (codec.unit_starts(tokens) & UNITS["word"]) > 0
+    return starts
 
 
 _RESERVED = 16

@@ -5,6 +5,7 @@ This module knows recipes and how the packages below read them, but not the Trai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from transformers import PreTrainedModel
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
 from reviser.data.dataset import ExampleStream, MicroBatches, Windows, WindowStream
-from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
+from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs, Visited
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError
@@ -131,10 +132,10 @@ def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPair
     return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
-def training_set(recipe: Recipe, inputs: Inputs) -> MicroBatches:
-    """Return every micro-batch of the run, in order."""
+def training_set(recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()) -> MicroBatches:
+    """Return every micro-batch of the run, in order; `visited` are the rollouts to learn from."""
     training = recipe.training
-    stream = _stream(recipe, inputs, recipe.policy, held_out=False)
+    stream = _stream(recipe, inputs, recipe.policy, held_out=False, visited=visited)
     count = training.steps * training.batch // training.micro_batch
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
@@ -154,23 +155,52 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) ->
 
 
 def _stream(
-    recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy, *, held_out: bool
+    recipe: Recipe,
+    inputs: Inputs,
+    policy: Policy | PairPolicy,
+    *,
+    held_out: bool,
+    visited: Sequence[Visited] = (),
 ) -> ExampleStream:
-    common: dict[str, Any] = {"context": inputs.context, "seed": recipe.seed}
     if isinstance(policy, PairPolicy):
-        assert isinstance(inputs.data, TokenPairs)  # the recipe was checked
-        pairs = PairSplit(
-            inputs.data,
-            recipe.data.windows.held_out,
-            inputs.context,
-            held_out=held_out,
-            rewrites=not isinstance(policy, Edits),
-        )
-        return PairStream(pairs, inputs.vocab, policy, inputs.codec, **common)
+        return pair_stream(recipe, inputs, policy, held_out=held_out, visited=visited)
     assert isinstance(inputs.data, TokenShards)
     windows = Windows(inputs.data, recipe.data.windows, held_out=held_out)
-    sampler = Sampler(inputs.vocab, policy)
-    return WindowStream(windows, sampler, unit_starts=inputs.codec.unit_starts, **common)
+    return WindowStream(
+        windows,
+        Sampler(inputs.vocab, policy),
+        unit_starts=inputs.codec.unit_starts,
+        context=inputs.context,
+        seed=recipe.seed,
+    )
+
+
+def pair_stream(
+    recipe: Recipe,
+    inputs: Inputs,
+    policy: PairPolicy,
+    *,
+    held_out: bool = False,
+    visited: Sequence[Visited] = (),
+) -> PairStream:
+    """Return the pairs that are trained on, or those held out, under a policy."""
+    assert isinstance(inputs.data, TokenPairs)  # the recipe was checked
+    split = PairSplit(
+        inputs.data,
+        recipe.data.windows.held_out,
+        inputs.context,
+        held_out=held_out,
+        rewrites=not isinstance(policy, Edits),
+    )
+    return PairStream(
+        split,
+        inputs.vocab,
+        policy,
+        inputs.codec,
+        context=inputs.context,
+        seed=recipe.seed,
+        visited=visited,
+    )
 
 
 def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:

@@ -17,7 +17,7 @@ from reviser.errors import ConfigError, nearest_path
 from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
 from reviser.train.yaml_reader import from_plain, one_line, set_value
-from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
+from reviser.trajectories.policy import PRESETS, Dagger, PairPolicy, Policy
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
@@ -65,8 +65,8 @@ class DataConfig:
     text: tuple[str, ...] = ()
     """Sources as for `reviser tokenize`. They are tokenized into the output folder on first use."""
     pairs: tuple[str, ...] = ()
-    """Files of texts before and after an edit, for a policy of kind `edits`, `rewrite` or
-    `blocks`. Only `held_out` of `windows` is then used."""
+    """Files of texts before and after an edit, for a policy of kind `edits`, `dagger`,
+    `rewrite` or `blocks`. Only `held_out` of `windows` is then used."""
     split: SplitBy = "blank"
     """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
@@ -196,9 +196,11 @@ class Recipe:
         for policy in (self.policy, *self.evaluation.policies.values()):
             if isinstance(policy, PairPolicy) != bool(data.pairs):
                 raise ConfigError(
-                    "data.pairs needs a policy of kind edits, rewrite or blocks, and those policies"
-                    " need data.pairs."
+                    "data.pairs needs a policy of kind edits, dagger, rewrite or blocks, and those"
+                    " policies need data.pairs."
                 )
+        if isinstance(self.policy, Dagger):
+            self._check_rounds(self.policy)
         if self.base is None:
             _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
         elif data.tokenizer or data.bpe:
@@ -215,6 +217,19 @@ class Recipe:
             raise ConfigError("data.windows.held_out is 0, which leaves nothing to evaluate on.")
         if not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"seed is {self.seed}; it must be from 0 to {(1 << 32) - 1}.")
+
+    def _check_rounds(self, policy: Dagger) -> None:
+        """Refuse what cannot be divided into rounds."""
+        if self.training.steps % (policy.rounds + 1):
+            raise ConfigError(
+                f"training.steps is {self.training.steps}; with {policy.rounds} rounds it must be a"
+                f" multiple of {policy.rounds + 1}."
+            )
+        if self.training.parallel == "fsdp" or self.training.lora is not None:
+            raise ConfigError(
+                "A policy of kind dagger needs the whole weights in every process: use parallel:"
+                " ddp without lora."
+            )
 
 
 def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:

@@ -63,6 +63,20 @@ def check_start_token(output: Path, token: str) -> None:
         )
 
 
+class StopAt(TrainerCallback):
+    """Callback that ends training at a step, with a checkpoint there."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Save and stop once the step is reached."""
+        if state.global_step >= self._step:
+            control.should_save = control.should_training_stop = True
+
+
 class MarkComplete(TrainerCallback):
     """Callback that marks each checkpoint as complete."""
 

@@ -6,7 +6,7 @@ The training loop is the Trainer's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,17 +17,20 @@ from safetensors import SafetensorError
 from transformers import TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
+from reviser.data.pair_dataset import Visited
 from reviser.errors import CheckpointError, ReviserError
 from reviser.files import write_json
 from reviser.models import adaptation, trunks
 from reviser.models.editing import Editing
 from reviser.provenance import made_with
+from reviser.train import dagger
 from reviser.train.arguments import training_arguments
 from reviser.train.inputs import Inputs, held_out_set, make_missing, open_inputs, training_set
 from reviser.train.recipe import Recipe
 from reviser.train.report import LogWriter, TerminalBar, truncate_log
 from reviser.train.resume import (
     MarkComplete,
+    StopAt,
     check_claim,
     check_layout,
     check_start_token,
@@ -72,28 +75,15 @@ def train(recipe: Recipe, output: str | Path) -> Path:
         bar.print(inputs.note)
     parameters = _parameters(inputs.model)
     _in_main_process(arguments, lambda: claim(output, recipe, inputs))
-    trainer = _trainer(recipe, inputs, arguments, output, bar)
-    if checkpoint is not None:
-        check_layout(Path(checkpoint), arguments)
-    if arguments.process_index == 0:
-        # The steps after the checkpoint will be run and logged again.
-        last, kept = recipe.training.steps, step if checkpoint else -1
-        counts = truncate_log(output / "log.jsonl", kept, last=last)
-        truncate_log(output / "samples.jsonl", kept, last=last)
-        trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
     # Score a base before training too, to compare with the score after it.
     arguments.eval_on_start = recipe.base is not None and checkpoint is None
     several = f", {arguments.world_size} processes" * (arguments.world_size > 1)
     steps = f"from step {step} of {recipe.training.steps}"
     bar.print(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
-    try:
-        trainer.train(resume_from_checkpoint=checkpoint)
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"Cannot open {checkpoint!r}: {error}. Delete it to resume from an earlier one."
-        ) from error
-    finally:
-        bar.stop()  # also when interrupted, because the bar hides the cursor
+    for stop in dagger.stops(recipe):
+        if stop > step or stop == recipe.training.steps:
+            trainer = _train_until(stop, recipe, inputs, arguments, output, bar)
+            arguments.eval_on_start = False
     metrics = trainer.evaluate_once()
     record = _provenance(recipe, inputs, trainer) | {"parameters": parameters, "metrics": metrics}
     _save(trainer, inputs, output)
@@ -102,6 +92,38 @@ def train(recipe: Recipe, output: str | Path) -> Path:
             Editing(edit_probabilities=recipe.policy.edit_probabilities).save(output)
         write_json(output / "run.json", record)
     return output
+
+
+def _train_until(
+    stop: int,
+    recipe: Recipe,
+    inputs: Inputs,
+    arguments: TrainingArguments,
+    output: Path,
+    bar: TerminalBar,
+) -> ReviserTrainer:
+    """Train from the last complete checkpoint until a step, and write a checkpoint there."""
+    checkpoint = _in_main_process(arguments, lambda: last_checkpoint(output))
+    rank, world = arguments.process_index, arguments.world_size
+    visited = dagger.rollouts(recipe, inputs, output, checkpoint, rank=rank, world=world)
+    trainer = _trainer(recipe, inputs, arguments, output, bar, stop=stop, visited=visited)
+    if checkpoint is not None:
+        check_layout(Path(checkpoint), arguments)
+    if rank == 0:
+        # The steps after the checkpoint will be run and logged again.
+        last, kept = recipe.training.steps, -1 if checkpoint is None else step_of(checkpoint)
+        counts = truncate_log(output / "log.jsonl", kept, last=last)
+        truncate_log(output / "samples.jsonl", kept, last=last)
+        trainer.seen |= {name: counts.get(f"{name}_seen", 0) for name in SEEN}
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"Cannot open {checkpoint!r}: {error}. Delete it to resume from an earlier one."
+        ) from error
+    finally:
+        bar.stop()  # also when interrupted, because the bar hides the cursor
+    return trainer
 
 
 def _in_main_process(arguments: TrainingArguments, work: Callable[[], _T]) -> _T:
@@ -121,7 +143,14 @@ def _in_main_process(arguments: TrainingArguments, work: Callable[[], _T]) -> _T
 
 
 def _trainer(
-    recipe: Recipe, inputs: Inputs, arguments: TrainingArguments, output: Path, bar: TerminalBar
+    recipe: Recipe,
+    inputs: Inputs,
+    arguments: TrainingArguments,
+    output: Path,
+    bar: TerminalBar,
+    *,
+    stop: int,
+    visited: Sequence[Visited],
 ) -> ReviserTrainer:
     scored = recipe.evaluation.policies or {"held_out": recipe.policy}
     held_out = {name: held_out_set(recipe, inputs, policy) for name, policy in scored.items()}
@@ -138,8 +167,8 @@ def _trainer(
         write_samples=sample_writer(recipe, inputs, output / "samples.jsonl"),
         model=model,
         args=arguments,
-        train_dataset=training_set(recipe, inputs),
-        callbacks=[LogWriter(output / "log.jsonl"), bar, MarkComplete()],
+        train_dataset=training_set(recipe, inputs, visited),
+        callbacks=[StopAt(stop), LogWriter(output / "log.jsonl"), bar, MarkComplete()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     board = trainer.pop_callback(TensorBoardCallback)

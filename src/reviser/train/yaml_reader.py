@@ -39,6 +39,7 @@ _POLICIES: dict[str, type] = {
     "spans": policies.Spans,
     "mixture": policies.Mixture,
     "edits": policies.Edits,
+    "dagger": policies.Dagger,
     "rewrite": policies.Rewrite,
     "blocks": policies.Blocks,
 }

@@ -3,7 +3,7 @@
 It knows tokens only, and nothing is drawn at random. `diff` finds what changes and `edit_script`
 spells it. `revision` gives a `Trajectory` to train on, `edit_labels` what a model learns while it
 reads a draft, and `next_action` is the alignment oracle of the paper's appendix on DAgger: what to
-do next on any canvas.
+do next on any canvas. `oracle.py` labels with it what a model has done.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "edit_labels",
     "next_action",
     "present",
+    "remaining",
     "revision",
     "script",
 ]
@@ -134,11 +135,32 @@ def next_action(
     >>> print(next_action(vocab, Canvas(vocab, [7, 8, 9]), [7, 9]))
     move -1
     """
+    # An action may take several ids, so the script is read rather than cut after its first id.
+    ids = remaining(vocab, canvas, target, offset=offset, starts=starts, address=address)
+    return vocab.read(ids)[0]
+
+
+def remaining(
+    vocab: ActionVocab,
+    canvas: Canvas,
+    target: Sequence[int],
+    *,
+    offset: int = 0,
+    starts: Starts | None = None,
+    address: Address = "moves",
+) -> list[int]:
+    """Return the ids that turn a canvas into one that holds `target` from `offset` on, and STOP.
+
+    >>> vocab = ActionVocab.build(100, operators=["delete"])
+    >>> ids = remaining(vocab, Canvas(vocab, [7, 8, 9]), [7, 9])
+    >>> [vocab.describe(i) for i in ids]
+    ['move -1', 'delete', 'stop']
+    """
     if canvas.is_spelling:
         raise InvalidAction("An action is unfinished; complete it or roll it back first.")
-    # Recomputing the whole script at every step costs more than following one, but an oracle must
+    # Computing the whole script at every step costs more than following one, but an oracle must
     # answer on canvases that no script led to: those that the model itself has made.
     before = canvas.tokens()[offset:]
     hunks = diff(before, target, starts=starts)
     ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)
-    return vocab.read([*ids, vocab.stop])[0]
+    return [*ids, vocab.stop]

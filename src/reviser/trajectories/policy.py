@@ -185,6 +185,47 @@ class Edits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dagger(Edits):
+    """Edits, and then rounds in which the model revises drafts itself and an oracle corrects it.
+
+    The steps of training are divided equally: the first part learns the edits of the pairs, and
+    each round adds a part. Before it, the model revises `drafts` drafts. Every state that it visits
+    is labelled with the oracle's next action, and these labels are learned together with the edits.
+    This is DAgger with the alignment oracle, from the paper's appendix.
+    """
+
+    rounds: int = 3
+    drafts: int = 1000
+    """Number of drafts that the model revises in each round."""
+    share: float = 0.5
+    """Share of the examples that are such rollouts, of all rounds so far."""
+    oracle: float = 0.5
+    """Probability in the first round that the oracle acts in place of the model. It decreases by
+    equal amounts and is 0 in the last round, unless that is the first."""
+    temperature: float = 1.0
+    """Temperature at which the model samples its actions; 0 takes the most likely one."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.drafts < 1:
+            raise ConfigError(
+                f"rounds is {self.rounds} and drafts {self.drafts}; both must be 1 or more."
+            )
+        if not (0 < self.share < 1 and 0 <= self.oracle <= 1 and self.temperature >= 0):
+            raise ConfigError(
+                f"share is {self.share}, oracle {self.oracle} and temperature {self.temperature}:"
+                " share must be between 0 and 1, oracle from 0 to 1, temperature 0 or more."
+            )
+
+    def oracle_in(self, round_: int) -> float:
+        """Return the probability that the oracle acts in a round; the first is 1.
+
+        >>> [Dagger(rounds=3, oracle=0.5).oracle_in(n) for n in (1, 2, 3)]
+        [0.5, 0.25, 0.0]
+        """
+        return self.oracle * (1 - (round_ - 1) / max(1, self.rounds - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rewrite:
     """A policy for pairs: the draft is the prefix, and the whole new text is written after it."""
 
@@ -194,7 +235,7 @@ class Blocks:
     """A policy for pairs: the draft is the prefix, and search-and-replace blocks follow it."""
 
 
-PairPolicy: TypeAlias = Edits | Rewrite | Blocks
+PairPolicy: TypeAlias = Edits | Dagger | Rewrite | Blocks
 """A policy that makes a trajectory of a pair of texts. Nothing is drawn, so no order tax."""
 
 PRESETS: dict[str, Policy] = {

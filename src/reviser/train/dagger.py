@@ -1,0 +1,187 @@
+"""DAgger's rollouts: a model revises drafts of its training pairs, and an oracle labels its states.
+
+The rollouts of a round are files of `CHUNK` drafts each, written whole. What a file holds depends
+on the seed, the round, its number and the weights. So any process may write any of them, and a
+restart writes only those that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_model
+
+from reviser.core.canvas import Canvas
+from reviser.data.dataset import DRAFT, TURN, hashed, permute
+from reviser.data.pair_dataset import PairStream, Visited, word_starts
+from reviser.engines.base import DecodeConfig, Engine, Request
+from reviser.engines.hf import HFEngine
+from reviser.files import write_whole
+from reviser.train.inputs import Inputs, pair_stream
+from reviser.train.recipe import Recipe
+from reviser.train.resume import step_of
+from reviser.trajectories.oracle import Visit
+from reviser.trajectories.policy import Dagger
+
+CHUNK = 64
+"""Drafts that are revised side by side, and written to one file."""
+SLACK = 16
+"""Ids that a model has for a draft, beyond twice as many as the oracle needs."""
+
+
+def stops(recipe: Recipe) -> list[int]:
+    """Return the steps at which the parts of a run end; DAgger has a part for each round."""
+    steps = recipe.training.steps
+    if not isinstance(recipe.policy, Dagger):
+        return [steps]
+    part = steps // (recipe.policy.rounds + 1)
+    return list(range(part, steps + 1, part))
+
+
+def rollouts(
+    recipe: Recipe, inputs: Inputs, output: Path, checkpoint: str | None, *, rank: int, world: int
+) -> list[Visited]:
+    """Return the rollouts of all rounds up to a step, making those of the last with its weights.
+
+    Every process must call this. `checkpoint` is the one that the next part of training starts at.
+    """
+    step = 0 if checkpoint is None else step_of(checkpoint)
+    ended = sum(step >= stop for stop in stops(recipe)[:-1])
+    if checkpoint is None or not ended:
+        return []
+    folders = [output / "rollouts" / f"round-{n}" for n in range(1, ended + 1)]
+    assert isinstance(recipe.policy, Dagger)
+    chunks = range(-(-recipe.policy.drafts // CHUNK))
+    missing = [n for n in chunks if not _path(folders[-1], n).is_file()]
+    own = missing[rank::world]
+    if own:
+        # A checkpoint after the start of this round would have other weights; but then the files
+        # are there, because a round starts once all of them are.
+        load_model(inputs.model, Path(checkpoint) / "model.safetensors")
+        stream = pair_stream(recipe, inputs, recipe.policy, held_out=False)
+        engine = HFEngine(inputs.model, inputs.vocab, rows=CHUNK)
+        for chunk in own:
+            found = roll_out(engine, recipe.policy, stream, inputs, round_=ended, chunk=chunk)
+            lines = [json.dumps(visited._asdict()) + "\n" for visited in found]
+            write_whole(_path(folders[-1], chunk), "".join(lines))
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+    return [visited for folder in folders for n in chunks for visited in _read(_path(folder, n))]
+
+
+def roll_out(
+    engine: Engine, policy: Dagger, stream: PairStream, inputs: Inputs, *, round_: int, chunk: int
+) -> list[Visited]:
+    """Have a model revise the drafts of one chunk; the oracle acts in its place now and then."""
+    first, seed = chunk * CHUNK, stream.seed
+    numbers = np.arange(first, min(first + CHUNK, policy.drafts))
+    # Rounds take their drafts in orders of their own, which are not those of the epochs.
+    indices = permute(numbers % len(stream.split), len(stream.split), seed=seed, epoch=-round_)
+    drafts = [
+        _Draft(stream, inputs, policy, index, number, round_=round_)
+        for index, number in zip(indices.tolist(), numbers.tolist(), strict=True)
+    ]
+    running: dict[int, _Draft] = {}
+
+    def resume(draft: _Draft) -> None:
+        if draft.follow_oracle():
+            running[engine.add(draft.request())] = draft
+
+    for draft in drafts:
+        resume(draft)
+    while running:
+        for step in engine.step():
+            draft = running[step.request]
+            if step.error is not None:
+                raise step.error
+            draft.visit.take(step.action)
+            if step.is_last:
+                del running[step.request]
+            elif draft.is_oracles_turn:
+                engine.cancel(step.request)
+                del running[step.request]
+                resume(draft)
+    return [draft.visited() for draft in drafts]
+
+
+class _Draft:
+    """One draft of a round: its history so far, and whose turn it is."""
+
+    def __init__(
+        self,
+        stream: PairStream,
+        inputs: Inputs,
+        policy: Dagger,
+        index: int,
+        number: int,
+        *,
+        round_: int,
+    ) -> None:
+        pair = stream.split.read(index)
+        trajectory = stream.trajectory(pair)
+        vocab, self._offset = inputs.vocab, len(pair.instruction)
+        shown = trajectory.restoration[: len(trajectory.no_loss)]
+        self._shown = [*vocab.prefix_actions(trajectory.prefix), *shown]
+        after = word_starts(inputs.codec, pair.after)
+        self.visit = Visit(
+            vocab,
+            Canvas.replay(vocab, [*trajectory.prefix, *shown]),
+            pair.after.tolist(),
+            offset=self._offset,
+            address=policy.address,
+            starts=lambda before: (word_starts(inputs.codec, before), after),
+        )
+        limit = len(self._shown) + 2 * self.visit.distance + SLACK
+        self._limit = min(limit, inputs.context)
+        self._index, self._temperature = index, policy.temperature
+        self._key = stream.seed, DRAFT, np.array([number]), round_
+        self._oracle = policy.oracle_in(round_)
+
+    @property
+    def is_oracles_turn(self) -> bool:
+        """True if the oracle is to act now; drawn once for each position."""
+        seed, _, number, round_ = self._key
+        draw = int(hashed(seed, TURN, number, round_, len(self.visit.ids))[0])
+        return not self.visit.is_spelling and draw < self._oracle * (1 << 64)
+
+    def follow_oracle(self) -> bool:
+        """Take the oracle's actions while it is its turn; return whether the model can continue."""
+        while self.is_oracles_turn and not self.visit.is_over:
+            for action_id in self.visit.advice:
+                self.visit.take(action_id)
+        return not self.visit.is_over and self._left > 0
+
+    @property
+    def _left(self) -> int:
+        return self._limit - len(self._shown) - len(self.visit.ids)
+
+    def request(self) -> Request:
+        """Return the request that lets the model continue."""
+        canvas = self.visit.canvas
+        seed = int(hashed(*self._key, len(self.visit.ids))[0]) >> 32
+        return Request(
+            history=(*self._shown, *self.visit.ids),
+            length=len(canvas),
+            cursor=canvas.cursor,
+            gaps=((self._offset, len(canvas)),),
+            config=DecodeConfig(
+                temperature=self._temperature, top_k=0, max_actions=self._left, seed=seed
+            ),
+        )
+
+    def visited(self) -> Visited:
+        """Return what was visited."""
+        return Visited(self._index, *self.visit.cut())
+
+
+def _path(folder: Path, chunk: int) -> Path:
+    return folder / f"{chunk:05}.jsonl"
+
+
+def _read(path: Path) -> Iterator[Visited]:
+    for line in path.read_text("utf-8").splitlines():
+        yield Visited(**json.loads(line))

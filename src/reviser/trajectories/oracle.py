@@ -1,0 +1,103 @@
+"""DAgger's labels: what an oracle would have done in each state that a model has visited.
+
+A `Visit` follows a model through one draft, id by id. It knows the target; the model does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reviser.core.actions import ActionVocab
+from reviser.core.canvas import Canvas
+from reviser.trajectories.alignment import remaining
+from reviser.trajectories.diff import Starts
+from reviser.trajectories.policy import Address
+
+
+class Visit:
+    """A draft that a model revises, the ids so far, and a label for each of them.
+
+    A label is the first id of the shortest script from that state to the target. Often other
+    actions are as good, such as deleting one or the other of two equal tokens. So an action after
+    which the rest of the script is as short as with the oracle's is its own label: the loss accepts
+    any of the best actions that the model takes. Within an action that is worse, ids are labelled
+    as far as they are those of the oracle's action, and at the first that differs; the rest have
+    None.
+    """
+
+    def __init__(
+        self,
+        vocab: ActionVocab,
+        canvas: Canvas,
+        target: Sequence[int],
+        *,
+        offset: int = 0,
+        address: Address = "moves",
+        starts: Callable[[Sequence[int]], Starts] | None = None,
+    ) -> None:
+        self.vocab = vocab
+        self.canvas = canvas
+        self.ids: list[int] = []
+        self.labels: list[int | None] = []
+        self._target, self._offset, self._address = target, offset, address
+        self._starts = starts  # gives the starts of words before and after, for a text before
+        self._taken: list[int] = []  # ids of the action that is being spelled
+        self._plan = self._remaining()
+
+    @property
+    def is_over(self) -> bool:
+        """True if the last action was STOP."""
+        return self.canvas.is_finished
+
+    @property
+    def is_spelling(self) -> bool:
+        """True within an action that takes several ids; the oracle cannot act there."""
+        return self.canvas.is_spelling
+
+    @property
+    def advice(self) -> tuple[int, ...]:
+        """Ids of the oracle's next action."""
+        action = self.vocab.read(self._plan)[0]
+        return self.vocab.spell(action)
+
+    @property
+    def distance(self) -> int:
+        """Number of ids of the script to the target; 1 if only STOP is left."""
+        return len(self._plan)
+
+    def take(self, action_id: int) -> None:
+        """Apply an id that the model or the oracle has chosen; label its action once complete."""
+        self.canvas.apply(action_id)
+        self.ids.append(action_id)
+        self._taken.append(action_id)
+        if self.canvas.is_spelling:
+            return
+        taken, plan, advice = self._taken, self._plan, self.advice
+        self._taken = []
+        if self.is_over:
+            self.labels += plan[:1]
+            return
+        self._plan = self._remaining()
+        if len(taken) + len(self._plan) <= len(plan):
+            self.labels += taken
+            return
+        same = 0
+        while same < min(len(taken), len(advice)) and taken[same] == advice[same]:
+            same += 1
+        labels: list[int | None] = [*advice[: same + 1], *[None] * len(taken)]
+        self.labels += labels[: len(taken)]
+
+    def cut(self) -> tuple[list[int], list[int | None]]:
+        """Return ids and labels without an action that was not completed."""
+        return self.ids[: len(self.labels)], self.labels
+
+    def _remaining(self) -> list[int]:
+        before = self.canvas.tokens()[self._offset :]
+        return remaining(
+            self.vocab,
+            self.canvas,
+            self._target,
+            offset=self._offset,
+            starts=None if self._starts is None else self._starts(before),
+            address=self._address,
+        )
