@@ -80,6 +80,11 @@ SECTIONS = [
         "For `data.pairs`: an editor. See [Revise a draft](../guides/revise.md).",
     ),
     (
+        "policy, kind: dagger",
+        policy.Dagger,
+        "For `data.pairs`: an editor that [learns from its own mistakes](../guides/revise.md#learn-from-its-own-mistakes).",
+    ),
+    (
         "policy, kind: rewrite",
         policy.Rewrite,
         "For `data.pairs`: a baseline that rewrites the whole text.",
@@ -103,6 +108,7 @@ OUTPUT = """\
 | `recipe.json`, `data.json` | what a restart is compared with |
 | `process-0` | lets processes check that they share the disk |
 | `checkpoints/` | the newest two; a complete one contains a file `complete` |
+| `rollouts/` | with a policy of kind `dagger`: what the model did in each round, with the oracle's labels |
 | `tokenizer/`, `shards/` | made from `data.text`, if given; `tokenizer/` has no control tokens yet |
 
 | field of `log.jsonl` | meaning |
