@@ -14,7 +14,7 @@ from reviser import reproduce
 from reviser.data.dataset import WindowConfig
 from reviser.evals.judges import JudgeConfig
 from reviser.evals.texts import Protocol
-from reviser.models.trunks import TrunkConfig
+from reviser.models.trunk_config import CanvasReading, TrunkConfig
 from reviser.train import recipe
 from reviser.trajectories import policy
 
@@ -44,6 +44,11 @@ training: {steps: 20000, batch: 32, micro_batch: 16}
 SECTIONS = [
     ("Top level", recipe.Recipe, "Give `trunk` or `base`."),
     ("trunk", TrunkConfig, "A new model with random weights."),
+    (
+        "trunk.canvas",
+        CanvasReading,
+        "A trunk that [reads the canvas](../guides/train.md#let-the-trunk-read-the-canvas).",
+    ),
     ("vocab", recipe.VocabConfig, "The actions of the model."),
     (
         "data",

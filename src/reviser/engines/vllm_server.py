@@ -70,6 +70,7 @@ class VLLMServer:
         """Open the server at `url`; `name` is the model it serves, without its weights."""
         folder = hub.find(name, hub.CONFIG_FILES)
         vocab = ActionVocab.load(folder)
+        hub.refuse_canvas_trunk(folder)
         try:
             return cls(url, vocab, **options), folder
         except TypeError as error:

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from reviser.errors import CheckpointError, MissingExtra, nearest_path, reason_of
+from reviser.errors import CheckpointError, ConfigError, MissingExtra, nearest_path, reason_of
 from reviser.files import read_object
+from reviser.models.trunk_config import CANVAS_MODEL
 from reviser.models.wordlists import WORDS
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model", WORDS)
@@ -41,6 +42,16 @@ def weights_in(folder: Path) -> list[Path]:
             f"{str(folder)!r} is not a model folder: it needs a config.json and safetensors."
         )
     return weights
+
+
+def refuse_canvas_trunk(folder: Path) -> None:
+    """Refuse a model that reads its canvas, where an engine has only its history."""
+    config = folder / "config.json"
+    if config.is_file() and read_object(config, CheckpointError).get("model_type") == CANVAS_MODEL:
+        raise ConfigError(
+            f"The model in {str(folder)!r} reads its canvas at every step, which vLLM cannot give"
+            " it. Use engine 'hf'."
+        )
 
 
 def tensors_in(folder: Path) -> Iterator[tuple[list[int], str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -35,8 +36,10 @@ from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
+from reviser.models.canvas_trunks import CanvasConfig
 from reviser.models.hub import find, offline, tensors_in
 from reviser.models.trunk_config import TrunkConfig
+from reviser.trajectories.canvases import check as check_canvases
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
@@ -52,7 +55,7 @@ def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrain
     """Build a trunk with random weights, which are the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size))
+        hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size), vocab)
         model: PreTrainedModel = AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32)
     set_special_ids(model, vocab)
     return model
@@ -227,7 +230,7 @@ def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
     }
 
 
-def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
+def _gpt_neox(config: TrunkConfig, rows: int, _: ActionVocab) -> PreTrainedConfig:
     """Return the paper's trunk: pre-norm, sequential residuals, RoPE over whole heads."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
     return GPTNeoXConfig(
@@ -240,8 +243,12 @@ def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
     )
 
 
-def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
-    return LlamaConfig(**_shape(config, rows))
+def _llama(config: TrunkConfig, rows: int, vocab: ActionVocab) -> PreTrainedConfig:
+    if config.canvas is None:
+        return LlamaConfig(**_shape(config, rows))
+    check_canvases(vocab)
+    options = {f"canvas_{name}": value for name, value in asdict(config.canvas).items()}
+    return CanvasConfig(**_shape(config, rows), **options, action_vocab=vocab.to_json())
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}

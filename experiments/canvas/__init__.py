@@ -1,0 +1,1 @@
+"""Trunks that read the canvas, compared with the same trunk without it."""

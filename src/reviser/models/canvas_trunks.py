@@ -1,0 +1,166 @@
+"""Trunks that also read the canvas: the paper's pooled canvas and cross-attention to it.
+
+Both are Llama models whose step t also sees a summary of the canvas after the ids up to t. The
+paper adds the newest summary to all inputs of the history, which would need a new pass over the
+history at every step, in training too. Here the input at each position gets the summary of its own
+time. So one pass trains a whole history, and a key-value cache stays valid.
+
+Shapes: B rows, T ids of a history, L tokens of a canvas, N summaries, D width, A ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+from reviser.core.actions import ActionVocab
+from reviser.errors import ConfigError
+from reviser.models.trunk_config import CANVAS_MODEL
+from reviser.trajectories.canvases import EMPTY, canvases
+
+
+@strict
+class CanvasConfig(LlamaConfig):
+    """Llama's configuration, and how the canvas is read."""
+
+    model_type = CANVAS_MODEL
+    canvas_kind: str = "pooled"
+    canvas_projection: bool = True
+    canvas_rows: int = 1
+    canvas_layers: int = 0
+    action_vocab: str = ""
+
+
+class CanvasPool(nn.Module):
+    """Attention pooling: each learned query makes one summary of a canvas.
+
+    z_i = E[c_i] + P[i], s_i = q z_i, alpha = softmax(s), mu = sum of alpha_i z_i. Neither E[c] nor
+    z is ever formed for all canvases of a history, which would take B x T x L x D numbers: scores
+    are looked up in a table of q E, and `embedding_bag` adds up the rows of E.
+    """
+
+    def __init__(self, config: CanvasConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.query = nn.Parameter(torch.randn(config.canvas_rows, width) * width**-0.5)
+        self.positions = nn.Embedding(config.max_position_embeddings, width)
+
+    def forward(self, table_AD: torch.Tensor, canvas_BTL: torch.Tensor) -> torch.Tensor:
+        """Return the summaries (B, T, N, D); zeros for an empty canvas."""
+        length = canvas_BTL.shape[-1]
+        places_LD = self.positions.weight[:length]
+        is_empty_BTL = canvas_BTL == EMPTY
+        tokens_BTL = canvas_BTL.clamp(min=0).long()
+        summaries = []
+        for query_D in self.query:
+            scores_BTL = (table_AD @ query_D)[tokens_BTL] + places_LD @ query_D
+            scores_BTL = scores_BTL.float().masked_fill(is_empty_BTL, -torch.inf)
+            # Where all are -inf, softmax gives NaN; such a canvas has no summary.
+            weights_BTL = scores_BTL.softmax(-1).masked_fill(is_empty_BTL, 0).to(table_AD.dtype)
+            rows_XD = nn.functional.embedding_bag(
+                tokens_BTL.flatten(0, 1),
+                table_AD,
+                per_sample_weights=weights_BTL.flatten(0, 1),
+                mode="sum",
+            )
+            summaries.append(rows_XD.view(*tokens_BTL.shape[:2], -1) + weights_BTL @ places_LD)
+        return torch.stack(summaries, dim=2)
+
+
+class CanvasAttention(nn.Module):
+    """Gated cross-attention from a position to the summaries of its canvas.
+
+    With one summary, or equal ones as in the paper, the softmax is uniform, and the block adds a
+    gated linear map of the summary.
+    """
+
+    def __init__(self, config: CanvasConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.gate = nn.Parameter(torch.zeros(1))  # the model starts as one without this block
+
+    def forward(self, hidden_BTD: torch.Tensor, memory_BTND: torch.Tensor) -> torch.Tensor:
+        """Return what is added to the hidden states."""
+        query_BTD, key_BTND = self.query(hidden_BTD), self.key(memory_BTND)
+        scores_BTN = (key_BTND @ query_BTD[..., None])[..., 0] * hidden_BTD.shape[-1] ** -0.5
+        weights_BTN = scores_BTN.float().softmax(-1).to(hidden_BTD.dtype)
+        found_BTD: torch.Tensor = (weights_BTN[..., None] * self.value(memory_BTND)).sum(2)
+        return self.gate * found_BTD
+
+
+class CanvasLayer(LlamaDecoderLayer):
+    """Llama's layer with cross-attention after its self-attention."""
+
+    def __init__(self, config: CanvasConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.canvas_attention = CanvasAttention(config)
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: torch.Tensor, *, canvas_memory: torch.Tensor, **options: Any
+    ) -> torch.Tensor:
+        """Return the hidden states after self-attention, cross-attention and MLP."""
+        attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
+        hidden_states = hidden_states + attended
+        hidden_states = hidden_states + self.canvas_attention(hidden_states, canvas_memory)
+        mlp: torch.Tensor = self.mlp(self.post_attention_layernorm(hidden_states))
+        return hidden_states + mlp
+
+
+class CanvasForCausalLM(LlamaForCausalLM):
+    """A Llama model that reads the canvas at every step.
+
+    `canvas` (B, T, L) holds the canvas after each of the given ids. Without a cache it may be left
+    out; it is then computed from the ids, which must be whole histories, padded on the right.
+    """
+
+    config_class = CanvasConfig
+    config: CanvasConfig
+
+    def __init__(self, config: CanvasConfig) -> None:
+        super().__init__(config)
+        self.canvas_pool = CanvasPool(config)
+        self.canvas_projection: nn.Module = nn.Identity()
+        if config.canvas_kind == "cross_attention":
+            first = config.num_hidden_layers - (config.canvas_layers or config.num_hidden_layers)
+            for n in range(first, config.num_hidden_layers):
+                self.model.layers[n] = CanvasLayer(config, n)
+        elif config.canvas_projection:
+            self.canvas_projection = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.post_init()
+
+    def forward(
+        self, input_ids: torch.Tensor, canvas: torch.Tensor | None = None, **options: Any
+    ) -> Any:
+        """Run Llama with the summaries of the canvas added to its inputs or its layers."""
+        if canvas is None:
+            cache = options.get("past_key_values")
+            if cache is not None and cache.get_seq_length():
+                raise ConfigError("This trunk reads the canvas: pass `canvas` along with a cache.")
+            canvas = self._canvases(input_ids)
+        table_AD = self.model.embed_tokens.weight
+        inputs_BTD = self.model.embed_tokens(input_ids)
+        memory_BTND = self.canvas_pool(table_AD, canvas)
+        if self.config.canvas_kind == "cross_attention":
+            options["canvas_memory"] = memory_BTND
+        else:
+            inputs_BTD = inputs_BTD + self.canvas_projection(memory_BTND[:, :, 0])
+        return super().forward(inputs_embeds=inputs_BTD, **options)
+
+    def _canvases(self, ids_BT: torch.Tensor) -> torch.Tensor:
+        vocab = ActionVocab.from_json(self.config.action_vocab)
+        return torch.from_numpy(canvases(vocab, ids_BT.cpu().numpy())).to(ids_BT.device)
+
+
+def reads_canvas(model: Any) -> bool:
+    """Return whether a model has to be given the canvas at every step."""
+    return getattr(model.config, "model_type", None) == CANVAS_MODEL
+
+
+AutoConfig.register(CANVAS_MODEL, CanvasConfig)
+AutoModelForCausalLM.register(CanvasConfig, CanvasForCausalLM)

@@ -1,0 +1,56 @@
+"""Training of trunks that read the canvas, with restarts and several processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.train.conftest import assert_same_weights, run
+
+from reviser.errors import ConfigError
+from reviser.train.recipe import load_recipe
+from reviser.train.run import train
+
+KINDS = ["{kind: pooled}", "{kind: cross_attention, layers: 1, rows: 2}"]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def changes(kind: str) -> list[str]:
+    return ["trunk.architecture=llama", f"trunk.canvas={kind}"]
+
+
+@each_kind
+def test_a_run_resumes_exactly_and_learns(workshop: Path, tmp_path: Path, kind: str) -> None:
+    recipe = load_recipe(workshop / "recipe.yaml", changes(kind))
+    whole, again = train(recipe, tmp_path / "whole"), tmp_path / "again"
+    train(recipe, again)
+    shutil.rmtree(again / "checkpoints" / "checkpoint-12")
+    (again / "run.json").unlink()
+    (again / "model.safetensors").unlink()
+    train(recipe, again)
+    assert_same_weights(again, whole)
+    lines = (whole / "log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines if '"loss"' in line]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.full
+@each_kind
+def test_two_processes_follow_one(workshop: Path, tmp_path: Path, kind: str) -> None:
+    common = [*changes(kind), "trunk.dropout=0"]
+    run(workshop / "recipe.yaml", tmp_path / "one", *common)
+    run(workshop / "recipe.yaml", tmp_path / "two", *common, processes=2)
+    one, two = (json.loads((tmp_path / n / "run.json").read_text()) for n in ("one", "two"))
+    assert two["processes"] == 2
+    name = "eval_held_out_nll"
+    assert two["metrics"][name] == pytest.approx(one["metrics"][name], abs=1e-4)
+
+
+def test_shards_are_refused(workshop: Path) -> None:
+    with pytest.raises(ConfigError, match="parallel: ddp"):
+        load_recipe(workshop / "recipe.yaml", [*changes(KINDS[0]), "training.parallel=fsdp"])
