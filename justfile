@@ -17,7 +17,14 @@ default:
 install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
-    python -m pip install -qq --editable '.[train,eval,player,serve,editor,agents,web]' --group dev
+    python -m pip install -qq --constraint requirements/gate.txt --editable '.[train,eval,player,serve,editor,agents,web]' --group dev
+
+# the newest versions of everything that `install` installs, as the gate's own
+pins:
+    python -m pip install -qq --upgrade --upgrade-strategy eager torch==2.13.0 --editable '.[train,eval,player,serve,editor,agents,web]' --group dev
+    sed -n '/^#/p' requirements/gate.txt > requirements/gate.new
+    python -m pip freeze --exclude-editable | sed 's/+cpu$//' >> requirements/gate.new
+    mv requirements/gate.new requirements/gate.txt
 
 # the runtime of the page that `reviser export --to web` writes: two files of an npm package
 install-ort:
