@@ -12,8 +12,10 @@ import hashlib
 import json
 import shutil
 import tempfile
+from contextlib import redirect_stderr
 from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,9 +172,10 @@ def _open_base(path: Path) -> PreTrainedModel:
     missing = [name for name in ("accelerate", "gguf") if find_spec(name) is None]
     if missing:
         raise MissingExtra(f"Reading {path.name} needs: pip install {' '.join(missing)}.")
-    loaded = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32
-    )
+    with trunks.quiet(), redirect_stderr(StringIO()):  # its bar has no other switch
+        loaded = AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32
+        )
     # A model that was loaded from GGUF refuses to be saved; a copy of its weights does not.
     model: PreTrainedModel = type(loaded)(loaded.config)
     model.load_state_dict(loaded.state_dict())

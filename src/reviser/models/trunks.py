@@ -78,7 +78,7 @@ def save(
 
 def save_weights(model: PreTrainedModel, folder: str | Path, **options: Any) -> None:
     """Write config and safetensors with the same file permissions."""
-    with _quiet():
+    with quiet():
         model.save_pretrained(folder, **options)
     mode = (Path(folder) / "config.json").stat().st_mode
     for path in Path(folder).glob("*.safetensors"):
@@ -131,7 +131,7 @@ def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokeni
 def _open(folder: Path, **options: Any) -> PreTrainedModel:
     try:
         _check_size(folder)
-        with offline(), _quiet():
+        with offline(), quiet():
             opened: Any = AutoModelForCausalLM.from_pretrained(
                 folder,
                 local_files_only=True,
@@ -166,7 +166,7 @@ def _check_size(folder: Path) -> None:
     """
     held = sum(prod(shape) for shape, _ in tensors_in(folder))
     try:
-        with offline(), _quiet():
+        with offline(), quiet():
             config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
@@ -187,7 +187,7 @@ def _cannot_open(folder: Path, error: Exception) -> CheckpointError:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep Transformers from drawing its bar, and from printing a folder's own tensor names."""
     verbosity, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
