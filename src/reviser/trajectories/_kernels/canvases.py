@@ -34,15 +34,15 @@ def shift_marks(marks: I64, count: int, position: int, growth: int) -> int:
 
 
 @compiled
-def find(tokens: I32, length: int, cursor: int, typed: I32, size: int) -> int:
-    """Return the end of the first match at or right of the cursor."""
-    for start in range(cursor, length - size + 1):
-        same = 0
-        while same < size and tokens[start + same] == typed[same]:
+def find(tokens: I32, cursor: int, typed: I32, size: int) -> int:
+    """Return the end of the first match at or right of the cursor; a valid search has one."""
+    start = same = 0
+    while same < size:
+        if tokens[cursor + start + same] == typed[same]:
             same += 1
-        if same == size:
-            return start + size
-    return cursor
+        else:
+            start, same = start + 1, 0
+    return cursor + start + size
 
 
 @compiled
@@ -86,7 +86,7 @@ def follow(ids: I64, kinds: I64, deltas: I64, out: I32) -> int:
             pending = _NOTHING
         elif pending == _FIND:
             if kind == _HERE:
-                cursor = find(tokens, length, cursor, typed, size)
+                cursor = find(tokens, cursor, typed, size)
                 pending = _NOTHING
             else:
                 typed[size] = action
