@@ -212,6 +212,7 @@ function setMode(name) {
   document.body.dataset.mode = name;
   $(`mode-${name}`).checked = true;
   surface.area.placeholder = $(`mode-${name}`).dataset.hint;
+  for (const field of fields()) field.disabled = name === "proofread"; // which has no settings
   setText(surface.text);
 }
 

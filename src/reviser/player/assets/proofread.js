@@ -86,7 +86,7 @@ export class Proofread {
   summary() {
     if (this.all.length === 0) return "No suggestions. The model can miss mistakes.";
     const hidden = this.all.filter(({ state }) => state === PENDING).length - this.pending.length;
-    return `${several(this.pending.length, "suggestion")}${hidden ? `, ${hidden} less sure` : ""}.`;
+    return `${several(this.pending.length, "suggestion")}${hidden ? `, ${hidden} hidden` : ""}.`;
   }
 
   /** Follow what the user typed. */
@@ -249,26 +249,25 @@ export class Proofread {
     const end = endOf(each);
     const [old, fresh] = [shown(before), shown(after)];
     const what = !before ? `Insert ${fresh}` : after ? `Change ${old} to ${fresh}` : `Delete ${old}`;
-    const change = element("p", "change");
-    change.append(element("span", "", leading(text.slice(Math.max(0, start - CONTEXT), start))));
+    const change = element("p", "change", lastWord(text.slice(Math.max(0, start - CONTEXT), start)));
     if (before) change.append(element("del", "", old));
     if (after) change.append(element("ins", "", fresh));
-    change.append(element("span", "", trailing(text.slice(end, end + CONTEXT))));
-    const sure = element("span", "sure", `${percent(certainty)} ${word}`);
+    change.append(firstWord(text.slice(end, end + CONTEXT)));
     const bar = element("i");
     bar.style.inlineSize = `${100 * certainty}%`;
-    sure.append(element("b", "", bar));
-    const accept = button("word", "Accept", () => this.decide(key, (it) => {
-      this.accept([it]);
-      announce(`Accepted. ${this.summary()}`);
-    }));
-    const reject = button("word", "Reject", () => this.decide(key, (it) => {
-      this.reject([it]);
-      announce(`Rejected. ${this.summary()}`);
-    }));
-    accept.setAttribute("aria-label", `Accept: ${what}, ${percent(certainty)} ${word}`);
-    reject.setAttribute("aria-label", `Reject: ${what}`);
-    const made = element("li", key === this.active ? "active" : "", change, element("div", "take", accept, reject, sure));
+    const sure = element("span", "sure", `${percent(certainty)} ${word}`, element("b", "", bar));
+    const decision = (looks, sign, label, done, act) => {
+      const made = button(looks, sign, () => this.decide(key, (it) => {
+        act([it]);
+        announce(`${done}. ${this.summary()}`);
+      }));
+      made.title = label.split(":")[0];
+      made.setAttribute("aria-label", label);
+      return made;
+    };
+    const accept = decision("accept", "✓", `Accept: ${what}, ${percent(certainty)} ${word}`, "Accepted", (some) => this.accept(some));
+    const reject = decision("reject", "✕", `Reject: ${what}`, "Rejected", (some) => this.reject(some));
+    const made = element("li", key === this.active ? "active" : "", change, sure, accept, reject);
     made.dataset.key = key;
     return made;
   }
@@ -297,5 +296,6 @@ const keyOf = (node) => {
 /** A text of a card, with white space that can be seen if there is nothing else. */
 const shown = (text) => visible(text.trim() ? text : text.replaceAll(" ", "␣"));
 
-const leading = (text) => visible(text.replace(/^.*\n/s, "").replace(/^\S*\s(?=\S)/, text.length < CONTEXT ? "$&" : ""));
-const trailing = (text) => visible(text.replace(/\n.*$/s, "").replace(/\s\S*$/, text.length < CONTEXT ? "$&" : ""));
+/** Return the last word of what stands before a change, or the first of what stands after it. */
+const lastWord = (text) => visible(text.match(/[^\s]*[^\S\n]*$/)[0]);
+const firstWord = (text) => visible(text.match(/^[^\S\n]*[^\s]*/)[0]);
