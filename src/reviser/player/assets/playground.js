@@ -123,8 +123,6 @@ function showResult({ seed, task, stream }) {
   $("step").value = reel.length;
   seek();
   $("late").hidden = late.size === 0;
-  $("late").firstElementChild.textContent = several(late.size, "late insertion");
-  $("late").lastElementChild.textContent = "before text that was already there";
   $("facts").textContent = `Seed ${seed}.`;
   $("save").hidden = !stream.json;
   const isSame = stream.reason === undefined || holds(reel.last.text, kept(task));
@@ -383,6 +381,7 @@ async function open() {
   $("examples").parentElement.hidden = model.examples.length === 0;
   const can = Object.keys(ROUTES).filter(canDo);
   for (const name of Object.keys(ROUTES)) $(`mode-${name}`).parentElement.hidden = !can.includes(name);
+  document.querySelector(".modes").hidden = can.length === 1;
   $("cannot").textContent = model.cannot;
   proofread.setScale(model.min_confidence, model.calibration);
   const text = surface.area.value; // the browser may have restored one

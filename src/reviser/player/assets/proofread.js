@@ -255,7 +255,8 @@ export class Proofread {
     change.append(firstWord(text.slice(end, end + CONTEXT)));
     const bar = element("i");
     bar.style.inlineSize = `${100 * certainty}%`;
-    const sure = element("span", "sure", `${percent(certainty)} ${word}`, element("b", "", bar));
+    const sure = element("span", "sure", percent(certainty), element("b", "", bar));
+    sure.title = `${percent(certainty)} ${word}`;
     const decision = (looks, sign, label, done, act) => {
       const made = button(looks, sign, () => this.decide(key, (it) => {
         act([it]);
