@@ -4,7 +4,7 @@
     python -m experiments.browser.record http://127.0.0.1:8000 docs/img/playground.gif
 
 `FOLDER` is what `reviser export MODEL --to web` wrote; the page writes a story. An address is that
-of `reviser serve models/proofreader`; the page proofreads its first example.
+of `reviser serve models/proofreader`; the page proofreads one of its examples.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 EXAMPLE = "One day, Lily found a big box."
+DRAFT = "He go to school"
+"""The beginnings of the examples to write from and to proofread."""
 SECONDS = 0.35
 """Time between two pictures, at least."""
+LONGEST = 1200
+"""Milliseconds of a picture, at most: nobody wants to watch a page that waits."""
 LAST = 3000
 """Milliseconds of the last picture."""
-COLOURS = 32
+COLOURS = 255
+"""Colours of a picture; with fewer, the few coloured points are lost among the greys."""
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -57,10 +62,10 @@ def write(page: Any) -> None:
 
 def proofread(page: Any) -> None:
     """Let the model check a text; filter its suggestions, and decide on them."""
-    page.click("#write")
+    page.get_by_role("button", name=DRAFT).click()
     page.wait_for_selector("body.reviewed:not(.writing)")
     page.wait_for_timeout(1500)
-    for value in (0.45, 0.6, 0.75, 0.6, 0.45, 0.35):
+    for value in (0.45, 0.55, 0.7, 0.55, 0.45, 0.35):
         page.fill("#threshold", str(value))
         page.wait_for_timeout(400)
     page.wait_for_timeout(800)
@@ -81,7 +86,8 @@ def frames(
     found = []
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": height})
+        window: Any = {"width": width, "height": height}
+        page = browser.new_page(viewport=window, reduced_motion="reduce")
         page.set_default_timeout(120_000)
         page.goto(url)
         page.wait_for_selector("body[data-page=open][data-model=ready]:not(.writing)")
@@ -90,14 +96,17 @@ def frames(
 
         def keep(event: dict[str, Any]) -> None:
             picture = Image.open(io.BytesIO(base64.b64decode(event["data"])))
-            size = shown, picture.height * shown // picture.width
-            resized = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+            small = shown, picture.height * shown // picture.width
+            resized = picture.convert("RGB").resize(small, Image.Resampling.LANCZOS)
             found.append((event["metadata"]["timestamp"], resized))
-            session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})
+            if not page.is_closed():
+                session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})
 
         session.on("Page.screencastFrame", keep)
         session.send("Page.startScreencast", {"format": "png"})
         act(page)
+        session.send("Page.stopScreencast")
+        page.wait_for_timeout(500)  # for pictures that are on their way
         browser.close()
     return found
 
@@ -109,7 +118,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
     if given.source.startswith("http"):
-        found = frames(given.source, proofread, width=1180, height=700, shown=860)
+        found = frames(given.source, proofread, width=1180, height=760, shown=860)
     else:
         with hosted(Path(given.source)) as url:
             found = frames(url, write, width=760, height=720, shown=500)
@@ -118,7 +127,7 @@ def main() -> None:
         if each[0] - kept[-1][0] >= SECONDS or each is found[-1]:
             kept.append(each)
     pictures = [each.quantize(COLOURS, dither=Image.Dither.NONE) for _, each in kept]
-    times = [round(1000 * (b - a)) for (a, _), (b, _) in pairwise(kept)]
+    times = [min(round(1000 * (b - a)), LONGEST) for (a, _), (b, _) in pairwise(kept)]
     pictures[0].save(
         given.output, save_all=True, append_images=pictures[1:], duration=[*times, LAST], loop=0
     )

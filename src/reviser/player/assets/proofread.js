@@ -86,6 +86,7 @@ export class Proofread {
   summary() {
     if (this.all.length === 0) return "No suggestions. The model can miss mistakes.";
     const hidden = this.all.filter(({ state }) => state === PENDING).length - this.pending.length;
+    if (this.pending.length + hidden === 0) return "No suggestions left.";
     return `${several(this.pending.length, "suggestion")}${hidden ? `, ${hidden} hidden` : ""}.`;
   }
 
@@ -237,7 +238,7 @@ export class Proofread {
     $("rejected").hidden = rejected === 0;
     $("rejected").firstElementChild.textContent = `${rejected} rejected.`;
     $("filter").hidden = all.length === 0;
-    $("accept-all").parentElement.hidden = pending.length < 2;
+    $("accept-all").parentElement.hidden = pending.length === 0;
     $("copy-diff").parentElement.hidden = this.kept.length === 0;
     $("cards").replaceChildren(...pending.map((each) => this.cardOf(each)));
     this.arrange();
