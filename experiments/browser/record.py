@@ -106,7 +106,10 @@ def frames(
         session.send("Page.startScreencast", {"format": "png"})
         act(page)
         session.send("Page.stopScreencast")
-        page.wait_for_timeout(500)  # for pictures that are on their way
+        count = -1
+        while count < len(found):  # pictures are on their way
+            count = len(found)
+            page.wait_for_timeout(1000)
         browser.close()
     return found
 
@@ -121,7 +124,7 @@ def main() -> None:
         found = frames(given.source, proofread, width=1180, height=760, shown=860)
     else:
         with hosted(Path(given.source)) as url:
-            found = frames(url, write, width=760, height=720, shown=500)
+            found = frames(url, write, width=760, height=860, shown=500)
     kept = found[:1]
     for each in found[1:]:
         if each[0] - kept[-1][0] >= SECONDS or each is found[-1]:
