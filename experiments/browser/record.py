@@ -57,7 +57,7 @@ def write(page: Any) -> None:
     page.get_by_role("button", name=EXAMPLE).click()
     page.wait_for_timeout(500)
     page.wait_for_function("() => !document.body.matches('.writing')")
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(2500)
 
 
 def proofread(page: Any) -> None:

@@ -33,12 +33,16 @@ async function run() {
   showError("");
   const task = result?.task ?? { mode, text: surface.text, ...(mode === "rewrite" ? { spans: [picked] } : {}) };
   if (mode === "rewrite" && task.spans[0] === null) return showError("Select the part of the text to rewrite.");
-  const mine = { task, began: performance.now(), stream: null, isShown: false, aborter: new AbortController() };
+  const mine = {
+    task, began: performance.now(), stream: null, aborter: new AbortController(),
+    isShown: false, // its text is on the page
+    isLeft: false, // the user has gone to another text or mode since
+  };
   work = mine;
   setWorking(true);
   announce(mode === "proofread" ? "Reading your text" : "Writing");
   try {
-    await (mode === "proofread" ? suggest(mine) : write(mine));
+    await (task.mode === "proofread" ? suggest(mine) : write(mine));
   } catch (error) {
     if (!mine.aborter.signal.aborted || mine.stream) handle(error);
   } finally {
@@ -47,7 +51,7 @@ async function run() {
     mine.stream?.close?.();
     work = null;
     setWorking(false);
-    if (mode !== "proofread") finish(mine);
+    if (task.mode !== "proofread" && !mine.isLeft) finish(mine);
   }
 }
 
@@ -64,7 +68,7 @@ async function suggest(mine) {
     setStatus(`Checked in ${seconds} seconds.`);
   } finally {
     clearInterval(clock);
-    if (mine.aborter.signal.aborted) setStatus(mine.why);
+    if (mine.aborter.signal.aborted && !mine.isLeft) setStatus(mine.why);
   }
 }
 
@@ -75,11 +79,12 @@ async function write(mine) {
   mine.stream = await backend.write(mine.task, { ...others, seed });
   if (mine.aborter.signal.aborted) await mine.stream.cancel();
   for await (const edit of mine.stream) {
+    if (mine.isLeft) continue;
     show(mine);
     surface.take(edit);
     frame ||= requestAnimationFrame(() => draw(mine));
   }
-  if (mine.stream.start) show(mine);
+  if (mine.stream.start && !mine.isLeft) show(mine);
 }
 
 /** Show the text of a task from its start, in place of what was shown. */
@@ -181,6 +186,7 @@ function marks(text) {
 
 /** Show a text as the user's own; nothing that was said of another text stays. */
 function setText(text) {
+  if (work !== null) work.isLeft = true;
   result = null;
   picked = null;
   proofread.clear();
@@ -250,7 +256,7 @@ async function copy(from, make) {
   } catch (error) {
     return showError(error.message);
   }
-  const label = from.textContent;
+  const label = (from.dataset.label ??= from.textContent);
   from.textContent = "Copied";
   announce("Copied");
   setTimeout(() => { from.textContent = label; }, 1500);
