@@ -6,6 +6,7 @@ The first test goes through the page once; the others run with `just full`.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -536,8 +537,18 @@ def test_edits_of_a_text_that_was_left_do_not_appear(visit: Any, slow: Served) -
     page = visit(slow, "#mode=continue")
     begin(page, "The cat", max_actions=3000, stop_bias=-1)
     page.wait_for_function(WROTE, arg=3)
-    mode(page, "proofread")
-    left = text(page)
+
+    def late(route: Any) -> None:
+        time.sleep(0.5)
+        route.continue_()
+
+    page.route("**/cancel", late)
+    left = page.evaluate(
+        """() => {
+            document.getElementById("mode-proofread").click();
+            return document.getElementById("source").value;
+        }"""
+    )
     page.wait_for_function("() => !document.body.matches('.writing')")
     eventually(lambda: slow.engine()["running"] == 0)
     page.wait_for_timeout(200)
