@@ -1,8 +1,10 @@
-"""Record the browser page while it writes: docs/img/browser.gif.
+"""Record the playground: docs/img/browser.gif and docs/img/playground.gif.
 
     python -m experiments.browser.record FOLDER docs/img/browser.gif
+    python -m experiments.browser.record http://127.0.0.1:8000 docs/img/playground.gif
 
-`FOLDER` is what `reviser export MODEL --to web` wrote.
+`FOLDER` is what `reviser export MODEL --to web` wrote; the page writes a story. An address is that
+of `reviser serve models/proofreader`; the page proofreads one of its examples.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import functools
 import http.server
 import io
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,12 +24,17 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTH, HEIGHT, SHOWN = 760, 720, 500
 EXAMPLE = "One day, Lily found a big box."
+DRAFT = "He go to school"
+"""The beginnings of the examples to write from and to proofread."""
 SECONDS = 0.35
 """Time between two pictures, at least."""
+LONGEST = 1200
+"""Milliseconds of a picture, at most: nobody wants to watch a page that waits."""
 LAST = 3000
 """Milliseconds of the last picture."""
+COLOURS = 255
+"""Colours of a picture; with fewer, the few coloured points are lost among the greys."""
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -33,53 +42,95 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         """Log nothing."""
 
 
-def frames(folder: Path) -> list[tuple[float, Image.Image]]:
-    """Return pictures of the page with their times, from a click to the finished text."""
+@contextmanager
+def hosted(folder: Path) -> Iterator[str]:
+    """Serve a folder; yield its address."""
     handler = functools.partial(_Handler, directory=str(folder))
-    found = []
-    with (
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
-        sync_playwright() as play,
-    ):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def write(page: Any) -> None:
+    """Let the model write a story."""
+    page.get_by_role("button", name=EXAMPLE).click()
+    page.wait_for_timeout(500)
+    page.wait_for_function("() => !document.body.matches('.writing')")
+    page.wait_for_timeout(2500)
+
+
+def proofread(page: Any) -> None:
+    """Let the model check a text; filter its suggestions, and decide on them."""
+    page.get_by_role("button", name=DRAFT).click()
+    page.wait_for_selector("body.reviewed:not(.writing)")
+    page.wait_for_timeout(1500)
+    for value in (0.45, 0.55, 0.7, 0.55, 0.45, 0.35):
+        page.fill("#threshold", str(value))
+        page.wait_for_timeout(400)
+    page.wait_for_timeout(800)
+    for button in ("accept", "accept", "reject"):
+        chosen = page.locator(f"#cards li .{button}").first
+        chosen.hover()
+        page.wait_for_timeout(900)
+        chosen.click()
+        page.wait_for_timeout(700)
+    page.click("#accept-all")
+    page.wait_for_timeout(1000)
+
+
+def frames(
+    url: str, act: Callable[[Any], None], *, width: int, height: int, shown: int
+) -> list[tuple[float, Image.Image]]:
+    """Return pictures of the page with their times, while something is done on it."""
+    found = []
+    with sync_playwright() as play:
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
-        page.wait_for_function("() => document.body.dataset.model")
+        window: Any = {"width": width, "height": height}
+        page = browser.new_page(viewport=window, reduced_motion="reduce")
+        page.set_default_timeout(120_000)
+        page.goto(url)
+        page.wait_for_selector("body[data-page=open][data-model=ready]:not(.writing)")
         page.wait_for_timeout(500)
         session = page.context.new_cdp_session(page)
 
         def keep(event: dict[str, Any]) -> None:
             picture = Image.open(io.BytesIO(base64.b64decode(event["data"])))
-            size = SHOWN, picture.height * SHOWN // picture.width
-            resized = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+            small = shown, picture.height * shown // picture.width
+            resized = picture.convert("RGB").resize(small, Image.Resampling.LANCZOS)
             found.append((event["metadata"]["timestamp"], resized))
-            session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})
+            if not page.is_closed():
+                session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})
 
         session.on("Page.screencastFrame", keep)
         session.send("Page.startScreencast", {"format": "png"})
-        page.get_by_role("button", name=EXAMPLE).click()
-        page.wait_for_timeout(500)
-        page.wait_for_function("() => !document.body.matches('.writing')")
-        page.wait_for_timeout(500)
+        act(page)
+        session.send("Page.stopScreencast")
+        count = -1
+        while count < len(found):  # pictures are on their way
+            count = len(found)
+            page.wait_for_timeout(1000)
         browser.close()
-        server.shutdown()
     return found
 
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description="Record the browser page while it writes.")
-    parser.add_argument("folder", type=Path)
+    parser = argparse.ArgumentParser(description="Record the playground.")
+    parser.add_argument("source", help="folder of an exported page, or address of a server")
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
-    found = frames(given.folder)
+    if given.source.startswith("http"):
+        found = frames(given.source, proofread, width=1180, height=760, shown=860)
+    else:
+        with hosted(Path(given.source)) as url:
+            found = frames(url, write, width=760, height=860, shown=500)
     kept = found[:1]
     for each in found[1:]:
         if each[0] - kept[-1][0] >= SECONDS or each is found[-1]:
             kept.append(each)
-    pictures = [each.quantize(24, dither=Image.Dither.NONE) for _, each in kept]
-    times = [round(1000 * (b - a)) for (a, _), (b, _) in pairwise(kept)]
+    pictures = [each.quantize(COLOURS, dither=Image.Dither.NONE) for _, each in kept]
+    times = [min(round(1000 * (b - a)), LONGEST) for (a, _), (b, _) in pairwise(kept)]
     pictures[0].save(
         given.output, save_all=True, append_images=pictures[1:], duration=[*times, LAST], loop=0
     )

@@ -62,9 +62,11 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
 
 
 def begin(page: Any, text: str, **settings: object) -> None:
+    page.wait_for_selector("body[data-page=open]")
     page.evaluate("() => { document.getElementById('settings').open = true; }")
     for name, value in settings.items():
         page.fill(f"#{name}", str(value))
+    page.evaluate("() => { document.getElementById('settings').open = false; }")
     page.locator(f"#mode-{'fill' if '{}' in text else 'continue'}").check(force=True)
     page.fill("#source", text)
     page.click("#write")
@@ -80,6 +82,7 @@ def written(page: Any, text: str, **settings: object) -> str:
 
 def test_a_text_is_written_without_a_server(visit: Any) -> None:
     page = visit()
+    page.wait_for_selector("body[data-page=open]")
     sample = page.input_value("#source")  # something is there before the model is
     assert len(sample) > 200
     assert page.locator("#sheet .late").count() > 0
@@ -88,8 +91,7 @@ def test_a_text_is_written_without_a_server(visit: Any) -> None:
     page.evaluate("() => { document.getElementById('seed').value = '5'; }")
     first.click()
     page.wait_for_function(DONE)
-    status = page.inner_text("#status")
-    seed = int(status.split("Seed ")[1].rstrip("."))
+    seed = int(page.inner_text("#facts").split("Seed ")[1].rstrip("."))
     again = page.input_value("#source")
     assert again.startswith(first.inner_text())
     assert page.locator("#sheet [class^=order]").count() > 5
@@ -101,6 +103,7 @@ def test_a_text_is_written_without_a_server(visit: Any) -> None:
     page.click("#restore")
     assert page.input_value("#source") == first.inner_text()
     assert page.locator("#sheet [class^=order]").count() == 0
+    assert page.is_hidden("label:has(#mode-proofread)")  # this engine has no such task
 
 
 def greedy(texts: list[str]) -> list[Any]:

@@ -34,15 +34,12 @@ def site() -> Path:
             __import__(package)
         except ImportError:
             missing(f"{package} is not installed: run `just install`.")
-    from reviser.export.site import RUNTIME_VERSION, SHARED, export_site
+    from reviser.export.site import RUNTIME_VERSION, export_site
+    from reviser.player import playground
 
     ort = runtime()
-    shared = [
-        ROOT / "src/reviser" / package / "assets" / name
-        for package, names in SHARED.items()
-        for name in names
-    ]
-    assets = [path.read_text("utf-8") for path in (*sorted(ASSETS.iterdir()), *shared)]
+    assets = [path.read_text("utf-8") for path in sorted(ASSETS.iterdir())]
+    assets += [playground.html(), *playground.files().values()]
     page = (MODEL / "page.json").read_text("utf-8")
     return trained.folder(
         "page",

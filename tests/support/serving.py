@@ -75,7 +75,7 @@ class FaultyEngine(RandomEngine):
 
 def reviser(
     *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
-    plan_seconds: float = 0.0, is_editor: bool = True,
+    plan_seconds: float = 0.0, is_editor: bool = True, samples: int = 1,
 ) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
@@ -83,7 +83,7 @@ def reviser(
     engine = FaultyEngine(
         vocab, rows=rows, seconds=seconds, plan_seconds=plan_seconds, fault=Path(fault)
     )
-    editing = Editing(edit_probabilities=True) if is_editor else None
+    editing = Editing(edit_probabilities=True, samples=samples) if is_editor else None
     provenance = {"model": "/secret/path"}
     return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
 
@@ -202,13 +202,15 @@ class ServerProcess(Served):
 @contextmanager
 def serving(
     *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
-    origins: tuple[str, ...] = (), playground: bool = True, process: bool = False, **engine: Any,
+    origins: tuple[str, ...] = (), playground: bool = True, process: bool = False,
+    examples: tuple[str, ...] = (), **engine: Any,
 ) -> Iterator[Any]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
     with tempfile.TemporaryDirectory() as name:
         settings = {
             "limits": dict(limits or {}),
             "options": {"keys": keys, "origins": origins, "playground": playground},
+            "examples": examples,
             "engine": engine | {"fault": str(Path(name, "fault"))},
         }
         server = (ServerProcess if process else ServerThread)(Path(name), settings)
@@ -238,12 +240,15 @@ def error_message(response: Any) -> str:
 
 
 def make_server_app(settings: dict[str, Any]) -> Any:
+    from reviser.player.playground import PageText
     from reviser.serve.app import make_app
     from reviser.serve.limits import Limits
 
     model = reviser(**settings["engine"])
     engine = model.engine
-    app = make_app(model, Limits(**settings["limits"]), name=NAME, **settings["options"])
+    text = PageText(about="It writes at random.", examples=tuple(settings["examples"]))
+    limits, options = Limits(**settings["limits"]), settings["options"]
+    app = make_app(model, limits, name=NAME, page_text=text, **options)
 
     async def counts() -> dict[str, int]:
         assert isinstance(engine, FaultyEngine)

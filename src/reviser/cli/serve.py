@@ -19,7 +19,7 @@ from reviser.cli.options import (
     with_options,
 )
 from reviser.cli.output import needs_extra, quiet_libraries
-from reviser.models.hub import refuse_missing_folder
+from reviser.models.hub import CONFIG_FILES, find, refuse_missing_folder
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -101,6 +101,7 @@ def serve(
     """
     refuse_missing_folder(choice.model)  # before the slow imports
     with needs_extra("serve"):
+        from reviser.player.playground import read_page_text
         from reviser.serve.app import make_app
         from reviser.serve.hosts import allowed_hosts
         from reviser.serve.logs import write_json_lines
@@ -117,9 +118,10 @@ def serve(
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model
+    page_text = read_page_text(find(choice.model, CONFIG_FILES))
     with choice.load() as reviser:
         app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins, hosts=hosts,
-                       playground=playground)  # fmt: skip
+                       playground=playground, page_text=page_text)  # fmt: skip
         status = run(app, socket)
     log.drain(1.0)
     sys.exit(status)

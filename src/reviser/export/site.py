@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab
-from reviser.engines.base import DecodeConfig
+from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import CheckpointError, ConfigError
 from reviser.export.onnx import Weights, export_onnx
 from reviser.files import read_object, write_whole
 from reviser.models import hub
-from reviser.models.info import context_of
-from reviser.player import page
+from reviser.player import page, playground
 from reviser.writing.model import load
 from reviser.writing.tasks import GAP, Continue, Infill
 
@@ -30,29 +29,13 @@ __all__ = ["export_site"]
 RUNTIME_VERSION = "1.30.0"
 """The version of the npm package onnxruntime-web that the tests run."""
 RUNTIME_FILES = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
-MODULES = ("try.js", "surface.js", "worker.js", "engine.js", "plan.js", "sampling.js", "spaces.js",
+MODULES = ("backend.js", "worker.js", "engine.js", "plan.js", "sampling.js", "spaces.js",
            "text_stream.js", "codec.js", "mask.js", "canvas.js", "vocab.js")  # fmt: skip
-SHARED = {"player": ("edits.js", "player.css"), "serve": ("icon.svg",)}
-"""Assets of other packages that the page uses, by package."""
-PAGE_FILE = "page.json"
-"""An optional file of a model folder: what the page says about the model, and its examples."""
 POLICY = (
     "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 """Content-Security-Policy: own files only, no inline scripts; WebAssembly may be compiled."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageText:
-    """What the page says about a model."""
-
-    about: str
-    """What the model writes and what its limits are, in a few sentences."""
-    examples: tuple[str, ...] = ()
-    """Texts to start from; a text with {} has gaps to fill."""
-    seed: int = 0
-    """Seed of the text that the page shows first, written from the first example."""
 
 
 def export_site(
@@ -62,30 +45,29 @@ def export_site(
     folder = hub.find(model)
     check(folder)
     sources = [_runtime_file(runtime, name) for name in RUNTIME_FILES]
-    text = _page_text(folder)
+    text = playground.read_page_text(folder)
     export_onnx(folder, output / "model", weights=weights)
     (output / "ort").mkdir(exist_ok=True)
     for source in sources:
         shutil.copyfile(source, output / "ort" / source.name)
-    for name in (*MODULES, "try.css"):
-        write_whole(output / name, _asset("export", name))
-    for package, names in SHARED.items():
-        for name in names:
-            write_whole(output / name, _asset(package, name))
+    for name in MODULES:
+        write_whole(output / name, _asset(name))
+    for name, content in playground.files().items():
+        write_whole(output / name, content)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    content = {
+    model_facts = {
+        "id": folder.name,
+        "about": text.about,
         "examples": text.examples,
         "settings": _settings(),
         "megabytes": round(size / 1e6),
         "sample": _sample(folder, text),
     }
-    parts = {
-        "policy": escape(POLICY),
-        "name": escape(folder.name),
-        "about": escape(text.about),
-        "content": page.embedded(content),
-    }
-    write_whole(output / "index.html", page.filled(_asset("export", "index.html"), parts))
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
+        f'<script type="application/json" id="content">{page.embedded(model_facts)}</script>'
+    )
+    write_whole(output / "index.html", playground.html(head=head))
 
 
 def check(folder: Path) -> None:
@@ -144,36 +126,21 @@ def _runtime_file(runtime: Path, name: str) -> Path:
     )
 
 
-def _page_text(folder: Path) -> PageText:
-    path = folder / PAGE_FILE
-    if path.is_file():
-        fields = read_object(path, CheckpointError)
-        about, examples = fields.pop("about", None), fields.pop("examples", [])
-        seed = fields.pop("seed", 0)
-        is_list = isinstance(examples, list)
-        texts = [about, *(examples if is_list else ())]
-        is_text = all(isinstance(each, str) for each in texts)
-        if fields or not is_list or not is_text or type(seed) is not int:
-            raise CheckpointError(
-                f"{str(path)!r} must have a text `about`. It may have a list of texts `examples`"
-                " and a number `seed`, and nothing else."
-            )
-        return PageText(about=str(about), examples=tuple(texts[1:]), seed=seed)
-    limit = (context_of(folder) or 0) - 1
-    return PageText(about=f"This model reads and writes up to {limit:,} tokens at a time.")
-
-
 def _settings() -> dict[str, Any]:
-    values = asdict(DecodeConfig())
+    """Return the settings that the browser engine has, as the server's schema describes them."""
     return {
-        "temperature": values["temperature"],
-        "topK": values["top_k"],
-        "topP": values["top_p"],
-        "maxActions": values["max_actions"],
+        name: {
+            "type": "integer" if SETTINGS[name].type is int else "number",
+            "description": SETTINGS[name].help,
+            "default": SETTINGS[name].default,
+            "exclusiveMinimum" if SETTINGS[name].excludes_low else "minimum": SETTINGS[name].low,
+            "maximum": SETTINGS[name].high,
+        }
+        for name in ("temperature", "top_k", "top_p", "seed", "max_actions")
     }
 
 
-def _sample(folder: Path, text: PageText) -> dict[str, Any]:
+def _sample(folder: Path, text: playground.PageText) -> dict[str, Any]:
     """Return a text that the model wrote, edit by edit, to show before the model is loaded."""
     source = text.examples[0] if text.examples else ""
     task = Infill(source) if GAP in source else Continue(source)
@@ -186,5 +153,5 @@ def _sample(folder: Path, text: PageText) -> dict[str, Any]:
     return {"source": source, "seed": text.seed, "start": start, "edits": edits}
 
 
-def _asset(package: str, name: str) -> str:
-    return files(f"reviser.{package}").joinpath("assets", name).read_text("utf-8")
+def _asset(name: str) -> str:
+    return files("reviser.export").joinpath("assets", name).read_text("utf-8")

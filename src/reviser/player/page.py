@@ -22,7 +22,7 @@ from reviser.player.film import Film
 
 TITLE = "Rollouts"
 MODULES = ("edits.js", "pane.js", "playback.js")
-"""The modules that play a film, each after those it imports; other pages use them too."""
+"""The modules that play a film, each after those it imports."""
 
 _MARKUP = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 """Characters that JSON inside HTML must not hold, and lone surrogates, which UTF-8 cannot hold."""

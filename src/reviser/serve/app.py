@@ -19,6 +19,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
+from reviser.player.playground import PageText
 from reviser.serve.completions import add_completions
 from reviser.serve.failures import error_body, error_headers, status_of
 from reviser.serve.hosts import LOCAL_HOSTS
@@ -72,6 +73,7 @@ def make_app(
     origins: Sequence[str] = (),
     hosts: Sequence[str] = LOCAL_HOSTS,
     playground: bool = True,
+    page_text: PageText | None = None,
 ) -> FastAPI:
     """Return a server for a model; `app.state.queue` drains it.
 
@@ -84,8 +86,9 @@ def make_app(
         hosts: Names under which clients reach the server, checked against their Host header: a
             page of another site cannot rebind its own name to this server. "*" allows all.
         playground: Whether to serve the playground at /.
+        page_text: What the playground says about the model.
     """
-    service = Service(reviser, limits or Limits(), name)
+    service = Service(reviser, limits or Limits(), name, page_text or PageText())
     api_keys = ApiKeys(keys)
 
     @asynccontextmanager

@@ -63,7 +63,23 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
     )
     async def models() -> Models:
         """List the model that is served."""
-        return Models(data=[Model(id=service.name, created=service.created)])
+        return Models(data=[_model(service)])
+
+
+def _model(service: Service) -> Model:
+    editing = service.reviser.editing
+    # A model that writes no changes of its own only weighs what its word lists suggest.
+    writes = editing is None or editing.samples > 0
+    compares = editing is not None and editing.compares
+    return Model(
+        id=service.name,
+        created=service.created,
+        routes=[*(("generate", "infill") if writes else ()), *(("revise",) if editing else ())],
+        about=service.page_text.about,
+        examples=list(service.page_text.examples),
+        min_confidence=editing.least_confidence() if editing and compares else None,
+        calibration=list(editing.calibration) if editing and compares else [],
+    )
 
 
 def _completion(

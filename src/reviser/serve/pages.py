@@ -1,7 +1,7 @@
 """Static files for browsers: the JavaScript client, and the playground at /.
 
 The routes are a fixed table that is read once, so no path leads to any other file. The playground
-shows a text being written with the player's own modules.
+is the page of `player.playground`, with a backend that asks this server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reviser.player import page
+from reviser.player import playground as page
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -28,19 +28,15 @@ HEADERS = {
     "cache-control": "no-cache",  # cached, but revalidated by ETag each time
 }
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-PLAYGROUND_FILES = ("playground.css", "playground.js", "editor.js", "locks.js", "icon.svg")
 
 
 def add_pages(app: FastAPI, *, playground: bool) -> None:
     """Add a route for each file."""
     _add(app, "/client.js", _asset("client.js"))
     if playground:
-        html = page.filled(_asset("playground.html"), {"view": page.asset("view.html")})
-        _add(app, "/", html, "html")
-        for name in PLAYGROUND_FILES:
-            _add(app, f"/playground/{name}", _asset(name))
-        for name in (*page.MODULES, "player.css"):
-            _add(app, f"/playground/{name}", page.asset(name))
+        _add(app, "/", page.html(folder="playground/"), "html")
+        for name, text in (page.files() | {"backend.js": _asset("backend.js")}).items():
+            _add(app, f"/playground/{name}", text)
 
 
 def _add(app: FastAPI, path: str, text: str, ending: str = "") -> None:

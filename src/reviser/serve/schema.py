@@ -366,12 +366,25 @@ class Completion(BaseModel):
 
 
 class Model(BaseModel):
-    """The model that is served."""
+    """The model that is served, and what it can do."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "reviser"
+    routes: list[Literal["generate", "infill", "revise"]] = Field(
+        description="The routes under /v1 that the model was made for."
+    )
+    about: str = Field(description="What the model writes and what its limits are.")
+    examples: list[str] = Field(description="Texts to start from; {} is a gap to fill.")
+    min_confidence: float | None = Field(
+        description="The lowest confidence of a change that /v1/revise keeps unless a request has a"
+        " precision; null if changes have no confidence."
+    )
+    calibration: list[tuple[float, float]] = Field(
+        description="Pairs of a minimum confidence and the share of changes that were right with"
+        " it, as measured on held-out text."
+    )
 
 
 class Models(BaseModel):

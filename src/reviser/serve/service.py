@@ -19,6 +19,7 @@ from starlette.responses import Response
 from reviser.core.codec import OffsetUnit
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError
+from reviser.player.playground import PageText
 from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
@@ -58,12 +59,13 @@ EVENTS = {"text/event-stream": {"schema": _EVENT}}
 class Service:
     """The model, limits, metrics and queue of one server."""
 
-    def __init__(self, reviser: Reviser, limits: Limits, name: str) -> None:
+    def __init__(self, reviser: Reviser, limits: Limits, name: str, page_text: PageText) -> None:
         # Rollouts and errors name the model as clients know it, not by its folder.
         self.reviser = copy(reviser)
         self.reviser.provenance = reviser.provenance | {"model": name}
         self.limits = limits
         self.name = name
+        self.page_text = page_text
         self.created = int(time.time())
         self.metrics = Metrics()
         self.queue = RequestQueue(self.reviser, limits, self.metrics)

@@ -43,7 +43,7 @@ async function run({ number, task, settings }) {
     const steps = write(model, task, settings, (start) => post("start", start));
     for (;;) {
       const { value, done } = await steps.next();
-      if (running !== number) return post("end", { reason: "stopped" });
+      if (running !== number) return post("end", { reason: "cancelled" });
       if (done) return post("end", { reason: value });
       post("step", value);
       await nextTurn();

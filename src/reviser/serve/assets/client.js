@@ -72,6 +72,7 @@ export class Stream {
     this.rollout = null;
     this.error = null;
     this.json = null; // the rollout as the server wrote it, on one line
+    this.reason = undefined; // why it ended
     this.last = null;
     this.response = response;
     this.aborter = null;
@@ -116,6 +117,7 @@ export class Stream {
       return content;
     } else if (event === "done") {
       this.rollout = content;
+      this.reason = content.stop_reason;
       this.json = data;
     } else if (event === "failure") {
       throw new ServerError(content.error.message, content.error.code);
@@ -165,9 +167,10 @@ export class Client {
     return this.write("/v1/infill", { text, ...settings });
   }
 
-  /** Edit a draft; return its text and changes. `locked` has texts or spans of UTF-16 units. */
-  revise(draft, settings = {}) {
-    return this.write("/v1/revise", { draft, ...settings });
+  /** Edit a draft; return its text and changes. `locked` has texts or spans of UTF-16 units.
+   *  A signal of an AbortController ends the request, on the server, too. */
+  revise(draft, settings = {}, signal = undefined) {
+    return this.write("/v1/revise", { draft, ...settings }, signal);
   }
 
   /** Continue a prompt, edit by edit. */
@@ -185,8 +188,8 @@ export class Client {
     return this.begin("/v1/revise", { draft, ...settings });
   }
 
-  async write(path, body) {
-    const response = await this.post(path, { unit: "utf16", ...body });
+  async write(path, body, signal = undefined) {
+    const response = await this.post(path, { unit: "utf16", ...body }, signal);
     return response.json();
   }
 
