@@ -45,7 +45,7 @@ class Positions:
     def __init__(self, text: str, encoding: str = "utf-16") -> None:
         if encoding not in _UNITS:
             raise ConfigError(f"encoding is {encoding!r}; use one of {get_args(Encoding)}.")
-        self.text = text
+        self.text, self.encoding = text, encoding
         self._codec, self._size = _UNITS[encoding]
         self._starts = [0, *(match.end() for match in LINE_END.finditer(text))]
 

@@ -1,0 +1,230 @@
+"""Measure the language server: from a keystroke to its diagnostics, the first check, and memory.
+
+    python -m experiments.editor.cost growth --before FOLDER
+    python -m experiments.editor.cost model models/proofreader
+
+Both start a real server for each file and talk to it over standard input and output with a real
+language client. `growth` uses the test model, which costs nothing, so that what is left is the
+server's own work; `--before` names the `src` folder of another checkout, whose servers take turns
+with ours. `model` uses a real model. Run both from the root of the repository, with `tests` in
+PYTHONPATH. The results are in `experiments/editor/results`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from reviser.lsp.documents import Positions
+from support.language_client import Editor, editing
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+PAGES = ("docs/design/*.md", "docs/guides/*.md", "docs/*.md", "docs/reference/*.md", "README.md")
+SIZES = (500, 5_000, 50_000)
+END = "This is teh end."
+"""The last paragraph, whose diagnostic shows that the first check is over."""
+
+
+def document(words: int, mistakes: int) -> str:
+    """Return Markdown of a number of words: pages of this repository, with some typing mistakes."""
+    names = [name for pattern in PAGES for name in sorted(ROOT.glob(pattern))]
+    blocks = "\n\n".join(name.read_text("utf-8") for name in names).split("\n\n")
+    lengths = accumulate(len(block.split()) for block in blocks)
+    kept = [block for block, length in zip(blocks, lengths, strict=True) if length <= words]
+    text = "\n\n".join(kept)
+    if text.count("```") % 2:  # cut inside of a block of code
+        text += "\n```"
+    places = [n for n in range(len(text)) if text.startswith(" the ", n)]
+    step = max(1, len(places) // max(1, mistakes))
+    for place in places[::step][:mistakes]:
+        text = text[:place] + " teh " + text[place + 5 :]
+    return f"{text}\n\n{END}\n"
+
+
+def targets(text: str, rng: random.Random) -> list[int]:
+    """Return offsets of the word "the" in lines of plain text, in random order."""
+    found, at = [], 0
+    for line in text.splitlines(keepends=True):
+        if line[0].isalpha() and len(line.split()) > 15 and "teh" not in line:
+            place = line.find(" the ")
+            if place >= 0:
+                found.append(at + place + 1)
+        at += len(line)
+    rng.shuffle(found)
+    return found
+
+
+async def opened(editor: Editor, text: str) -> float:
+    """Open a text, and return the seconds until its last paragraph is checked."""
+    start = time.perf_counter()
+    await editor.open(text)
+    last = text.count("\n") - 1
+    await editor.until(
+        lambda it: any(each.range.start.line == last for each in it.diagnostics), 36_000
+    )
+    return time.perf_counter() - start
+
+
+async def typed(editor: Editor, offset: int, seconds: float = 60) -> tuple[float, float] | None:
+    """Make a typing mistake; return the seconds until known and new suggestions are shown.
+
+    The mistake is undone afterwards. None if the model does not suggest a change of it.
+    """
+    position = Positions(editor.text).range(offset, offset + 3).start
+    start = time.perf_counter()
+    editor.change(offset, offset + 3, "teh")
+    version = editor.version
+    await editor.until(lambda it: it.shown_version == version, seconds)
+    known = time.perf_counter() - start
+    try:
+        await editor.until(
+            lambda it: any(each.range.start == position for each in it.diagnostics), seconds
+        )
+    except TimeoutError:
+        return None
+    finally:
+        new = time.perf_counter() - start
+        editor.change(offset, offset + 3, "the")
+        version = editor.version
+        await editor.until(lambda it: it.shown_version == version, seconds)
+    return known, new
+
+
+def memory(editor: Editor) -> int:
+    """Return the memory of a server's process, in bytes."""
+    assert editor.client._server is not None
+    return psutil.Process(editor.client._server.pid).memory_info().rss
+
+
+def summary(seconds: list[float]) -> dict[str, float]:
+    """Return the distribution of times, in milliseconds."""
+    cuts = statistics.quantiles(seconds, n=20, method="inclusive")
+    return {
+        "p50_ms": round(1000 * statistics.median(seconds), 2),
+        "p95_ms": round(1000 * cuts[-1], 2),
+        "least_ms": round(1000 * min(seconds), 2),
+        "count": len(seconds),
+    }
+
+
+async def growth(before: Path | None, keystrokes: int, *, fixed: bool) -> list[dict[str, Any]]:
+    """Measure servers with the test model side by side: each round is one keystroke in each."""
+    sources = {"now": ROOT / "src"} | ({"before": before} if before else {})
+    runs = list[tuple[dict[str, Any], Editor, list[int], list[tuple[float, float]]]]()
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / ".reviser.toml").write_text("delay = 0.0\n")
+        for words in SIZES:
+            text = document(words, 5 if fixed else words // 250)
+            for version, source in sources.items():
+                path = os.pathsep.join(map(str, (source, ROOT / "tests")))
+                file = folder / f"{version}-{words}.md"
+                editor = await stack.enter_async_context(
+                    editing(file, "support.correcting", PYTHONPATH=path)
+                )
+                first = await opened(editor, text)
+                row = {"version": version, "words": words, "characters": len(text),
+                       "suggestions": len(editor.diagnostics), "first_check_s": round(first, 3),
+                       "memory_mb": round(memory(editor) / 1e6, 1)}  # fmt: skip
+                print(row, flush=True)
+                runs.append((row, editor, targets(text, random.Random(words)), []))
+        for number in range(keystrokes):
+            for _, editor, places, times in runs:
+                found = await typed(editor, places[number % len(places)])
+                assert found is not None
+                times.append(found)
+        base = {row["version"]: [new for _, new in times]
+                for row, _, _, times in runs if row["words"] == SIZES[0]}  # fmt: skip
+        for row, editor, _, times in runs:
+            row["known"] = summary([known for known, _ in times])
+            row["checked"] = summary([new for _, new in times])
+            ratios = [b / a for a, (_, b) in zip(base[row["version"]], times, strict=True)]
+            cuts = statistics.quantiles(ratios, n=4)
+            row["ratio_to_500_words"] = {
+                "median": round(cuts[1], 2),
+                "quartiles": [round(cuts[0], 2), round(cuts[2], 2)],
+            }
+            row["memory_after_mb"] = round(memory(editor) / 1e6, 1)
+    return [row for row, *_ in runs]
+
+
+async def with_model(model: str, sizes: list[int], keystrokes: int) -> list[dict[str, Any]]:
+    """Measure a real model, one file after the other."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / ".reviser.toml").write_text("delay = 0.0\n")
+        for words in sizes:
+            text = document(words, words // 250)
+            file = folder / f"{words}.md"
+            async with editing(file, "reviser", "lsp", "-m", str(Path(model).absolute())) as editor:
+                start = time.perf_counter()
+                await opened(editor, f"{END}\n")  # the model loads
+                loading = time.perf_counter() - start
+                editor.uri = (folder / f"{words}-words.md").as_uri()
+                before = memory(editor)
+                first = await opened(editor, text)
+                row: dict[str, Any] = {
+                    "words": words, "characters": len(text),
+                    "suggestions": len(editor.diagnostics), "loading_s": round(loading, 1),
+                    "first_check_s": round(first, 1), "memory_of_model_mb": round(before / 1e6),
+                    "memory_mb": round(memory(editor) / 1e6),
+                }  # fmt: skip
+                print(row, flush=True)
+                places = targets(text, random.Random(words))
+                found = [await typed(editor, place) for place in places[:keystrokes]]
+                row["not_suggested"] = found.count(None)
+                times = [each for each in found if each is not None]
+                row["known"] = summary([known for known, _ in times])
+                row["checked"] = summary([new for _, new in times])
+                row["memory_after_mb"] = round(memory(editor) / 1e6)
+                rows.append(row)
+    return rows
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Measure the language server.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("growth", help="the server without the cost of a model")
+    one.add_argument("--before", type=Path, help="src folder of another checkout")
+    one.add_argument("--keystrokes", type=int, default=40)
+    two = commands.add_parser("model", help="a real model")
+    two.add_argument("model")
+    two.add_argument("--words", type=int, nargs="+", default=[500, 5_000])
+    two.add_argument("--keystrokes", type=int, default=40)
+    given = parser.parse_args()
+    found: dict[str, Any]
+    if given.command == "growth":
+        before = given.before and given.before.absolute()
+        found = {
+            name: asyncio.run(growth(before, given.keystrokes, fixed=fixed))
+            for name, fixed in (("five_suggestions", True), ("one_per_250_words", False))
+        }
+    else:
+        found = {
+            "model": given.model,
+            "files": asyncio.run(with_model(given.model, given.words, given.keystrokes)),
+        }
+    found["cores"], found["python"] = os.cpu_count(), sys.version.split()[0]
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{given.command}.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
