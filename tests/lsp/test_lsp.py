@@ -214,6 +214,27 @@ def test_bad_requests_and_settings_do_not_end_the_server(project: Path) -> None:
     with_editor(work, project / "page.md")
 
 
+def test_the_editor_s_settings_count_where_the_project_has_none(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("It is teh end, and teh rest.\n\nThis is teh last.")
+        await editor.until(lambda it: it.shown_version == 1)
+        await asyncio.sleep(1)
+        assert editor.diagnostics == []  # "teh" is in the editor's dictionary
+        (project / ".reviser.toml").write_text("words = []\n")
+        editor.change(0, 0, "So ")
+        await editor.until(lambda it: len(it.diagnostics) == 3)
+        assert editor.messages == []
+
+    options = {"words": ["teh"], "delay": 0.05}
+    with_editor(work, project / "page.md", options=options)
+
+    async def refused(editor: Editor) -> None:
+        await editor.until(lambda it: bool(it.messages))
+        assert "`wrods` in the editor's settings is not a setting" in editor.messages[0]
+
+    with_editor(refused, project / "page.md", options={"wrods": []})
+
+
 def test_the_editor_never_waits_for_the_model(project: Path) -> None:
     async def work(editor: Editor) -> None:
         await editor.open("It is teh end.")

@@ -95,19 +95,23 @@ def with_editor(
     path: Path,
     *arguments: str,
     seconds: float = 240,
+    options: object = None,
     **environment: str,
 ) -> None:
     """Run a test with a server in a process of its own."""
 
     async def run() -> None:
-        async with editing(path, "support.correcting", *arguments, **environment) as editor:
+        words = ("support.correcting", *arguments)
+        async with editing(path, *words, options=options, **environment) as editor:
             await work(editor)
 
     asyncio.run(asyncio.wait_for(run(), seconds))
 
 
 @asynccontextmanager
-async def editing(path: Path, *command: str, **environment: str) -> AsyncIterator[Editor]:
+async def editing(
+    path: Path, *command: str, options: object = None, **environment: str
+) -> AsyncIterator[Editor]:
     """Start `python -m` with a command that is a language server; yield an editor for a file."""
     client = LanguageClient("test", "1")
     editor = Editor(client, path)
@@ -141,7 +145,7 @@ async def editing(path: Path, *command: str, **environment: str) -> AsyncIterato
     await client.start_io(sys.executable, "-m", *command, env={**os.environ, **more})
     try:
         await client.initialize_async(
-            types.InitializeParams(capabilities=types.ClientCapabilities())
+            types.InitializeParams(types.ClientCapabilities(), initialization_options=options)
         )
         client.initialized(types.InitializedParams())
         yield editor

@@ -35,6 +35,7 @@ from reviser.lsp.settings import (
     WORDS,
     Settings,
     add_user_entry,
+    editor_settings,
     find_settings,
     user_entries,
 )
@@ -107,6 +108,8 @@ class Server(LanguageServer):
 
         super().__init__(NAME, __version__)
         self.documents: dict[str, Document] = {}
+        self.editor = Settings()
+        """The settings that the editor sent."""
         self._load, self._model, self._base = load, model, base
         self._checker: asyncio.Future[Checker] | None = None
         self._last_error = ""
@@ -120,7 +123,7 @@ class Server(LanguageServer):
 
     def settings_of(self, document: Document) -> Settings:
         """Return the settings of a document's project, with the user's own entries."""
-        settings = find_settings(document.path)
+        settings = find_settings(document.path, self.editor)
         words = tuple(sorted({*settings.words, *user_entries(WORDS)}))
         ignore = tuple(sorted({*settings.ignore, *user_entries(IGNORED)}))
         return replace(settings, words=words, ignore=ignore)
@@ -308,6 +311,13 @@ def make_server(
     `load` gets the model's name, and the base model of an adapter or None.
     """
     server = Server(load, model, base)
+
+    @server.feature(types.INITIALIZE)
+    def initialize(ls: Server, params: types.InitializeParams) -> None:
+        try:
+            ls.editor = editor_settings(params.initialization_options)
+        except ReviserError as error:
+            ls.show_error(error)
 
     @server.feature(types.INITIALIZED)
     async def initialized(ls: Server, _: types.InitializedParams) -> None:
