@@ -39,7 +39,7 @@ from reviser.writing.model import Reviser
 from support import correcting
 from support.browsers import missing
 from support.correcting import FILL
-from support.language_client import Editor, with_editor
+from support.language_client import Editor, editing, with_editor
 
 TESTS = Path(__file__).parents[1]
 PAGE = "# A page\n\n😀 It is teh end.\n\n```\nteh code\n```\n\nSee `teh` and teh rest.\n"
@@ -244,6 +244,18 @@ def test_the_editor_never_waits_for_the_model(project: Path) -> None:
         await editor.until(lambda it: bool(it.diagnostics))
 
     with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
+
+
+def test_the_command_without_a_model_says_what_to_do_and_ends_when_asked(project: Path) -> None:
+    async def run() -> int | None:
+        async with editing(project / "page.md", "reviser", "lsp") as editor:
+            await editor.open("A text.")
+            await editor.until(lambda it: bool(it.messages))
+            assert "No model is set. Start the server with" in editor.messages[0]
+        assert editor.client._server is not None
+        return await editor.client._server.wait()
+
+    assert asyncio.run(asyncio.wait_for(run(), 120)) == 0
 
 
 def test_a_model_that_cannot_be_opened_is_reported(project: Path) -> None:
