@@ -2,12 +2,13 @@
 
     python -m experiments.editor.cost growth --before FOLDER
     python -m experiments.editor.cost model models/proofreader
+    python -m experiments.editor.cost table
 
-Both start a real server for each file and talk to it over standard input and output with a real
-language client. `growth` uses the test model, which costs nothing, so that what is left is the
-server's own work; `--before` names the `src` folder of another checkout, whose servers take turns
-with ours. `model` uses a real model. Run both from the root of the repository, with `tests` in
-PYTHONPATH. The results are in `experiments/editor/results`.
+The first two start a real server for each file and talk to it over standard input and output with
+a real language client. `growth` uses the test model, which costs almost nothing, so that the
+server's own work is left; `--before` names the `src` folder of another checkout, whose servers take
+turns with ours. `model` uses a real model. `table` prints the results for the guide. Run it from
+the root of the repository, with `tests` in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -196,6 +197,33 @@ async def with_model(model: str, sizes: list[int], keystrokes: int) -> list[dict
     return rows
 
 
+def table() -> str:
+    """Return the results as the editor guide has them."""
+    growth = json.loads((RESULTS / "growth.json").read_text("utf-8"))
+    rows = ["| words | suggestions | before | now |", "|--:|--:|--:|--:|"]
+    for name in ("five_suggestions", "one_per_250_words"):
+        by_size: dict[int, dict[str, Any]] = {}
+        for row in growth[name]:
+            by_size.setdefault(row["words"], {})[row["version"]] = row
+        for words, found in by_size.items():
+            ratios = [_ratio(found[version]) for version in ("before", "now")]
+            rows.append(f"| {words:,} | {found['now']['suggestions']} | {' | '.join(ratios)} |")
+    model = json.loads((RESULTS / "model.json").read_text("utf-8"))
+    rows += ["", "| words | first check | p50 | p95 | memory |", "|--:|--:|--:|--:|--:|"]
+    for row in model["files"]:
+        times = (row["checked"][key] / 1000 for key in ("p50_ms", "p95_ms"))
+        rows.append(f"| {row['words']:,} | {row['first_check_s']:.0f} s | "
+                    + " | ".join(f"{each:.1f} s" for each in times)
+                    + f" | {row['memory_after_mb']:,} MB |")  # fmt: skip
+    return "\n".join(rows) + "\n"
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    ratio = row["ratio_to_500_words"]
+    low, high = ratio["quartiles"]
+    return f"{ratio['median']:.1f} [{low:.1f}, {high:.1f}]"
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Measure the language server.")
@@ -207,7 +235,11 @@ def main() -> None:
     two.add_argument("model")
     two.add_argument("--words", type=int, nargs="+", default=[500, 5_000])
     two.add_argument("--keystrokes", type=int, default=40)
+    commands.add_parser("table", help="print the results as the guide has them")
     given = parser.parse_args()
+    if given.command == "table":
+        print(table(), end="")
+        return
     found: dict[str, Any]
     if given.command == "growth":
         before = given.before and given.before.absolute()
