@@ -30,6 +30,7 @@ from typing import Any
 import psutil
 
 from reviser.lsp.documents import Positions
+from reviser.markup import locked_spans
 from support.language_client import Editor, editing
 
 ROOT = Path(__file__).parents[2]
@@ -57,20 +58,27 @@ def document(words: int, mistakes: int) -> str:
 
 
 def targets(text: str, rng: random.Random) -> list[int]:
-    """Return offsets of the word "the" in lines of plain text, in random order."""
+    """Return offsets of the word "the" in paragraphs of usual size, in random order."""
     found, at = [], 0
-    for line in text.splitlines(keepends=True):
-        if line[0].isalpha() and len(line.split()) > 15 and "teh" not in line:
-            place = line.find(" the ")
-            if place >= 0:
-                found.append(at + place + 1)
-        at += len(line)
+    locked = {n for span in locked_spans(text, "markdown") for n in range(*span)}
+    for block in text.split("\n\n"):
+        place = at + block.find(" the ") + 1
+        if 150 < len(block) < 600 and " the " in block and not {place, place + 2} & locked:
+            found.append(place)
+        at += len(block) + 2
     rng.shuffle(found)
     return found
 
 
-async def opened(editor: Editor, text: str) -> float:
-    """Open a text, and return the seconds until its last paragraph is checked."""
+async def opened(editor: Editor, text: str) -> tuple[float, float]:
+    """Return the seconds until the server is ready, and those of the first check of a text."""
+    ready = await _opened(editor, "This is teh start.\n")
+    editor.uri = editor.uri.replace(".md", "-whole.md")
+    editor.diagnostics = []
+    return ready, await _opened(editor, text)
+
+
+async def _opened(editor: Editor, text: str) -> float:
     start = time.perf_counter()
     await editor.open(text)
     last = text.count("\n") - 1
@@ -80,14 +88,18 @@ async def opened(editor: Editor, text: str) -> float:
     return time.perf_counter() - start
 
 
-async def typed(editor: Editor, offset: int, seconds: float = 60) -> tuple[float, float] | None:
+async def typed(
+    editor: Editor, offset: int, number: int, seconds: float = 60
+) -> tuple[float, float] | None:
     """Make a typing mistake; return the seconds until known and new suggestions are shown.
 
-    The mistake is undone afterwards. None if the model does not suggest a change of it.
+    The mistake is undone afterwards. None if the model does not suggest a change of it. The number
+    is typed after it, so that no paragraph is checked twice.
     """
     position = Positions(editor.text).range(offset, offset + 3).start
     start = time.perf_counter()
-    editor.change(offset, offset + 3, "teh")
+    wrong = f"teh {number}"
+    editor.change(offset, offset + 3, wrong)
     version = editor.version
     await editor.until(lambda it: it.shown_version == version, seconds)
     known = time.perf_counter() - start
@@ -99,16 +111,27 @@ async def typed(editor: Editor, offset: int, seconds: float = 60) -> tuple[float
         return None
     finally:
         new = time.perf_counter() - start
-        editor.change(offset, offset + 3, "the")
+        editor.change(offset, offset + len(wrong), "the")
         version = editor.version
         await editor.until(lambda it: it.shown_version == version, seconds)
     return known, new
 
 
+def process(editor: Editor) -> psutil.Process:
+    """Return a server's process."""
+    assert editor.client._server is not None
+    return psutil.Process(editor.client._server.pid)
+
+
 def memory(editor: Editor) -> int:
     """Return the memory of a server's process, in bytes."""
-    assert editor.client._server is not None
-    return psutil.Process(editor.client._server.pid).memory_info().rss
+    return process(editor).memory_info().rss
+
+
+def processor(editor: Editor) -> float:
+    """Return the processor time of a server, in seconds; other load does not change it."""
+    times = process(editor).cpu_times()
+    return times.user + times.system
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
@@ -137,15 +160,16 @@ async def growth(before: Path | None, keystrokes: int, *, fixed: bool) -> list[d
                 editor = await stack.enter_async_context(
                     editing(file, "support.correcting", PYTHONPATH=path)
                 )
-                first = await opened(editor, text)
+                _, first = await opened(editor, text)
                 row = {"version": version, "words": words, "characters": len(text),
                        "suggestions": len(editor.diagnostics), "first_check_s": round(first, 3),
                        "memory_mb": round(memory(editor) / 1e6, 1)}  # fmt: skip
                 print(row, flush=True)
+                row["processor_s"] = processor(editor)
                 runs.append((row, editor, targets(text, random.Random(words)), []))
         for number in range(keystrokes):
             for _, editor, places, times in runs:
-                found = await typed(editor, places[number % len(places)])
+                found = await typed(editor, places[number % len(places)], number)
                 assert found is not None
                 times.append(found)
         base = {row["version"]: [new for _, new in times]
@@ -159,6 +183,9 @@ async def growth(before: Path | None, keystrokes: int, *, fixed: bool) -> list[d
                 "median": round(cuts[1], 2),
                 "quartiles": [round(cuts[0], 2), round(cuts[2], 2)],
             }
+            # A keystroke and its undoing are two changes.
+            spent = processor(editor) - row.pop("processor_s")
+            row["processor_ms_per_change"] = round(1000 * spent / (2 * keystrokes), 2)
             row["memory_after_mb"] = round(memory(editor) / 1e6, 1)
     return [row for row, *_ in runs]
 
@@ -173,21 +200,21 @@ async def with_model(model: str, sizes: list[int], keystrokes: int) -> list[dict
             text = document(words, words // 250)
             file = folder / f"{words}.md"
             async with editing(file, "reviser", "lsp", "-m", str(Path(model).absolute())) as editor:
-                start = time.perf_counter()
-                await opened(editor, f"{END}\n")  # the model loads
-                loading = time.perf_counter() - start
-                editor.uri = (folder / f"{words}-words.md").as_uri()
-                before = memory(editor)
-                first = await opened(editor, text)
+                loading, first = await opened(editor, text)
+                spent = processor(editor)
                 row: dict[str, Any] = {
                     "words": words, "characters": len(text),
                     "suggestions": len(editor.diagnostics), "loading_s": round(loading, 1),
-                    "first_check_s": round(first, 1), "memory_of_model_mb": round(before / 1e6),
+                    "first_check_s": round(first, 1), "processor_s": round(spent, 1),
                     "memory_mb": round(memory(editor) / 1e6),
                 }  # fmt: skip
                 print(row, flush=True)
                 places = targets(text, random.Random(words))
-                found = [await typed(editor, place) for place in places[:keystrokes]]
+                found = [
+                    await typed(editor, place, n) for n, place in enumerate(places[:keystrokes])
+                ]
+                spent = processor(editor) - spent
+                row["processor_s_per_keystroke"] = round(spent / len(found), 3)
                 row["not_suggested"] = found.count(None)
                 times = [each for each in found if each is not None]
                 row["known"] = summary([known for known, _ in times])
