@@ -31,7 +31,7 @@ from pyte.screens import Char
 
 from reviser.player.picture import LAST
 
-COLUMNS, ROWS = 84, 19
+COLUMNS, ROWS = 98, 13
 SIZE, WIDTH, HEIGHT = 13, 8, 18
 """Font size, and the size of a character's cell."""
 LONGEST = 1500
@@ -42,25 +42,29 @@ NAMED = {
     "blue": "#61afef", "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#d7dae0",
 }  # fmt: skip
 
-TEXT = """# Notes for the release
+TEXT = """# Release notes
 
-The server start faster now, and it need less memory. Their are two new
-options, which is described in the [guide](https://example.org/teh-guide).
+There are two new options, wich are described
+in the [guide](https://example.org/teh-guide).
 
-Run `reviser lsp -m teh-model` before you opens a file.
+Run `reviser lsp -m teh-model` befor you start.
 """
-TYPED = "oWe hopes that you likes it."
+TYPED = "We tested it with a lot of diferent files."
 
 SETUP = """
 vim.o.termguicolors = true
 vim.o.number = true
 vim.o.signcolumn = "yes"
 vim.o.showmode = false
+vim.o.fillchars = "eob: "
+vim.o.background = "dark"
+vim.cmd("syntax on | set filetype=markdown")
 vim.o.ruler = false
 vim.o.laststatus = 0
 vim.o.shortmess = vim.o.shortmess .. "FI"
 vim.cmd("highlight Normal guibg=#1e2127 guifg=#d7dae0")
 vim.cmd("highlight SignColumn guibg=#1e2127")
+vim.cmd("highlight Title guifg=#61afef gui=bold")
 vim.cmd("highlight LineNr guifg=#4b5263")
 vim.cmd("highlight DiagnosticUnderlineWarn guisp=#e5c07b gui=underline guifg=#e5c07b")
 vim.cmd("highlight DiagnosticUnderlineInfo guisp=#61afef gui=underline guifg=#61afef")
@@ -71,6 +75,7 @@ vim.cmd("highlight DiagnosticHint guifg=#56b6c2")
 local client = vim.lsp.start_client({ name = "reviser", cmd = COMMAND })
 vim.lsp.buf_attach_client(0, client)
 vim.keymap.set("n", "gra", vim.lsp.buf.code_action)
+vim.keymap.set("n", "]d", function() vim.diagnostic.goto_next({ float = false }) end)
 """
 
 
@@ -111,7 +116,7 @@ class Terminal:
             os.write(self._file, key.encode())
             self.read(pause)
 
-    def until(self, holds: Callable[[list[str]], bool], seconds: float = 180) -> None:
+    def until(self, holds: Callable[[list[str]], bool], seconds: float = 300) -> None:
         """Read until the lines of the screen fulfil a condition."""
         end = time.monotonic() + seconds
         while not holds(self.screen.display):
@@ -154,6 +159,11 @@ def drawn(screen: pyte.Screen) -> Image.Image:
     return picture
 
 
+def shown(lines: list[str], *words: str) -> bool:
+    """Return whether a screen shows a suggestion of each word."""
+    return all(any(f"with “{word}”" in line for line in lines) for word in words)
+
+
 def session(model: Path) -> list[tuple[float, Image.Image]]:
     """Use Neovim as a person would, and return pictures of it with their times."""
     with tempfile.TemporaryDirectory() as name:
@@ -167,23 +177,23 @@ def session(model: Path) -> list[tuple[float, Image.Image]]:
             ["nvim", "-u", "NONE", "-n", "-c", "luafile setup.lua", "release.md"], folder
         )
         try:
-            terminal.until(lambda lines: any("Notes" in line for line in lines))
+            terminal.until(lambda lines: any("Release" in line for line in lines))
             terminal.read(1)
-            # All suggestions are there when none came for some seconds.
-            terminal.until(lambda lines: any("Replace" in line for line in lines))
-            terminal.read(25)
-            terminal.type(":lua vim.diagnostic.goto_next()\r")
+            terminal.until(lambda lines: shown(lines, "which", "before"))
             terminal.read(1.5)
+            terminal.type("]d", 0.2)
+            terminal.read(1)
             terminal.type("gra", 0.2)
             terminal.until(lambda lines: any("Never change" in line for line in lines))
             terminal.read(1.5)
             terminal.type("1\r", 0.8)
             terminal.read(1)
             terminal.type("G", 0.5)
-            terminal.type("o", 0.2)
+            terminal.type("o\r", 0.2)
             terminal.type(TYPED, 0.06)
             terminal.type("\x1b", 0.1)
-            terminal.read(12)
+            terminal.until(lambda lines: shown(lines, "different"))
+            terminal.read(1)
         finally:
             terminal.close()
     return terminal.pictures
@@ -195,7 +205,7 @@ def write_gif(path: Path, pictures: list[tuple[float, Image.Image]]) -> None:
     whole = Image.new("RGB", (pictures[0][1].width, pictures[0][1].height * len(pictures)))
     for n, (_, each) in enumerate(pictures):
         whole.paste(each, (0, n * each.height))
-    palette = whole.quantize(32, dither=Image.Dither.NONE)
+    palette = whole.quantize(96, dither=Image.Dither.NONE)
     frames = [each.quantize(palette=palette, dither=Image.Dither.NONE) for _, each in pictures]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=[*times, LAST], loop=0)
 
@@ -206,7 +216,8 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
-    write_gif(given.output, session(given.model))
+    _, *pictures = session(given.model)  # the first screen is empty
+    write_gif(given.output, pictures)
 
 
 if __name__ == "__main__":
