@@ -205,7 +205,7 @@ async def with_model(
 ) -> list[dict[str, Any]]:
     """Measure a real model, one file after the other.
 
-    A first check that takes longer than the limit goes on while keystrokes are measured.
+    A first check that takes longer than the limit continues while keystrokes are measured.
     """
     rows = []
     with tempfile.TemporaryDirectory() as name:
@@ -259,9 +259,9 @@ def table() -> str:
     model = json.loads((RESULTS / "model.json").read_text("utf-8"))
     rows += ["", "| words | keystrokes | p50 | p95 | memory |", "|--:|--:|--:|--:|--:|"]
     for row in model["files"]:
-        found = row["checked"]
-        cells = [f"{row['words']:,}", str(found["count"])]
-        cells += [f"{found[key] / 1000:.1f} s" for key in ("p50_ms", "p95_ms")]
+        times = row["checked"]
+        cells = [f"{row['words']:,}", str(times["count"])]
+        cells += [f"{times[key] / 1000:.1f} s" for key in ("p50_ms", "p95_ms")]
         rows.append(f"| {' | '.join([*cells, format(row['memory_after_mb'], ',') + ' MB'])} |")
     return "\n".join(rows) + "\n"
 
