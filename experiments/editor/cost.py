@@ -98,16 +98,15 @@ async def _opened(editor: Editor, text: str, limit: float) -> float | None:
 
 
 async def typed(
-    editor: Editor, offset: int, number: int, seconds: float = 60
+    editor: Editor, offset: int, wrong: str, seconds: float = 60
 ) -> tuple[float, float] | None:
     """Make a typing mistake; return the seconds until known and new suggestions are shown.
 
-    The mistake is undone afterwards. None if the model does not suggest a change of it. The number
-    is typed after it, so that no paragraph is checked twice.
+    The mistake replaces the word "the" and is undone afterwards. None if the model suggests nothing
+    there.
     """
     position = Positions(editor.text).range(offset, offset + 3).start
     start = time.perf_counter()
-    wrong = f"teh {number}"
     editor.change(offset, offset + 3, wrong)
     version = editor.version
     await editor.until(lambda it: it.shown_version == version, seconds)
@@ -179,7 +178,8 @@ async def growth(before: Path | None, keystrokes: int, *, fixed: bool) -> list[d
                 runs.append((row, editor, targets(text, random.Random(words)), []))
         for number in range(keystrokes):
             for _, editor, places, times in runs:
-                found = await typed(editor, places[number % len(places)], number)
+                # With a number after it, because no paragraph should be checked twice.
+                found = await typed(editor, places[number % len(places)], f"teh {number}")
                 assert found is not None
                 times.append(found)
         base = {row["version"]: [new for _, new in times]
@@ -229,7 +229,10 @@ async def with_model(
                 }  # fmt: skip
                 print(row, flush=True)
                 places = targets(text, random.Random(words))[:keystrokes]
-                found = [await typed(editor, place, n, 300) for n, place in enumerate(places)]
+                found = []
+                for place in places:
+                    found.append(await typed(editor, place, "teh"))
+                    print(found[-1], flush=True)
                 row["not_suggested"] = found.count(None)
                 times = [each for each in found if each is not None]
                 row["known"] = summary([known for known, _ in times])
