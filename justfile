@@ -154,6 +154,15 @@ docs *args:
 site: install-ort docs
     python -m reviser export models/stories-revise --to web -o site/try --ort .cache/ort/package
 
+# the VS Code extension: install its pinned tools, check, test and package it (needs Node's npm)
+vscode:
+    cd editors/vscode && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+    cd editors/vscode && npm run --silent types && npm run --silent test && npm run --silent package
+
+[private]
+vscode-if-npm:
+    if command -v npm > /dev/null; then just vscode; else echo "skipped, because npm is missing: just vscode"; fi
+
 # attacks on a server from one key while 64 clients of another write: just siege models/stories-revise
 siege *args:
     PYTHONPATH=tests:. python -m support.siege {{ args }}
@@ -180,5 +189,5 @@ check: lint imports install-ort
 
 # everything, for a release or after a change to what the gate leaves out
 full: lint imports install-base install-ort
-    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs test-all
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm test-all
     PYTHONPATH=tests python -m support.affected --record

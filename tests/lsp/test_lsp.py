@@ -9,25 +9,37 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from reviser.errors import ConfigError
-from reviser.lsp.documents import Positions, apply_changes, paragraphs
+from reviser.lsp import documents
+from reviser.lsp.documents import (
+    Positions,
+    Segment,
+    apply_changes,
+    paragraphs,
+    parse,
+    parse_again,
+    placed,
+)
 from reviser.lsp.server import make_server
 from reviser.lsp.settings import Settings, find_settings
 from reviser.lsp.suggestions import actions_for, diagnostic_of, title_of
+from reviser.markup import format_of, locked_spans
 from reviser.writing.changes import Change
 from reviser.writing.model import Reviser
 from support import correcting
 from support.browsers import missing
 from support.correcting import FILL
-from support.language_client import Editor, with_editor
+from support.language_client import Editor, editing, with_editor
 
 TESTS = Path(__file__).parents[1]
 PAGE = "# A page\n\n😀 It is teh end.\n\n```\nteh code\n```\n\nSee `teh` and teh rest.\n"
@@ -154,6 +166,34 @@ def test_a_newer_version_cancels_the_check_of_an_older_one(project: Path) -> Non
     with_editor(work, project / "a.md", REVISER_TEST_LOG=str(log), REVISER_TEST_SECONDS="0.05")
 
 
+def test_the_paragraph_that_was_changed_is_checked_before_the_rest(project: Path) -> None:
+    log = project / "log"
+
+    async def work(editor: Editor) -> None:
+        await editor.open("".join(f"{n} Word teh end.\n\n" for n in range(40)))
+        while not log.exists() or len(given_texts(log)) < 2:
+            await asyncio.sleep(0.01)
+        editor.change(editor.text.index("30 Word"), editor.text.index("30 Word"), "New ")
+        version = editor.version
+        await editor.until(lambda it: it.shown_version == version)
+        seen = len(given_texts(log))
+        line = editor.text[: editor.text.index("New")].count("\n")
+        await editor.until(lambda it: line in {each.range.start.line for each in it.diagnostics})
+        # The paragraph that the model was reading may come before it.
+        assert "New 30 Word teh end." in given_texts(log)[seen - 1 : seen + 2]
+
+    with_editor(work, project / "a.md", REVISER_TEST_LOG=str(log), REVISER_TEST_SECONDS="0.05")
+
+
+def test_many_new_suggestions_do_not_need_many_messages(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("".join(f"{n} Word teh end.\n\n" for n in range(200)))
+        await editor.until(lambda it: len(it.diagnostics) == 200)
+        assert editor.shown_count < 100
+
+    with_editor(work, project / "a.md")
+
+
 def test_bad_requests_and_settings_do_not_end_the_server(project: Path) -> None:
     async def work(editor: Editor) -> None:
         with pytest.raises(JsonRpcException):
@@ -174,6 +214,27 @@ def test_bad_requests_and_settings_do_not_end_the_server(project: Path) -> None:
     with_editor(work, project / "page.md")
 
 
+def test_the_editor_s_settings_count_where_the_project_has_none(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("It is teh end, and teh rest.\n\nThis is teh last.")
+        await editor.until(lambda it: it.shown_version == 1)
+        await asyncio.sleep(1)
+        assert editor.diagnostics == []  # "teh" is in the editor's dictionary
+        (project / ".reviser.toml").write_text("words = []\n")
+        editor.change(0, 0, "So ")
+        await editor.until(lambda it: len(it.diagnostics) == 3)
+        assert editor.messages == []
+
+    options = {"words": ["teh"], "delay": 0.05}
+    with_editor(work, project / "page.md", options=options)
+
+    async def refused(editor: Editor) -> None:
+        await editor.until(lambda it: bool(it.messages))
+        assert "`wrods` in the editor's settings is not a setting" in editor.messages[0]
+
+    with_editor(refused, project / "page.md", options={"wrods": []})
+
+
 def test_the_editor_never_waits_for_the_model(project: Path) -> None:
     async def work(editor: Editor) -> None:
         await editor.open("It is teh end.")
@@ -183,6 +244,18 @@ def test_the_editor_never_waits_for_the_model(project: Path) -> None:
         await editor.until(lambda it: bool(it.diagnostics))
 
     with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
+
+
+def test_the_command_without_a_model_says_what_to_do_and_ends_when_asked(project: Path) -> None:
+    async def run() -> int | None:
+        async with editing(project / "page.md", "reviser", "lsp") as editor:
+            await editor.open("A text.")
+            await editor.until(lambda it: bool(it.messages))
+            assert "No model is set. Start the server with" in editor.messages[0]
+        assert editor.client._server is not None
+        return await editor.client._server.wait()
+
+    assert asyncio.run(asyncio.wait_for(run(), 120)) == 0
 
 
 def test_a_model_that_cannot_be_opened_is_reported(project: Path) -> None:
@@ -278,9 +351,10 @@ def test_changes_are_applied_one_after_the_other() -> None:
         span = types.Range(types.Position(0, start), types.Position(0, end))
         return types.TextDocumentContentChangePartial(span, text)
 
-    assert apply_changes("😀 cat", [part(3, 6, "dog"), part(6, 6, "!")], "utf-16") == "😀 dog!"
-    whole = types.TextDocumentContentChangeWholeDocument("new")
-    assert apply_changes("old", [whole], "utf-16") == "new"
+    lines, at = apply_changes(Positions("😀 cat"), [part(3, 6, "dog"), part(6, 6, "!")])
+    assert (lines.text, at) == ("😀 dog!", 5)
+    lines, at = apply_changes(lines, [types.TextDocumentContentChangeWholeDocument("new")])
+    assert (lines.text, at) == ("new", 0)
 
 
 def test_paragraphs_have_their_own_locks_and_words() -> None:
@@ -291,6 +365,62 @@ def test_paragraphs_have_their_own_locks_and_words() -> None:
         ("Three Reviser, Revisers.", ((0, 5), (6, 13))),
     ]
     assert all(text.startswith(each.text, each.start) for each in found)
+
+
+BLOCKS = [
+    "word", "Text here.\n\n", " ", "\n", "\n\n", "\r\n\r\n", "- a\n\n", "1. b\n", "> ", "    ",
+    "```\n", "~~~\n", "---\n", "+++\n", "===\n", "# Head\n", "<div>\n", "</div>\n", "<!--", "-->",
+    "<script>", "| a | b |\n|---|---|\n", "[a]: b\n", "[^1]: c\n", "$$\n", "`", "*", "!!! note\n\n",
+    "http://a.b", "é", "😀", "\0", "\u2028", "\x0c", "\\", "\t",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(BLOCKS), max_size=40).map("".join)
+
+
+edits = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 1, 9]), texts), max_size=4)
+
+
+@given(texts, edits, st.sampled_from(["a.md", "a.txt", "a.rst"]))
+@example("---\n\nOne.\n\nTwo.\n", [(1.0, 0, "\n---\n")], "a.md")  # closes the front matter
+@example("One.\n\nTwo.\n\n---\n\nThree.\n\n---\n", [(0.6, 0, "x")], "a.md")  # it has none
+@example("One //a.b\n\nTwo.\n\nThree: it.\n", [(0.1, 0, "x")], "a.txt")
+def test_parsing_what_changed_gives_what_parsing_all_gives(
+    text: str, edits: list[tuple[float, int, str]], name: str
+) -> None:
+    path, words = Path(name), ("here",)
+    known = parse(text, path, words, is_start=True)
+    for part, removed, inserted in edits:
+        start = round(part * len(text))
+        text = text[:start] + inserted + text[start + removed :]
+        known = parse_again(text, path, words, known)
+        assert "".join(each.text for each in known) == text
+        # The slow reference knows no segments.
+        wanted = paragraphs(text, locked_spans(text, format_of(path), path), words)
+        assert [replace(each, start=start) for start, each in placed(known)] == wanted
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+def test_parsing_again_reads_only_what_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(name)
+    text = "---\ntitle: A\n---\n\n" + "".join(
+        f"# Head {n}\n\nText {n} with `code`.\n\n- one\n\n- two\n\n```\n\ncode\n```\n\n"
+        for n in range(200)
+    )
+    known = parse(text, path, (), is_start=True)
+    read = list[int]()
+
+    def counting(part: str, *args: Any, **more: Any) -> list[Segment]:
+        read.append(len(part))
+        return parse(part, *args, **more)
+
+    monkeypatch.setattr(documents, "parse", counting)
+    for place in ("title: A", "Text 0 ", "Text 100 ", "Text 199 "):
+        text = text.replace(place, place + "x")
+        known = parse_again(text, path, (), known)
+    assert sum(read) < len(text) / 10
+    # What a new fence changes is read: everything from there on.
+    read.clear()
+    known = parse_again(text.replace("Text 100 ", "```\nText 100 "), path, (), known)
+    assert name != "a.md" or sum(read) > len(text) / 2
 
 
 def test_settings_come_from_the_nearest_folder(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ PARTS = (
     tests_of("evals", 2),
     tests_of("player", 2),
     tests_of("cli", 1),
+    Part("vscode-if-npm", 1, ("editors/vscode", "src/reviser/lsp")),
     tests_of("export", 8, "models/stories-revise"),
     Part("test-full tests/test_examples.py", 2, ("examples", "tests/test_examples.py")),
     Part("test-full tests/experiments", 2, ("experiments", "tests/experiments")),

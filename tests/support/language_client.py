@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ class Editor:
         self.uri = path.as_uri()
         self.text, self.version = "", 0
         self.diagnostics: list[types.Diagnostic] = []
+        self.shown_version = 0
+        """Version of the buffer to which the diagnostics belong."""
+        self.shown_count = 0
+        """How often the server has sent diagnostics."""
         self.messages: list[str] = []
         self.published = asyncio.Condition()
         self.applied: list[str] = []
@@ -90,54 +95,65 @@ def with_editor(
     path: Path,
     *arguments: str,
     seconds: float = 240,
+    options: object = None,
     **environment: str,
 ) -> None:
     """Run a test with a server in a process of its own."""
 
     async def run() -> None:
-        client = LanguageClient("test", "1")
-        editor = Editor(client, path)
-
-        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-        async def publish(params: types.PublishDiagnosticsParams) -> None:
-            async with editor.published:
-                editor.diagnostics = list(params.diagnostics)
-                editor.published.notify_all()
-
-        @client.feature(types.WINDOW_SHOW_MESSAGE)
-        async def show(params: types.ShowMessageParams) -> None:
-            async with editor.published:
-                editor.messages.append(params.message)
-                editor.published.notify_all()
-
-        @client.feature(types.WORKSPACE_APPLY_EDIT)
-        def apply(params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
-            if editor.refuses:
-                return types.ApplyWorkspaceEditResult(applied=False)
-            for edits in (params.edit.changes or {}).values():
-                editor.apply(list(edits))
-            editor.applied.append(editor.text)
-            return types.ApplyWorkspaceEditResult(applied=True)
-
-        path_of_modules = os.pathsep.join(filter(None, [str(TESTS), *sys.path]))
-        own = {"OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(path.parent / "config")}
-        more = {"PYTHONPATH": path_of_modules, **own, **environment}
-        await client.start_io(
-            sys.executable, "-m", "support.correcting", *arguments, env={**os.environ, **more}
-        )
-        try:
-            await client.initialize_async(
-                types.InitializeParams(capabilities=types.ClientCapabilities())
-            )
-            client.initialized(types.InitializedParams())
+        words = ("support.correcting", *arguments)
+        async with editing(path, *words, options=options, **environment) as editor:
             await work(editor)
-            await client.shutdown_async(None)
-            client.exit(None)
-        except BaseException:
-            assert client._server is not None
-            client._server.kill()  # a server that is not asked to exit waits for the next request
-            raise
-        finally:
-            await client.stop()
 
     asyncio.run(asyncio.wait_for(run(), seconds))
+
+
+@asynccontextmanager
+async def editing(
+    path: Path, *command: str, options: object = None, **environment: str
+) -> AsyncIterator[Editor]:
+    """Start `python -m` with a command that is a language server; yield an editor for a file."""
+    client = LanguageClient("test", "1")
+    editor = Editor(client, path)
+
+    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    async def publish(params: types.PublishDiagnosticsParams) -> None:
+        async with editor.published:
+            editor.diagnostics = list(params.diagnostics)
+            editor.shown_version = params.version or 0
+            editor.shown_count += 1
+            editor.published.notify_all()
+
+    @client.feature(types.WINDOW_SHOW_MESSAGE)
+    async def show(params: types.ShowMessageParams) -> None:
+        async with editor.published:
+            editor.messages.append(params.message)
+            editor.published.notify_all()
+
+    @client.feature(types.WORKSPACE_APPLY_EDIT)
+    def apply(params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
+        if editor.refuses:
+            return types.ApplyWorkspaceEditResult(applied=False)
+        for edits in (params.edit.changes or {}).values():
+            editor.apply(list(edits))
+        editor.applied.append(editor.text)
+        return types.ApplyWorkspaceEditResult(applied=True)
+
+    path_of_modules = os.pathsep.join(filter(None, [str(TESTS), *sys.path]))
+    own = {"OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(path.parent / "config")}
+    more = {"PYTHONPATH": path_of_modules, **own, **environment}
+    await client.start_io(sys.executable, "-m", *command, env={**os.environ, **more})
+    try:
+        await client.initialize_async(
+            types.InitializeParams(types.ClientCapabilities(), initialization_options=options)
+        )
+        client.initialized(types.InitializedParams())
+        yield editor
+        await client.shutdown_async(None)
+        client.exit(None)
+    except BaseException:
+        assert client._server is not None
+        client._server.kill()  # a server that is not asked to exit waits for the next request
+        raise
+    finally:
+        await client.stop()

@@ -57,7 +57,8 @@ class _Group(click.Group):
             try:
                 return super().main(*args, **more)
             finally:
-                sys.stdout.flush()  # here, where a full disk can be reported
+                if not sys.stdout.closed:  # as the language server's library leaves it
+                    sys.stdout.flush()  # here, where a full disk can be reported
         except OSError as error:
             if error.errno not in _FULL:
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,12 +21,21 @@ from pygls.lsp.server import LanguageServer
 
 from reviser.errors import ConfigError, ReviserError
 from reviser.lsp.checker import Cancelled, Checker
-from reviser.lsp.documents import Paragraph, Positions, apply_changes, paragraphs
+from reviser.lsp.documents import (
+    Paragraph,
+    Positions,
+    Segment,
+    apply_changes,
+    paragraphs,
+    parse_again,
+    placed,
+)
 from reviser.lsp.settings import (
     IGNORED,
     WORDS,
     Settings,
     add_user_entry,
+    editor_settings,
     find_settings,
     user_entries,
 )
@@ -38,7 +48,6 @@ from reviser.lsp.suggestions import (
     diagnostic_of,
     shown,
 )
-from reviser.markup import format_of, locked_spans
 from reviser.writing.changes import Change
 from reviser.writing.tasks import GAP, Continue, Infill, Task
 
@@ -46,6 +55,8 @@ if TYPE_CHECKING:
     from reviser.writing.model import Reviser
 
 FILL, CONTINUE = "reviser.fillGap", "reviser.continueHere"
+PAUSE = 0.25
+"""Seconds between two messages with new suggestions, at least."""
 PROMPT = 2000
 """Characters before the cursor that a continuation starts from."""
 
@@ -56,13 +67,24 @@ class Document:
 
     uri: str
     version: int
-    text: str
+    lines: Positions
+    edited: int = 0
+    """Offset of the last change; the paragraphs nearest to it are checked first."""
+    parsed: Sequence[Segment] = ()
+    """Segments of the text, or of an earlier version of it, from which the next parse starts."""
+    words: tuple[str, ...] = ()
+    """The dictionary with which the segments were made."""
     changes: tuple[Change, ...] = ()
     """Suggestions, in characters of `checked`."""
     checked: str | None = None
     """The text to which the suggestions belong; they are offered only while it is unchanged."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     task: asyncio.Task[None] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text as the client has it."""
+        return self.lines.text
 
     @property
     def path(self) -> Path:
@@ -86,6 +108,8 @@ class Server(LanguageServer):
 
         super().__init__(NAME, __version__)
         self.documents: dict[str, Document] = {}
+        self.editor = Settings()
+        """The settings that the editor sent."""
         self._load, self._model, self._base = load, model, base
         self._checker: asyncio.Future[Checker] | None = None
         self._last_error = ""
@@ -99,7 +123,7 @@ class Server(LanguageServer):
 
     def settings_of(self, document: Document) -> Settings:
         """Return the settings of a document's project, with the user's own entries."""
-        settings = find_settings(document.path)
+        settings = find_settings(document.path, self.editor)
         words = tuple(sorted({*settings.words, *user_entries(WORDS)}))
         ignore = tuple(sorted({*settings.ignore, *user_entries(IGNORED)}))
         return replace(settings, words=words, ignore=ignore)
@@ -146,17 +170,30 @@ class Server(LanguageServer):
             await asyncio.sleep(settings.delay if delay is None else delay)
             if settings.ignores(document.path):
                 return
-            text, version = document.text, document.version
             checker = await self.checker(settings)
-            found = await asyncio.to_thread(_paragraphs, document.path, text, settings)
-            missing = [each for each in found if checker.known(each, settings) is None]
-            self._publish(document, text, version, found, checker, settings)
-            for paragraph in missing:
+            version, lines = document.version, document.lines
+            known = document.parsed if document.words == settings.words else ()
+            document.parsed = await asyncio.to_thread(
+                parse_again, lines.text, document.path, settings.words, known
+            )
+            document.words = settings.words
+            found = list(placed(document.parsed))
+            missing = [each for each in found if checker.known(each[1], settings) is None]
+            missing.sort(key=lambda each: abs(each[0] - document.edited))
+            self._publish(document, lines, version, found, checker, settings)
+            is_new, shown_at = False, time.monotonic()
+            for _, paragraph in missing:
                 changes = await asyncio.to_thread(
                     self._check_one, checker, paragraph, settings, cancelled
                 )
-                if changes:
-                    self._publish(document, text, version, found, checker, settings)
+                is_new = is_new or bool(changes)
+                # Each message has all suggestions of the document, so one per paragraph would be
+                # too many for a long document.
+                if is_new and time.monotonic() - shown_at > PAUSE:
+                    self._publish(document, lines, version, found, checker, settings)
+                    is_new, shown_at = False, time.monotonic()
+            if is_new:
+                self._publish(document, lines, version, found, checker, settings)
         except Cancelled:
             return
         except ReviserError as error:
@@ -171,23 +208,22 @@ class Server(LanguageServer):
             return checker.check(paragraph, settings, cancelled)
 
     def _publish(
-        self, document: Document, text: str, version: int, found: Sequence[Paragraph],
-        checker: Checker, settings: Settings,
+        self, document: Document, lines: Positions, version: int,
+        found: Sequence[tuple[int, Paragraph]], checker: Checker, settings: Settings,
     ) -> None:  # fmt: skip
         """Show what is known about the paragraphs of a document."""
         if document.version != version:
             return
-        document.checked = text
+        document.checked = lines.text
         moved = (
-            replace(change, start=change.start + each.start, end=change.end + each.start)
-            for each in found
+            replace(change, start=change.start + start, end=change.end + start)
+            for start, each in found
             for change in checker.known(each, settings) or ()
         )
         document.changes = tuple(
-            change for change in moved if shown(text, change) not in settings.ignore
+            change for change in moved if shown(lines.text, change) not in settings.ignore
         )
-        positions = Positions(text, self.encoding)
-        diagnostics = [diagnostic_of(positions, change) for change in document.changes]
+        diagnostics = [diagnostic_of(lines, change) for change in document.changes]
         self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(document.uri, diagnostics, version)
         )
@@ -199,11 +235,9 @@ class Server(LanguageServer):
         document = self.documents.get(params.text_document.uri)
         if document is None or document.checked != document.text:
             return []
-        positions = Positions(document.text, self.encoding)
-        start, end = positions.offset(params.range.start), positions.offset(params.range.end)
-        return actions_for(
-            document.uri, document.changes, positions, (start, end), params.context.only
-        )
+        lines = document.lines
+        span = lines.offset(params.range.start), lines.offset(params.range.end)
+        return actions_for(document.uri, document.changes, lines, span, params.context.only)
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -269,10 +303,6 @@ class Server(LanguageServer):
             await asyncio.sleep(0.01)
 
 
-def _paragraphs(path: Path, text: str, settings: Settings) -> list[Paragraph]:
-    return paragraphs(text, locked_spans(text, format_of(path), path), settings.words)
-
-
 def make_server(
     load: Callable[[str, str | None], Reviser], model: str | None = None, base: str | None = None
 ) -> Server:
@@ -281,6 +311,13 @@ def make_server(
     `load` gets the model's name, and the base model of an adapter or None.
     """
     server = Server(load, model, base)
+
+    @server.feature(types.INITIALIZE)
+    def initialize(ls: Server, params: types.InitializeParams) -> None:
+        try:
+            ls.editor = editor_settings(params.initialization_options)
+        except ReviserError as error:
+            ls.show_error(error)
 
     @server.feature(types.INITIALIZED)
     async def initialized(ls: Server, _: types.InitializedParams) -> None:
@@ -298,14 +335,15 @@ def make_server(
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def did_open(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
-        document = ls.documents[item.uri] = Document(item.uri, item.version, item.text)
+        lines = Positions(item.text, ls.encoding)
+        document = ls.documents[item.uri] = Document(item.uri, item.version, lines)
         ls.schedule(document, delay=0)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def did_change(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
         document = ls.documents.get(params.text_document.uri)
         if document is not None:
-            document.text = apply_changes(document.text, params.content_changes, ls.encoding)
+            document.lines, document.edited = apply_changes(document.lines, params.content_changes)
             document.version = params.text_document.version
             ls.schedule(document)
 
@@ -327,11 +365,11 @@ def make_server(
     async def fill_gap(ls: Server, uri: str, position: types.Position) -> str:
         """Fill the nearest gap, marked with {}, in the paragraph at a position."""
         document = ls.find_document(uri)
-        start, end = _paragraph_at(document, ls, position)
+        start, end = _paragraph_at(document, position)
         block = document.text[start:end]
         if GAP not in block:
             raise JsonRpcInvalidParams(f"This paragraph has no gap. Mark one with {GAP}.")
-        at = Positions(document.text, ls.encoding).offset(position) - start
+        at = document.lines.offset(position) - start
         gaps = [n for n in range(len(block)) if block.startswith(GAP, n)]
         gap = min(gaps, key=lambda n: abs(n - at))
         task = Infill(block, [(gap, gap + len(GAP))])
@@ -341,7 +379,7 @@ def make_server(
     async def continue_here(ls: Server, uri: str, position: types.Position) -> str:
         """Continue the text before a position."""
         document = ls.find_document(uri)
-        at = Positions(document.text, ls.encoding).offset(position)
+        at = document.lines.offset(position)
         start = max(0, at - PROMPT)
         if start:  # from the start of a word
             start += len(document.text[start:at].partition(" ")[0])
@@ -363,11 +401,10 @@ def make_server(
     return server
 
 
-def _paragraph_at(document: Document, ls: Server, position: types.Position) -> tuple[int, int]:
+def _paragraph_at(document: Document, position: types.Position) -> tuple[int, int]:
     """Return the span of the paragraph at a position; an empty one on a blank line."""
-    text = document.text
-    at = Positions(text, ls.encoding).offset(position)
-    for each in paragraphs(text, []):
+    at = document.lines.offset(position)
+    for each in paragraphs(document.text, []):
         if each.start <= at <= each.start + len(each.text):
             return each.start, each.start + len(each.text)
     return at, at

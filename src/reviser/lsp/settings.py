@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,30 @@ def add_user_entry(name: str, entry: str) -> None:
     write_whole(path, "".join(f"{each}\n" for each in sorted({*user_entries(name), entry})))
 
 
-def find_settings(path: Path) -> Settings:
-    """Return the settings for a file: those of the nearest folder above it that has some."""
+def find_settings(path: Path, editor: Settings | None = None) -> Settings:
+    """Return the settings for a file: those of the nearest folder above it that has some.
+
+    What they do not set is as in `editor`, the settings that the editor sent.
+    """
+    editor = editor or Settings()
     for folder in path.absolute().parents:
         own, project = folder / FILE, folder / "pyproject.toml"
         if own.is_file():
-            return _settings(_read(own), own)
+            return _settings(_read(own), own, editor)
         if project.is_file():
             table = _read(project).get("tool", {}).get("reviser")
             if table is not None:
-                return _settings(table, project)
-    return Settings()
+                return _settings(table, project, editor)
+    return editor
+
+
+def editor_settings(options: Any) -> Settings:
+    """Return the settings that an editor sent when it started the server."""
+    if options is None:
+        return Settings()
+    if not isinstance(options, dict):
+        raise ConfigError(f"The editor's settings are {options!r}; they must be an object.")
+    return _settings(options, None, Settings())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -93,24 +106,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"Cannot read the settings in {str(path)!r}: {error}.") from error
 
 
-def _settings(table: dict[str, Any], path: Path) -> Settings:
+def _settings(table: dict[str, Any], path: Path | None, editor: Settings) -> Settings:
     known = {each.name.replace("_", "-"): each.name for each in fields(Settings)}
     del known["root"]
-    values: dict[str, Any] = {"root": path.parent}
+    where = "the editor's settings" if path is None else repr(str(path))
+    values: dict[str, Any] = {"root": path and path.parent}
     for key, value in table.items():
         name = known.get(key.replace("_", "-"))
         if name is None:
-            raise ConfigError(
-                f"`{key}` in {str(path)!r} is not a setting. {did_you_mean(key, known)}"
-            )
-        values[name] = _checked(name, value, path)
-    settings = Settings(**values)
+            raise ConfigError(f"`{key}` in {where} is not a setting. {did_you_mean(key, known)}")
+        values[name] = _checked(name, value, where)
+    settings = replace(editor, **values)
     Revise("", min_edit_probability=settings.min_edit_probability, precision=settings.precision,
            instruction=settings.instruction)  # fmt: skip  # refuses values out of range
     return settings
 
 
-def _checked(name: str, value: Any, path: Path) -> Any:
+def _checked(name: str, value: Any, where: str) -> Any:
     """Return a value of the right type, or refuse it."""
     if name in ("words", "ignore", "ignore_files"):
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
@@ -125,4 +137,4 @@ def _checked(name: str, value: Any, path: Path) -> Any:
             return float(value)
         wanted = "a number, 0 or more"
     key = name.replace("_", "-")
-    raise ConfigError(f"`{key}` in {str(path)!r} is {value!r}; it must be {wanted}.")
+    raise ConfigError(f"`{key}` in {where} is {value!r}; it must be {wanted}.")

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Literal, TypeAlias, get_args
 
 from reviser.errors import ConfigError, MissingExtra, did_you_mean
-from reviser.markup.spans import Span, complement, joined, subtract
+from reviser.markup.spans import Span, complement, joined, plain_lines, subtract
 
-__all__ = ["Choice", "Format", "chosen_spans", "format_of", "locked_spans"]
+__all__ = ["Choice", "Format", "chosen_spans", "format_of", "locked_spans", "segment_starts"]
 
 Format: TypeAlias = Literal["text", "markdown", "rst", "latex", "code"]
 """The formats whose markup can be locked."""
@@ -82,6 +83,26 @@ def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list
             editable = joined(find(text, *more))
         editable = subtract(editable, links.link_spans(text, editable))
     return complement(editable, len(text))
+
+
+def segment_starts(text: str, language: Format) -> list[int]:
+    r"""Return offsets that split a document into segments that can be parsed by themselves.
+
+    A segment has the same locked spans alone, after a blank line, as in the document. The first
+    offset is 0. Only Markdown and plain text have more; other documents are one segment.
+
+    >>> segment_starts("One.\n\n- two\n\n- three\n\nFour.", "markdown")
+    [0, 6, 22]
+    """
+    if language == "text":
+        lines = plain_lines(text).split("\n")
+        ends = accumulate(len(line) + 1 for line in lines[:-1])  # nothing is open after blank lines
+        return [0, *(end for line, end in zip(lines, ends, strict=False) if not line.strip())]
+    if language != "markdown":
+        return [0]
+    with _extra():
+        module = import_module("reviser.markup.markdown")
+    return list(module.segment_starts(text))
 
 
 def chosen_spans(text: str, choice: Choice, name: str | PurePath | None) -> list[Span]:

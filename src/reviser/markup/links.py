@@ -22,7 +22,8 @@ def link_spans(text: str, spans: Iterable[Span]) -> list[Span]:
     found = []
     for start, end in spans:
         part = text[start:end]
-        if ":" in part or "@" in part:  # the finder is slow, and most text has no link
+        # The finder is slow, and most text has no link: each has one of these.
+        if ":" in part or "//" in part or "@" in part:
             for match in _finder().match(part) or ():
                 found.append((start + match.index, start + match.last_index))
     return found

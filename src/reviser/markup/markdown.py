@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 import tree_sitter_markdown
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Tree
 
 from reviser.markup.spans import ByteOffsets, Span, joined, line_breaks, plain_lines, subtract
 
@@ -39,10 +39,9 @@ def editable_spans(text: str) -> list[Span]:
     """Return the spans of a Markdown document that are text."""
     plain = plain_lines(text)
     offsets = ByteOffsets(plain)
-    parser, _ = _parsers()
     editable: list[Span] = []
     locked: list[Span] = []
-    for node in _texts(parser.parse(offsets.data).root_node):
+    for node in _texts(_tree(offsets.data).root_node):
         low, high = node.start_byte, node.end_byte
         # A quote repeats its marks on each line. They are not inline content, so the second parser
         # gets blanks in their position.
@@ -57,6 +56,38 @@ def editable_spans(text: str) -> list[Span]:
             locked.append((offsets.char(low + start), offsets.char(low + end)))
     locked += _extensions(plain, editable, locked)
     return subtract(editable, [*locked, *_spaced_breaks(plain, editable, locked)])
+
+
+def segment_starts(text: str) -> list[int]:
+    """Return the offsets of blocks that start a new parse: top-level ones after a blank line.
+
+    No list, quote, code or HTML is open there, so the text from there on is parsed by itself as in
+    the document, and the text before it as well.
+    """
+    plain = plain_lines(text)
+    offsets = ByteOffsets(plain)
+    root = _tree(offsets.data).root_node
+    has_metadata = any(child.type.endswith("_metadata") for child in root.children[:1])
+    if root.has_error or (plain.startswith(("---", "+++")) and not has_metadata):
+        # A later line can close the front matter, which would change everything before it.
+        return [0]
+    found = {0}
+    nodes = list(root.children)
+    while nodes:
+        node = nodes.pop()
+        start = offsets.char(node.start_byte)
+        if node.type == "section":
+            nodes.extend(node.children)
+        elif plain.endswith("\n", 0, start):
+            before = plain.rfind("\n", 0, start - 1) + 1
+            if not plain[before:start].strip(" \t\n"):
+                found.add(start)
+    return sorted(found)
+
+
+@lru_cache(maxsize=1)  # the two functions above read the same text
+def _tree(data: bytes) -> Tree:
+    return _parsers()[0].parse(data)
 
 
 @lru_cache(maxsize=20_000)  # an editor asks again after each change, and most text is the same

@@ -1,0 +1,1 @@
+"""What the language server costs in an editor, and a recording of it."""
