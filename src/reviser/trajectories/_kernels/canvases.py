@@ -52,12 +52,15 @@ def follow(ids: I64, kinds: I64, deltas: I64, out: I32) -> int:
     tokens, typed = np.empty(steps + 1, np.int32), np.empty(steps + 1, np.int32)
     marks = np.empty(steps + 1, np.int64)
     length = cursor = count = longest = 0
+    # The action that the ids so far have begun: its number so far, a finished first number, and how
+    # many tokens were typed of a search.
     pending, amount, span, size = _NOTHING, 0, 0, 0
     for t in range(steps):
         action, kind = ids[t], kinds[ids[t]]
         removed = 0  # tokens to remove left of the cursor
         if pending == _NOTHING:
             if kind in (_INSERT, _PREFIX_ONLY):
+                # Copies, because the parts overlap.
                 tokens[cursor + 1 : length + 1] = tokens[cursor:length].copy()
                 tokens[cursor] = action
                 count = shift_marks(marks, count, cursor, 1)
@@ -75,7 +78,7 @@ def follow(ids: I64, kinds: I64, deltas: I64, out: I32) -> int:
                     n -= 1
                 marks[n] = cursor
                 count += 1
-            elif kind == _BACK:
+            elif kind == _BACK:  # to the leftmost mark, which is used up
                 cursor = marks[0]
                 count -= 1
                 marks[:count] = marks[1 : count + 1].copy()
@@ -91,6 +94,7 @@ def follow(ids: I64, kinds: I64, deltas: I64, out: I32) -> int:
             else:
                 typed[size] = action
                 size += 1
+        # Nothing follows STOP but padding, which is STOP again.
         elif pending != _STOP:  # a number, digit by digit
             if kind == _MOVE:
                 amount += deltas[action]
@@ -99,6 +103,8 @@ def follow(ids: I64, kinds: I64, deltas: I64, out: I32) -> int:
             elif kind == _END and span == 0:
                 span, amount = amount, 0
             elif kind == _END:
+                # A span jumps over its neighbours: to the left past `-amount` tokens, and the
+                # cursor stays; or to the right past `amount` tokens, and the cursor goes along.
                 start = cursor - span
                 moved = tokens[start:cursor].copy()
                 if amount < 0:
