@@ -6,6 +6,7 @@ python docs/recipe_reference.py > docs/reference/recipe.md
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import sys
 import textwrap
@@ -136,7 +137,12 @@ WORDS = {"PRESETS['paper']": "paper", "None": "none", "True": "true", "False": "
 
 def settings(cls: type) -> list[tuple[str, str, str]]:
     """Return the name, default and docstring of every field, read from the source."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
+    bases = [each for each in cls.__mro__ if dataclasses.is_dataclass(each)]
+    body = [
+        node
+        for each in reversed(bases)
+        for node in ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body
+    ]
     rows = []
     for node, after in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign):

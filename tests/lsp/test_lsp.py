@@ -170,17 +170,20 @@ def test_the_paragraph_that_was_changed_is_checked_before_the_rest(project: Path
     log = project / "log"
 
     async def work(editor: Editor) -> None:
-        await editor.open("".join(f"{n} Word teh end.\n\n" for n in range(40)))
+        # It is changed at its end, where the next paragraph's start is nearer than its own.
+        more = " With more words." * 10
+        await editor.open("".join(f"{n} Word teh end.{more}\n\n" for n in range(40)))
         while not log.exists() or len(given_texts(log)) < 2:
             await asyncio.sleep(0.01)
-        editor.change(editor.text.index("30 Word"), editor.text.index("30 Word"), "New ")
+        end = editor.text.index("\n\n31 Word")
+        editor.change(end, end, " New")
         version = editor.version
         await editor.until(lambda it: it.shown_version == version)
         seen = len(given_texts(log))
-        line = editor.text[: editor.text.index("New")].count("\n")
+        line = editor.text[:end].count("\n")
         await editor.until(lambda it: line in {each.range.start.line for each in it.diagnostics})
         # The paragraph that the model was reading may come before it.
-        assert "New 30 Word teh end." in given_texts(log)[seen - 1 : seen + 2]
+        assert f"30 Word teh end.{more} New" in given_texts(log)[seen - 1 : seen + 2]
 
     with_editor(work, project / "a.md", REVISER_TEST_LOG=str(log), REVISER_TEST_SECONDS="0.05")
 
@@ -382,6 +385,8 @@ edits = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 1, 9]), texts
 @given(texts, edits, st.sampled_from(["a.md", "a.txt", "a.rst"]))
 @example("---\n\nOne.\n\nTwo.\n", [(1.0, 0, "\n---\n")], "a.md")  # closes the front matter
 @example("One.\n\nTwo.\n\n---\n\nThree.\n\n---\n", [(0.6, 0, "x")], "a.md")  # it has none
+@example("One.\n\n---\na: b\n---\n\nTwo.\n", [(0.0, 6, "")], "a.md")  # now it has front matter
+@example("---\na: b\n---\n\nTwo.\n", [(0.0, 0, "One.\n\n")], "a.md")  # and now it has none
 @example("One //a.b\n\nTwo.\n\nThree: it.\n", [(0.1, 0, "x")], "a.txt")
 def test_parsing_what_changed_gives_what_parsing_all_gives(
     text: str, edits: list[tuple[float, int, str]], name: str

@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("torch")
 
 from tests.train.conftest import assert_same_weights, run
 
+from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
+from reviser.models import trunks
 from reviser.train.recipe import load_recipe
 from reviser.train.run import train
 
@@ -51,6 +54,21 @@ def test_two_processes_follow_one(workshop: Path, tmp_path: Path, kind: str) -> 
     assert two["metrics"][name] == pytest.approx(one["metrics"][name], abs=1e-4)
 
 
-def test_shards_are_refused(workshop: Path) -> None:
+def test_shards_are_refused(workshop: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(workshop / "recipe.yaml", [*changes(KINDS[0]), "training.parallel=fsdp"])
     with pytest.raises(ConfigError, match="parallel: ddp"):
-        load_recipe(workshop / "recipe.yaml", [*changes(KINDS[0]), "training.parallel=fsdp"])
+        train(recipe, tmp_path)
+
+
+def test_a_base_with_other_actions_reads_the_canvas_of_these(
+    workshop: Path, tmp_path: Path
+) -> None:
+    base = train(load_recipe(workshop / "recipe.yaml", changes(KINDS[0])), tmp_path / "base")
+    others = ["vocab={max_move: 8, operators: [delete]}", f"base={base}"]
+    plain = yaml.safe_load((workshop / "recipe.yaml").read_text())
+    del plain["trunk"], plain["data"]["tokenizer"]
+    (workshop / "based.yaml").write_text(yaml.safe_dump(plain))
+    folder = train(load_recipe(workshop / "based.yaml", others), tmp_path / "other")
+    vocab = ActionVocab.load(folder)
+    assert ActionVocab.load(base) != vocab
+    assert ActionVocab.from_json(trunks.load(folder)[0].config.action_vocab) == vocab

@@ -128,14 +128,14 @@ class PairSplit:
 
 
 class Visited(NamedTuple):
-    """What a model did with the draft of a pair, and what an oracle says about it."""
+    """What a model did with the draft of a pair, and an oracle's labels for it."""
 
     pair: int
     """Index of the pair in its split."""
     ids: list[int]
     """The ids after the draft was shown."""
     labels: list[int | None]
-    """A label for each of them; None where the oracle says nothing."""
+    """The oracle's label for each of them; None where it has none."""
 
 
 class PairStream(ExampleStream):

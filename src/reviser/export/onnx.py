@@ -92,7 +92,10 @@ class _Reader(torch.nn.Module):
 def _graph_of(trunk: Any) -> tuple[onnx.ModelProto, list[int]]:
     """Return the graph, and its number of layers, heads and elements of a key."""
     if reads_canvas(trunk):
-        raise ConfigError("This model reads its canvas at every step, so it cannot be exported.")
+        raise ConfigError(
+            "This model reads its canvas at every step, so it cannot be exported. Train one"
+            " without trunk.canvas."
+        )
     first: Any = trunk(torch.zeros(1, 1, dtype=torch.long), use_cache=True).past_key_values
     if not isinstance(first, DynamicCache):
         raise ConfigError(

@@ -121,7 +121,7 @@ def parse_again(
         start -= len(known[head].text)
     tail, end = len(known), len(text)
     while (
-        tail > head
+        tail > max(head, 1)  # what is first in a document may be front matter, what follows may not
         and end - start >= len(known[tail - 1].text)
         and text.endswith(known[tail - 1].text, start, end)
     ):
@@ -136,7 +136,7 @@ def parse_again(
             return [*known[:head], *found]
         at = start
         for n, each in enumerate(found):
-            if at == end:
+            if at == end > 0:
                 return [*known[:head], *found[:n], *known[tail:]]
             at += len(each.text)
         more *= 4

@@ -179,7 +179,7 @@ class Server(LanguageServer):
             document.words = settings.words
             found = list(placed(document.parsed))
             missing = [each for each in found if checker.known(each[1], settings) is None]
-            missing.sort(key=lambda each: abs(each[0] - document.edited))
+            missing.sort(key=lambda each: _distance(*each, document.edited))
             self._publish(document, lines, version, found, checker, settings)
             is_new, shown_at = False, time.monotonic()
             for _, paragraph in missing:
@@ -399,6 +399,12 @@ def make_server(
         ls.schedule(document, delay=0)
 
     return server
+
+
+def _distance(start: int, paragraph: Paragraph, position: int) -> int:
+    """Return how far a position is from a paragraph, 0 within it."""
+    end = start + len(paragraph.text)
+    return max(start - position, position - end, 0)
 
 
 def _paragraph_at(document: Document, position: types.Position) -> tuple[int, int]:

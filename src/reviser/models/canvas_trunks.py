@@ -21,7 +21,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
 from reviser.models.trunk_config import CANVAS_MODEL
-from reviser.trajectories.canvases import EMPTY, canvases
+from reviser.trajectories.canvases import EMPTY, canvases, check
 
 
 @strict
@@ -53,12 +53,12 @@ class CanvasPool(nn.Module):
     def forward(self, table_AD: torch.Tensor, canvas_BTL: torch.Tensor) -> torch.Tensor:
         """Return the summaries (B, T, N, D); zeros for an empty canvas."""
         length = canvas_BTL.shape[-1]
-        places_LD = self.positions.weight[:length]
+        positions_LD = self.positions.weight[:length]
         is_empty_BTL = canvas_BTL == EMPTY
         tokens_BTL = canvas_BTL.clamp(min=0).long()
         summaries = []
         for query_D in self.query:
-            scores_BTL = (table_AD @ query_D)[tokens_BTL] + places_LD @ query_D
+            scores_BTL = (table_AD @ query_D)[tokens_BTL] + positions_LD @ query_D
             scores_BTL = scores_BTL.float().masked_fill(is_empty_BTL, -torch.inf)
             # Where all are -inf, softmax gives NaN; such a canvas has no summary.
             weights_BTL = scores_BTL.softmax(-1).masked_fill(is_empty_BTL, 0).to(table_AD.dtype)
@@ -68,7 +68,7 @@ class CanvasPool(nn.Module):
                 per_sample_weights=weights_BTL.flatten(0, 1),
                 mode="sum",
             )
-            summaries.append(rows_XD.view(*tokens_BTL.shape[:2], -1) + weights_BTL @ places_LD)
+            summaries.append(rows_XD.view(*tokens_BTL.shape[:2], -1) + weights_BTL @ positions_LD)
         return torch.stack(summaries, dim=2)
 
 
@@ -155,6 +155,13 @@ class CanvasForCausalLM(LlamaForCausalLM):
     def _canvases(self, ids_BT: torch.Tensor) -> torch.Tensor:
         vocab = ActionVocab.from_json(self.config.action_vocab)
         return torch.from_numpy(canvases(vocab, ids_BT.cpu().numpy())).to(ids_BT.device)
+
+
+def set_vocab(model: Any, vocab: ActionVocab) -> None:
+    """Tell a model that reads the canvas which actions its histories have; others need not know."""
+    if reads_canvas(model):
+        check(vocab)
+        model.config.action_vocab = vocab.to_json()
 
 
 def reads_canvas(model: Any) -> bool:

@@ -36,10 +36,9 @@ from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
-from reviser.models.canvas_trunks import CanvasConfig
+from reviser.models.canvas_trunks import CanvasConfig, set_vocab
 from reviser.models.hub import find, offline, tensors_in
 from reviser.models.trunk_config import TrunkConfig
-from reviser.trajectories.canvases import check as check_canvases
 
 __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 
@@ -55,7 +54,7 @@ def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrain
     """Build a trunk with random weights, which are the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size), vocab)
+        hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size))
         model: PreTrainedModel = AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32)
     set_special_ids(model, vocab)
     return model
@@ -208,12 +207,13 @@ def embedding_tables(model: PreTrainedModel) -> list[torch.Tensor]:
 
 
 def set_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
-    """Set the config's begin, end and padding ids, so that other engines use the same ones."""
+    """Set what a config knows of the actions: the begin, end and padding ids that engines use."""
     for config in (model.config, model.generation_config):
         if config is not None:
             config.bos_token_id = vocab.begin
             config.eos_token_id = vocab.stop
             config.pad_token_id = vocab.stop
+    set_vocab(model, vocab)
 
 
 def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
     }
 
 
-def _gpt_neox(config: TrunkConfig, rows: int, _: ActionVocab) -> PreTrainedConfig:
+def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
     """Return the paper's trunk: pre-norm, sequential residuals, RoPE over whole heads."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
     return GPTNeoXConfig(
@@ -243,12 +243,11 @@ def _gpt_neox(config: TrunkConfig, rows: int, _: ActionVocab) -> PreTrainedConfi
     )
 
 
-def _llama(config: TrunkConfig, rows: int, vocab: ActionVocab) -> PreTrainedConfig:
+def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
     if config.canvas is None:
         return LlamaConfig(**_shape(config, rows))
-    check_canvases(vocab)
     options = {f"canvas_{name}": value for name, value in asdict(config.canvas).items()}
-    return CanvasConfig(**_shape(config, rows), **options, action_vocab=vocab.to_json())
+    return CanvasConfig(**_shape(config, rows), **options)
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}

@@ -30,7 +30,7 @@ from reviser.trajectories.policy import Dagger
 CHUNK = 64
 """Drafts that are revised side by side, and written to one file."""
 SLACK = 16
-"""Ids that a model has for a draft, beyond twice as many as the oracle needs."""
+"""Ids that a model may use for a draft, in addition to twice the number that the oracle needs."""
 
 
 def stops(recipe: Recipe) -> list[int]:
@@ -56,8 +56,8 @@ def rollouts(
     folders = [output / "rollouts" / f"round-{n}" for n in range(1, ended + 1)]
     assert isinstance(recipe.policy, Dagger)
     chunks = range(-(-recipe.policy.drafts // CHUNK))
-    missing = [n for n in chunks if not _path(folders[-1], n).is_file()]
-    own = missing[rank::world]
+    # Each process has its own chunks, whatever the others have written meanwhile.
+    own = [n for n in chunks[rank::world] if not _path(folders[-1], n).is_file()]
     if own:
         # A checkpoint after the start of this round would have other weights; but then the files
         # are there, because a round starts once all of them are.

@@ -23,6 +23,7 @@ from reviser.data.tokenizer import train_bpe
 from reviser.errors import ConfigError
 from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
+from reviser.models.canvas_trunks import reads_canvas
 from reviser.train.recipe import Recipe, VocabConfig, check_base
 from reviser.trajectories.policy import Edits, PairPolicy, Policy
 from reviser.trajectories.sampler import Sampler
@@ -76,6 +77,8 @@ def open_text(recipe: Recipe, output: Path) -> tuple[Codec, TokenShards]:
 def open_inputs(recipe: Recipe, output: Path) -> Inputs:
     """Open tokenizer, data and model after `make_missing`; write nothing."""
     model, tokenizer, vocab, note = _open_model(recipe, _tokenizer_folder(recipe, output))
+    if recipe.training.parallel == "fsdp" and reads_canvas(model):
+        raise ConfigError("A trunk that reads the canvas cannot be sharded: use parallel: ddp.")
     codec = Codec(tokenizer)
     return Inputs(
         model=model,

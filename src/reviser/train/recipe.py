@@ -211,8 +211,6 @@ class Recipe:
             raise ConfigError("data.bpe is trained on data.text; for shards give data.tokenizer.")
         if self.trunk is not None and self.context is not None:
             raise ConfigError("context is for a base; for a new trunk set trunk.context.")
-        if self.trunk is not None and self.trunk.canvas and self.training.parallel == "fsdp":
-            raise ConfigError("A trunk that reads the canvas cannot be sharded: use parallel: ddp.")
         if self.context is not None:
             _at_least(1, self, "context")
         if data.windows.held_out == 0:

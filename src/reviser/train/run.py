@@ -77,9 +77,6 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     _in_main_process(arguments, lambda: claim(output, recipe, inputs))
     # Score a base before training too, to compare with the score after it.
     arguments.eval_on_start = recipe.base is not None and checkpoint is None
-    several = f", {arguments.world_size} processes" * (arguments.world_size > 1)
-    steps = f"from step {step} of {recipe.training.steps}"
-    bar.print(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
     for stop in dagger.stops(recipe):
         if stop > step or stop == recipe.training.steps:
             trainer = _train_until(stop, recipe, inputs, arguments, output, bar)
@@ -105,8 +102,13 @@ def _train_until(
     """Train from the last complete checkpoint until a step, and write a checkpoint there."""
     checkpoint = _in_main_process(arguments, lambda: last_checkpoint(output))
     rank, world = arguments.process_index, arguments.world_size
+    inputs.model.to(arguments.device)  # also before the first Trainer of a restart moves it there
     visited = dagger.rollouts(recipe, inputs, output, checkpoint, rank=rank, world=world)
+    several = f", {world} processes" * (world > 1)
+    steps = f"from step {0 if checkpoint is None else step_of(checkpoint)} of"
+    line = f"{_parameters(inputs.model) / 1e6:.1f}M parameters{several}, {steps}"
     trainer = _trainer(recipe, inputs, arguments, output, bar, stop=stop, visited=visited)
+    bar.print(f"{line} {recipe.training.steps}")  # once nothing can be refused any more
     if checkpoint is not None:
         check_layout(Path(checkpoint), arguments)
     if rank == 0:

@@ -195,13 +195,14 @@ class Dagger(Edits):
     """
 
     rounds: int = 3
+    """Number of times that the model revises drafts and learns from it."""
     drafts: int = 1000
     """Number of drafts that the model revises in each round."""
     share: float = 0.5
     """Share of the examples that are such rollouts, of all rounds so far."""
     oracle: float = 0.5
-    """Probability in the first round that the oracle acts in place of the model. It decreases by
-    equal amounts and is 0 in the last round, unless that is the first."""
+    """Probability in the first round that the oracle acts in place of the model. With
+    several rounds it falls in equal steps to 0 in the last one."""
     temperature: float = 1.0
     """Temperature at which the model samples its actions; 0 takes the most likely one."""
 
@@ -235,7 +236,7 @@ class Blocks:
     """A policy for pairs: the draft is the prefix, and search-and-replace blocks follow it."""
 
 
-PairPolicy: TypeAlias = Edits | Dagger | Rewrite | Blocks
+PairPolicy: TypeAlias = Edits | Rewrite | Blocks
 """A policy that makes a trajectory of a pair of texts. Nothing is drawn, so no order tax."""
 
 PRESETS: dict[str, Policy] = {

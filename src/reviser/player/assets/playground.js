@@ -393,7 +393,7 @@ async function open() {
   const text = surface.area.value; // the browser may have restored one
   readAddress();
   if (text) setText(text);
-  else if (model.sample) showSample(model.sample);
+  else if (model.sample && !location.hash) showSample(model.sample);
   else if (model.examples.length > 0 && !location.hash) tryExample(model.examples[0]);
   document.body.dataset.page = "open";
 }
