@@ -179,7 +179,7 @@ class Server(LanguageServer):
             document.words = settings.words
             found = list(placed(document.parsed))
             missing = [each for each in found if checker.known(each[1], settings) is None]
-            missing.sort(key=lambda each: _distance(*each, document.edited))
+            missing.sort(key=lambda each: _distance(each[0], each[1], document.edited))
             self._publish(document, lines, version, found, checker, settings)
             is_new, shown_at = False, time.monotonic()
             for _, paragraph in missing:

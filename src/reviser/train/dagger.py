@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_model
+from transformers import TrainingArguments
 
 from reviser.core.canvas import Canvas
 from reviser.data.dataset import DRAFT, TURN, hashed, permute
@@ -43,7 +44,11 @@ def stops(recipe: Recipe) -> list[int]:
 
 
 def rollouts(
-    recipe: Recipe, inputs: Inputs, output: Path, checkpoint: str | None, *, rank: int, world: int
+    recipe: Recipe,
+    inputs: Inputs,
+    output: Path,
+    checkpoint: str | None,
+    arguments: TrainingArguments,
 ) -> list[Visited]:
     """Return the rollouts of all rounds up to a step, making those of the last with its weights.
 
@@ -57,14 +62,16 @@ def rollouts(
     assert isinstance(recipe.policy, Dagger)
     chunks = range(-(-recipe.policy.drafts // CHUNK))
     # Each process has its own chunks, whatever the others have written meanwhile.
-    own = [n for n in chunks[rank::world] if not _path(folders[-1], n).is_file()]
-    if own:
+    mine = chunks[arguments.process_index :: arguments.world_size]
+    missing = [n for n in mine if not _path(folders[-1], n).is_file()]
+    if missing:
         # A checkpoint after the start of this round would have other weights; but then the files
         # are there, because a round starts once all of them are.
         load_model(inputs.model, Path(checkpoint) / "model.safetensors")
         stream = pair_stream(recipe, inputs, recipe.policy, held_out=False)
+        inputs.model.to(arguments.device)  # after a restart, no Trainer has moved it there yet
         engine = HFEngine(inputs.model, inputs.vocab, rows=CHUNK)
-        for chunk in own:
+        for chunk in missing:
             found = roll_out(engine, recipe.policy, stream, inputs, round_=ended, chunk=chunk)
             lines = [json.dumps(visited._asdict()) + "\n" for visited in found]
             write_whole(_path(folders[-1], chunk), "".join(lines))

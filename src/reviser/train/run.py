@@ -102,8 +102,7 @@ def _train_until(
     """Train from the last complete checkpoint until a step, and write a checkpoint there."""
     checkpoint = _in_main_process(arguments, lambda: last_checkpoint(output))
     rank, world = arguments.process_index, arguments.world_size
-    inputs.model.to(arguments.device)  # also before the first Trainer of a restart moves it there
-    visited = dagger.rollouts(recipe, inputs, output, checkpoint, rank=rank, world=world)
+    visited = dagger.rollouts(recipe, inputs, output, checkpoint, arguments)
     several = f", {world} processes" * (world > 1)
     steps = f"from step {0 if checkpoint is None else step_of(checkpoint)} of"
     line = f"{_parameters(inputs.model) / 1e6:.1f}M parameters{several}, {steps}"
