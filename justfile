@@ -17,7 +17,7 @@ default:
 install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
-    python -m pip install -qq --editable '.[train,eval,player,serve,editor,agents,web]' --group dev
+    python -m pip install -qq --editable '.[train,rl,eval,player,serve,editor,agents,web]' --group dev
 
 # the runtime of the page that `reviser export --to web` writes: two files of an npm package
 install-ort:
@@ -131,7 +131,7 @@ sbom: requirements
 # the tests with the lowest versions that pyproject.toml allows (of the test tools, the newest)
 lowest *args="tests/core tests/trajectories tests/engines tests/models tests/serve tests/writing":
     uv venv --quiet --clear {{ lowest_venv }}
-    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,eval,player,serve,editor,agents,web]'
+    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,rl,eval,player,serve,editor,agents,web]'
     uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
     PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
 

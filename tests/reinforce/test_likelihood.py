@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from reviser.core.actions import Kind
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask
@@ -38,10 +38,10 @@ def rollouts_of(bench: Path, name: str, oracle: float) -> tuple[Inputs, list[Rol
 
 
 @torch.no_grad()
-def slow_reference(model: Any, rollout: Rollout) -> list[dict[str, Any]]:
+def slow_reference(model: Any, vocab: ActionVocab, rollout: Rollout) -> list[dict[str, Any]]:
     """Compute each step by itself: no cache, no batch, and the mask as wide as the vocabulary."""
     request, found = rollout.prompt.request, []
-    boundary = Boundary(rollout_vocab(rollout), 1)
+    boundary = Boundary(vocab, 1)
     request.enter(boundary, 0)
     history = list(request.history)
     for action in rollout.ids:
@@ -54,7 +54,7 @@ def slow_reference(model: Any, rollout: Rollout) -> list[dict[str, Any]]:
         shares = {i: weight / total for i, weight in weights.items()}
         by_type = dict.fromkeys(GROUPS, 0.0)
         for i, share in shares.items():
-            by_type[type_name(boundary.vocab.kinds[i])] += share
+            by_type[type_name(vocab.kinds[i])] += share
         found.append(
             {
                 "logprob": math.log(shares[action]),
@@ -67,13 +67,6 @@ def slow_reference(model: Any, rollout: Rollout) -> list[dict[str, Any]]:
     return found
 
 
-def rollout_vocab(rollout: Rollout) -> Any:
-    return VOCABS[rollout.prompt.is_draft]
-
-
-VOCABS: dict[bool, Any] = {}
-
-
 def type_name(kind: int) -> str:
     if kind in (Kind.MOVE, Kind.BACK, Kind.FIND):
         return "move"
@@ -83,7 +76,6 @@ def type_name(kind: int) -> str:
 @pytest.mark.parametrize(("name", "oracle"), [("edits", 0.0), ("edits", 0.6), ("text", 0.0)])
 def test_log_probabilities_are_those_of_the_engine(bench: Path, name: str, oracle: float) -> None:
     inputs, rollouts = rollouts_of(bench, name, oracle)
-    VOCABS[name == "edits"] = inputs.vocab
     assert any(each.by_oracle for each in rollouts) == (oracle > 0)
     mask = LogitsMask(inputs.vocab)
     requests = [each.prompt.request for each in rollouts]
@@ -106,7 +98,7 @@ def test_log_probabilities_are_those_of_the_engine(bench: Path, name: str, oracl
     ).logits[:, longest - 1 : -1]
     found = likelihood(logits_BTA, ids_BT[:, longest:], steps, mask, temperature=TEMPERATURE)
     for n, rollout in enumerate(rollouts):
-        expected = slow_reference(inputs.model, rollout)
+        expected = slow_reference(inputs.model, inputs.vocab, rollout)
         for t, step in enumerate(expected):
             assert found.logprobs[n, t].item() == pytest.approx(step["logprob"], abs=1e-4)
             assert found.entropies[n, t].item() == pytest.approx(step["entropy"], abs=1e-4)
@@ -122,11 +114,10 @@ def test_log_probabilities_are_those_of_the_engine(bench: Path, name: str, oracl
 def test_the_engine_samples_by_these_probabilities(bench: Path) -> None:
     # The first actions of many rollouts of one prompt have the shares that the mask leaves.
     inputs, rollouts = rollouts_of(bench, "edits", 0.0)
-    VOCABS[True] = inputs.vocab
     prompt = rollouts[0].prompt
     engine = HFEngine(inputs.model, inputs.vocab, rows=64)
     many = roll_out(engine, inputs.codec, [prompt] * 400, seed=1)
-    first = slow_reference(inputs.model, many[0])[0]["types"]
+    first = slow_reference(inputs.model, inputs.vocab, many[0])[0]["types"]
     table = types_of(inputs.vocab, inputs.vocab.size)
     found = sum(table[each.ids[0]] for each in many) / len(many)
     assert found.tolist() == pytest.approx(first, abs=0.1)
