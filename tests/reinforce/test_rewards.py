@@ -118,9 +118,7 @@ def test_a_scorer_gives_the_mean_log_probability_of_a_character(bench: Path) -> 
     made = [rollout(text, "Ben had", is_draft=False) for text in texts]
     found = ScorerReward(scorer)(made)
     for text, value in zip(texts[:2], found[:2], strict=True):
-        (alone,) = scorer.score(
-            [Sample(system="x", id="0", prompt="Ben had", continuation=text)]
-        )
+        (alone,) = scorer.score([Sample(system="x", id="0", prompt="Ben had", continuation=text)])
         assert value == pytest.approx(-alone.nll / len(text), abs=1e-5)
     assert found[2] == NOTHING == pytest.approx(-math.log(256))
     ranked = open_reward(RewardConfig(kind="judge", scorer=str(bench / "scorer")), "cpu")

@@ -90,7 +90,9 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(
     assert_same_weights(tmp_path, whole)
     timed = {"ids_per_second", "step_time", "eval_runtime", "eval_samples_per_second"}
     timed |= {"eval_steps_per_second"}
-    logs = [[{k: line[k] for k in {*line} - timed} for line in log_of(f)] for f in (tmp_path, whole)]
+    logs = [
+        [{k: line[k] for k in {*line} - timed} for line in log_of(f)] for f in (tmp_path, whole)
+    ]
     assert logs[0] == logs[1]
 
 
@@ -136,7 +138,9 @@ def test_prompts_depend_on_the_seed_and_their_number_only(bench: Path, tmp_path:
             for prompt in found:
                 prompt.request.check(inputs.vocab, inputs.context)
                 whole = prompt.oracle(inputs.vocab, 1.0)
-                assert (*whole, inputs.vocab.stop) == prompt.script if prompt.is_draft else not whole
+                assert (
+                    (*whole, inputs.vocab.stop) == prompt.script if prompt.is_draft else not whole
+                )
 
 
 @pytest.mark.full

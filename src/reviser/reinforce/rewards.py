@@ -124,10 +124,12 @@ class Ranked:
 
     def __init__(self, score: Reward) -> None:
         self._score = score
+        self.scores: list[float] = []
+        """Scores of the last call. Ranks have the same mean always, so these show the progress."""
 
     def __call__(self, rollouts: Sequence[Rollout]) -> list[float]:
         """Rank the rollouts of each prompt by their scores; equal scores share their ranks."""
-        scores = self._score(rollouts)
+        self.scores = scores = self._score(rollouts)
         rewards = []
         for _, group in groupby(range(len(rollouts)), lambda n: rollouts[n].prompt.key):
             rewards += linear_decay([scores[n] for n in group])

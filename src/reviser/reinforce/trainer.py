@@ -23,7 +23,7 @@ from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask
 from reviser.reinforce.likelihood import Likelihood, likelihood, masked_steps, type_divergence
 from reviser.reinforce.prompts import HELD_OUT, TRAINING, Prompts
-from reviser.reinforce.rewards import Reward, guards
+from reviser.reinforce.rewards import Ranked, Reward, guards
 from reviser.reinforce.rollouts import ROWS, Rollout, roll_out
 from reviser.train.inputs import Inputs
 from reviser.train.recipe import Recipe
@@ -228,9 +228,13 @@ def _reward_functions(reward: Reward) -> list[Callable[..., list[float]]]:
     """Return the reward, and the number of actions, which has a price."""
 
     def quality(*, rollout: list[Rollout], log_metric: Any, **_: Any) -> list[float]:
-        for name, value in guards(rollout).items():
+        rewards = reward(rollout)
+        figures = guards(rollout)
+        if isinstance(reward, Ranked):
+            figures["score"] = sum(reward.scores) / len(rollout)
+        for name, value in figures.items():
             log_metric(name, value)
-        return reward(rollout)
+        return rewards
 
     def actions(*, rollout: list[Rollout], **_: Any) -> list[float]:
         return [float(each.actions) for each in rollout]
