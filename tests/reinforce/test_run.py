@@ -197,8 +197,8 @@ def test_recipes_that_cannot_be_reinforced_are_refused(
 
 
 def test_a_missing_scorer_is_refused_by_its_setting(bench: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(bench / "text.yaml", ["reinforce.reward.scorer=your-scorer"])
     with pytest.raises(ConfigError, match=r"reinforce.reward.scorer is 'your-scorer'"):
-        recipe = load_recipe(bench / "text.yaml", ["reinforce.reward.scorer=your-scorer"])
         reinforce(recipe, tmp_path)
 
 

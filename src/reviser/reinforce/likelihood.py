@@ -61,7 +61,11 @@ def masked_steps(
         boundary.advance([actions[n][time] for n in alive], alive)
     row, token = torch.cat(found, 1)
     whole = MaskPlan(
-        *(np.concatenate([plan[part] for plan in plans]) for part in range(3)), (row, token), []
+        stop_bias=np.concatenate([plan.stop_bias for plan in plans]),
+        move_bias=np.concatenate([plan.move_bias for plan in plans]),
+        allowed=np.concatenate([plan.allowed for plan in plans]),
+        searched=(row, token),
+        routed=[],
     )
     device = mask.controls.device
     where = torch.tensor(rows, device=device), torch.tensor(times, device=device)

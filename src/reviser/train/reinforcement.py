@@ -33,8 +33,12 @@ class RewardConfig:
     """
 
     def __post_init__(self) -> None:
-        given = {name for name in ("scorer", "judge") if getattr(self, name) is not None}
-        allowed = {"edits": [set()], "likelihood": [{"scorer"}], "judge": [{"scorer"}, {"judge"}]}
+        given = [name for name in ("scorer", "judge") if getattr(self, name) is not None]
+        allowed: dict[str, list[list[str]]] = {
+            "edits": [[]],
+            "likelihood": [["scorer"]],
+            "judge": [["scorer"], ["judge"]],
+        }
         if given not in allowed[self.kind]:
             wanted = {
                 "edits": "leave out scorer and judge",
