@@ -11,8 +11,9 @@ import torch
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
+from reviser.engines import hf
 from reviser.engines.hf import HFEngine
-from reviser.engines.logits import LogitsMask
+from reviser.engines.logits import LogitsMask, choose
 from reviser.reinforce.likelihood import likelihood, masked_steps, type_divergence, types_of
 from reviser.reinforce.prompts import TRAINING, Prompts
 from reviser.reinforce.rollouts import Rollout, roll_out
@@ -32,13 +33,15 @@ def rollouts_of(bench: Path, name: str, oracle: float) -> tuple[Inputs, list[Rol
     for parameter in inputs.model.parameters():  # far from uniform, so that errors show
         parameter.data += 0.3 * torch.randn_like(parameter)
     prompts = Prompts(recipe, inputs, TRAINING)
-    engine = HFEngine(inputs.model, inputs.vocab, rows=3)
+    engine = HFEngine(inputs.model, inputs.vocab, rows=1)
     asked = [prompts[number] for number in (0, 0, 1, 2, 3)]
     return inputs, roll_out(engine, inputs.codec, asked, seed=3, oracle=oracle)
 
 
 @torch.no_grad()
-def slow_reference(model: Any, vocab: ActionVocab, rollout: Rollout) -> list[dict[str, Any]]:
+def slow_reference(
+    model: Any, vocab: ActionVocab, rollout: Rollout, temperature: float = TEMPERATURE
+) -> list[dict[str, Any]]:
     """Compute each step by itself: no cache, no batch, and the mask as wide as the vocabulary."""
     request, found = rollout.prompt.request, []
     boundary = Boundary(vocab, 1)
@@ -48,7 +51,7 @@ def slow_reference(model: Any, vocab: ActionVocab, rollout: Rollout) -> list[dic
         logits = model(input_ids=torch.tensor([history])).logits[0, -1].double()
         allowed = boundary.allowed()[0]
         weights = {
-            i: math.exp(logits[i].item() / TEMPERATURE) for i in range(len(allowed)) if allowed[i]
+            i: math.exp(logits[i].item() / temperature) for i in range(len(allowed)) if allowed[i]
         }
         total = sum(weights.values())
         shares = {i: weight / total for i, weight in weights.items()}
@@ -74,7 +77,18 @@ def type_name(kind: int) -> str:
 
 
 @pytest.mark.parametrize(("name", "oracle"), [("edits", 0.0), ("edits", 0.6), ("text", 0.0)])
-def test_log_probabilities_are_those_of_the_engine(bench: Path, name: str, oracle: float) -> None:
+def test_log_probabilities_are_those_of_the_engine(
+    bench: Path, name: str, oracle: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines: list[float] = []  # what the engine itself chose by, one action after the other
+
+    def recorded(logits_BA: torch.Tensor, *args: Any) -> torch.Tensor:
+        chosen_B = choose(logits_BA, *args)
+        logprobs_BA = (logits_BA / TEMPERATURE).log_softmax(-1)
+        engines.extend(logprobs_BA.gather(1, chosen_B[:, None])[:, 0].tolist())
+        return chosen_B
+
+    monkeypatch.setattr(hf, "choose", recorded)
     inputs, rollouts = rollouts_of(bench, name, oracle)
     assert any(each.by_oracle for each in rollouts) == (oracle > 0)
     mask = LogitsMask(inputs.vocab)
@@ -106,6 +120,8 @@ def test_log_probabilities_are_those_of_the_engine(bench: Path, name: str, oracl
         rest = slice(len(expected), None)
         assert not found.logprobs[n, rest].any()
         assert not found.entropies[n, rest].any()
+    by_model = [found.logprobs[n, r.by_oracle : len(r.ids)] for n, r in enumerate(rollouts)]
+    assert torch.cat(by_model).tolist() == pytest.approx(engines, abs=1e-4)
     # Gradients are finite although illegal actions have the log-probability -inf.
     (found.logprobs.sum() + found.entropies.sum() + found.types[..., 0].sum()).backward()
     assert all(p.grad.isfinite().all() for p in inputs.model.parameters() if p.grad is not None)

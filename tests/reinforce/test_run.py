@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from tests.reinforce.test_likelihood import slow_reference
 from tests.train.conftest import assert_same_weights, run, weights
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import reviser
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import read_tokenizer
 from reviser.errors import ConfigError
+from reviser.models import trunks
 from reviser.reinforce import trainer as trainers
 from reviser.reinforce.prompts import HELD_OUT, TRAINING, Prompts
+from reviser.reinforce.rollouts import Rollout
 from reviser.reinforce.run import reinforce
 from reviser.train.inputs import make_missing, open_inputs
 from reviser.train.recipe import load_recipe
@@ -94,6 +101,50 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(
         [{k: line[k] for k in {*line} - timed} for line in log_of(f)] for f in (tmp_path, whole)
     ]
     assert logs[0] == logs[1]
+
+
+def test_log_probabilities_in_training_are_those_of_the_rollouts(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GPT-2 has a table of positions, so padding on the left would show; and it has dropout.
+    tokenizer, vocab = read_tokenizer(bench / "editor"), ActionVocab.load(bench / "editor")
+    config = GPT2Config(vocab_size=vocab.size, n_positions=160, n_embd=16, n_layer=1, n_head=2)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(config)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    trunks.set_special_ids(model, vocab)
+    trunks.save(model, tokenizer, vocab, tmp_path / "base")
+    made: dict[tuple[int, ...], Rollout] = {}
+    real_rollouts = trainers.roll_out
+    real = trainers.EditGRPOTrainer._get_per_token_logps_and_entropies
+    compared = []
+
+    def rollouts(*args: Any, **options: Any) -> Any:
+        found = real_rollouts(*args, **options)
+        made.update({(*each.prompt.request.history, *each.ids): each for each in found})
+        return found
+
+    def checked(
+        self: Any, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, **options: Any
+    ) -> Any:
+        logprobs, *rest = real(self, model, ids, mask, width, **options)
+        is_training = model.training
+        model.eval()
+        for n, row in enumerate(ids):
+            rollout = made[tuple(row[mask[n].bool()].tolist())]
+            slow = slow_reference(model, vocab, rollout, self.temperature)
+            expected = [step["logprob"] for step in slow] + [0.0] * (width - len(slow))
+            assert logprobs[n].tolist() == pytest.approx(expected, abs=1e-4)
+        compared.append((is_training, len({int(row) for row in mask.argmax(1)})))
+        model.train(is_training)
+        return logprobs, *rest
+
+    monkeypatch.setattr(trainers, "roll_out", rollouts)
+    monkeypatch.setattr(trainers.EditGRPOTrainer, "_get_per_token_logps_and_entropies", checked)
+    changes = [f"base={tmp_path / 'base'}", "training.steps=2", "reinforce.temperature=0.8"]
+    reinforce(load_recipe(bench / "edits.yaml", changes), tmp_path / "run")
+    assert any(is_training and paddings > 1 for is_training, paddings in compared)
 
 
 def test_another_base_is_refused_when_a_run_is_resumed(
