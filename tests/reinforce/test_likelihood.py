@@ -15,7 +15,7 @@ from reviser.engines import hf
 from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask, choose
 from reviser.reinforce.likelihood import likelihood, masked_steps, type_divergence, types_of
-from reviser.reinforce.prompts import TRAINING, Prompts
+from reviser.reinforce.prompts import TRAINING, Prompt, Prompts
 from reviser.reinforce.rollouts import Rollout, roll_out
 from reviser.train.inputs import Inputs, make_missing, open_inputs
 from reviser.train.recipe import Recipe, load_recipe
@@ -26,6 +26,7 @@ TEMPERATURE = 0.7
 
 def rollouts_of(bench: Path, name: str, oracle: float) -> tuple[Inputs, list[Rollout]]:
     changes = [f"reinforce.temperature={TEMPERATURE}"]
+    changes += ["policy={kind: edits, address: search}"] * (name == "edits")
     recipe: Recipe = load_recipe(bench / f"{name}.yaml", changes)
     make_missing(recipe, bench / "shards-of-text")
     inputs = open_inputs(recipe, bench / "shards-of-text")
@@ -76,7 +77,7 @@ def type_name(kind: int) -> str:
     return {Kind.INSERT: "insert", Kind.STOP: "stop"}.get(Kind(kind), "operator")
 
 
-@pytest.mark.parametrize(("name", "oracle"), [("edits", 0.0), ("edits", 0.6), ("text", 0.0)])
+@pytest.mark.parametrize(("name", "oracle"), [("edits", 0.0), ("edits", 1.0), ("text", 0.0)])
 def test_log_probabilities_are_those_of_the_engine(
     bench: Path, name: str, oracle: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +91,7 @@ def test_log_probabilities_are_those_of_the_engine(
 
     monkeypatch.setattr(hf, "choose", recorded)
     inputs, rollouts = rollouts_of(bench, name, oracle)
-    assert any(each.by_oracle for each in rollouts) == (oracle > 0)
+    assert any(inputs.vocab.find in each.ids[: each.by_oracle] for each in rollouts) == (oracle > 0)
     mask = LogitsMask(inputs.vocab)
     requests = [each.prompt.request for each in rollouts]
     actions = [each.ids for each in rollouts]
@@ -125,6 +126,23 @@ def test_log_probabilities_are_those_of_the_engine(
     # Gradients are finite although illegal actions have the log-probability -inf.
     (found.logprobs.sum() + found.entropies.sum() + found.types[..., 0].sum()).backward()
     assert all(p.grad.isfinite().all() for p in inputs.model.parameters() if p.grad is not None)
+
+
+def test_a_rollout_depends_on_the_seed_its_prompt_and_its_number_only(bench: Path) -> None:
+    inputs, rollouts = rollouts_of(bench, "edits", 0.0)
+    one, two = rollouts[0].prompt, rollouts[2].prompt
+
+    def made(prompts: list[Prompt], seed: int, rows: int) -> dict[str, list[tuple[int, ...]]]:
+        engine = HFEngine(inputs.model, inputs.vocab, rows=rows)
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for each in roll_out(engine, inputs.codec, prompts, seed=seed):
+            found.setdefault(each.prompt.key, []).append(each.ids)
+        return found
+
+    first = made([one, one, two], 3, 3)
+    assert first == made([two, one, one], 3, 1)
+    assert first != made([one, one, two], 4, 3)
+    assert first[one.key][0] != first[one.key][1]
 
 
 def test_the_engine_samples_by_these_probabilities(bench: Path) -> None:
