@@ -61,6 +61,8 @@ class Session:
     def fit(self, trainer: Any, checkpoint: str | None) -> None:
         """Train from a checkpoint; the Trainer's `seen` continues with the counts of the log."""
         output, arguments = self.output, self.arguments
+        if (0 if checkpoint is None else step_of(checkpoint)) == self.step:
+            self._begin()
         _report_in(trainer, output)
         if checkpoint is not None:
             check_layout(Path(checkpoint), arguments)
@@ -79,6 +81,13 @@ class Session:
             ) from error
         finally:
             self.bar.stop()  # also when interrupted, because the bar hides the cursor
+
+    def _begin(self) -> None:
+        """Claim the output and report the start, once a Trainer was made without an error."""
+        in_main_process(self.arguments, lambda: claim(self.output, self.recipe, self.inputs))
+        several = f", {self.arguments.world_size} processes" * (self.arguments.world_size > 1)
+        steps = f"from step {self.step} of {self.recipe.training.steps}"
+        self.bar.print(f"{self.parameters / 1e6:.1f}M parameters{several}, {steps}")
 
     def finish(
         self,
@@ -125,7 +134,7 @@ class Session:
 
 
 def start(recipe: Recipe, output: Path, arguments: TrainingArguments) -> Session | None:
-    """Claim an output and open the inputs; return None if the run is finished already."""
+    """Open the inputs of a run; return None if the run is finished already."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
 
@@ -146,12 +155,8 @@ def start(recipe: Recipe, output: Path, arguments: TrainingArguments) -> Session
     if inputs.note:
         bar.print(inputs.note)
     parameters = count_parameters(inputs.model)
-    in_main_process(arguments, lambda: claim(output, recipe, inputs))
     # Score a base before training too, to compare with the score after it.
     arguments.eval_on_start = recipe.base is not None and checkpoint is None
-    several = f", {arguments.world_size} processes" * (arguments.world_size > 1)
-    steps = f"from step {step} of {recipe.training.steps}"
-    bar.print(f"{parameters / 1e6:.1f}M parameters{several}, {steps}")
     return Session(
         recipe=recipe,
         inputs=inputs,
