@@ -16,7 +16,7 @@ from reviser.data.dataset import WindowConfig
 from reviser.evals.judges import JudgeConfig
 from reviser.evals.texts import Protocol
 from reviser.models.trunk_config import CanvasReading, TrunkConfig
-from reviser.train import recipe
+from reviser.train import recipe, reinforcement
 from reviser.trajectories import policy
 
 INTRODUCTION = """\
@@ -66,6 +66,17 @@ SECTIONS = [
     ("training.lora", recipe.LoraConfig, "LoRA needs the package peft."),
     ("evaluation", recipe.EvaluationConfig, "What is scored and sampled during training."),
     (
+        "reinforce",
+        reinforcement.ReinforceConfig,
+        "A run that [learns from rewards](../guides/train.md#learn-from-rewards). `training.batch` and"
+        " `micro_batch` then count rollouts.",
+    ),
+    (
+        "reinforce.reward",
+        reinforcement.RewardConfig,
+        "What a rollout is rewarded for.",
+    ),
+    (
         "comparison",
         reproduce.Comparison,
         "Settings of `reviser reproduce`. Training does not use them. See [Evaluate models](../guides/evaluate.md).",
@@ -114,6 +125,7 @@ OUTPUT = """\
 | `recipe.json`, `data.json` | what a restart is compared with |
 | `process-0` | lets processes check that they share the disk |
 | `checkpoints/` | the newest two; a complete one contains a file `complete` |
+| `reference.json` | with `reinforce`: the base's hash, because the base is the reference |
 | `rollouts/` | with a policy of kind `dagger`: what the model did in each round, with the oracle's labels |
 | `tokenizer/`, `shards/` | made from `data.text`, if given; `tokenizer/` has no control tokens yet |
 
@@ -128,6 +140,7 @@ OUTPUT = """\
 | `eval_NAME_nll`, `eval_NAME_nll_95` | held-out nats per text token under policy NAME, and half of its 95 % interval, which treats windows as independent |
 | `eval_NAME_insert_nll`, `_move_nll`, `_stop_nll`, `_operator_nll` | the same by kind of action; they add up to the total |
 | `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | statistics of the held-out trajectories |
+| `reward`, `rewards/quality/mean`, `kl`, `entropy`, `clip_ratio/...`, `eval_reward` ... | with `reinforce`: TRL's figures; see [the guide](../guides/train.md#learn-from-rewards) for ours |
 
 **Comparing policies.** The scores of two policies are about the same text only while `cut` is 0; otherwise, raise the context. A policy with a random order scores the text *and* the order. Its score is an upper bound for the text alone and includes at least the order tax that `reviser policies` prints. The progress bar shows the loss per id, the held-out score is per text token.
 """

@@ -239,7 +239,7 @@ def train(recipe: Recipe, output: Path) -> None:
 
 
 def run(recipe: Recipe, parts: Inputs, output: Path, width: int) -> DiffusionTrainer:
-    arguments = training_arguments(recipe, output)
+    arguments = training_arguments(recipe, output, transformers.TrainingArguments)
     if arguments.world_size > 1:
         raise ConfigError("Diffusion is trained by one process.")
     arguments.eval_strategy = IntervalStrategy.NO  # it is scored at the end

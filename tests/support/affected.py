@@ -45,6 +45,7 @@ PARTS = (
                          "tests/support/naive_policy.py")),
     tests_of("writing", 1),
     tests_of("train", 4, "src/reviser/reproduce.py"),
+    tests_of("reinforce", 2, "src/reviser/train"),
     tests_of("serve", 3),
     tests_of("data", 2),
     tests_of("models", 1),

@@ -228,6 +228,11 @@ def player(env: Environment) -> None:
     assert (env.folder / "one.gif").read_bytes()[:6] in (b"GIF87a", b"GIF89a")
 
 
+def rl(env: Environment) -> None:
+    """The modules of reinforcement learning."""
+    env.run("-c", "import reviser.reinforce.run")
+
+
 def web(env: Environment) -> None:
     """A model as ONNX."""
     env.run("export", MODEL, "--to", "onnx", "-o", "onnx")
@@ -300,6 +305,7 @@ PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
     (): core,
     ("hf",): hf,  # whose rollouts the next ones use
     ("train",): train,
+    ("rl",): rl,
     ("eval",): evaluate,
     ("markup",): markup,
     ("editor",): editor,

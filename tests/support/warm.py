@@ -19,6 +19,7 @@ MODULES = (
     "reviser.reproduce",
     "reviser.train.run",
     "reviser.writing.batch",
+    "reviser.reinforce.run",  # last: an environment without TRL has all the others
 )
 for name in MODULES:
     importlib.import_module(name)

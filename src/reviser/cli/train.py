@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from reviser.cli.output import exit_interrupted, needs_extra, print_table, progr
 from reviser.errors import plural
 
 if TYPE_CHECKING:
+    from reviser.train.recipe import Recipe
     from reviser.trajectories.order_tax import CostEstimate, PolicyCost
 
 
@@ -47,10 +48,16 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         read = load_recipe(recipe, changes)
         if not (output / "run.json").is_file():  # a finished run may outlive its data
             check_inputs(read)
-        # After the checks, because importing torch takes seconds.
-        from reviser.train.run import train
+    # After the checks, because importing torch takes seconds.
+    run: Callable[[Recipe, Path], Path]
+    if read.reinforce is None:
+        with needs_extra("train"):
+            from reviser.train.run import train as run
+    else:
+        with needs_extra("rl"):
+            from reviser.reinforce.run import reinforce as run
     try:
-        folder = train(read, output)
+        folder = run(read, output)
     except KeyboardInterrupt:
         exit_interrupted("Run the same command again to continue from the last checkpoint.")
     if os.environ.get("RANK", "0") == "0":

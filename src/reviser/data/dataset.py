@@ -38,7 +38,7 @@ DIGEST_RANGE = 1 << 48
 """Modulus of digest sums, which keeps sums over many processes exact."""
 WIDTH_MULTIPLE = 8
 """The width of a micro-batch is a multiple of this, because kernels are prepared once per shape."""
-HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN = range(8)
+HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN, ROLLOUT = range(9)
 """The purposes of hashes. No two purposes share random numbers."""
 
 
@@ -192,7 +192,8 @@ class WindowStream(ExampleStream):
                 f" the restoration of {windows.config.least_target}. Raise the trunk's context."
             )
 
-    def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
+    def cut(self, indices: IntArray, epoch: int) -> tuple[list[npt.NDArray[np.int32]], IntArray]:
+        """Return windows, and the length of the prefix of each."""
         tokens = self.split.read(indices)
         largest = max(int(t.max()) for t in tokens)
         if largest >= self.sampler.vocab.tokens:
@@ -206,6 +207,11 @@ class WindowStream(ExampleStream):
         # A short window leaves less for the prefix, so that its target has least_target tokens.
         widest = np.minimum(most, lengths - self.split.config.least_target)
         cuts = least + (keys % (widest - least + 1).astype(np.uint64)).astype(np.int64)
+        return tokens, cuts
+
+    def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
+        tokens, cuts = self.cut(indices, epoch)
+        lengths = np.array([len(t) for t in tokens])
         targets = [t[cut:] for t, cut in zip(tokens, cuts, strict=True)]
         restorations = self._restorations(targets, indices, self._most - cuts, epoch, progress)
         digests = self._digests(indices, epoch)

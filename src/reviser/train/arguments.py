@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import TrainingArguments
@@ -13,9 +13,16 @@ from transformers.integrations import get_available_reporting_integrations
 from reviser.errors import ConfigError
 from reviser.train.recipe import Recipe, TrainingConfig
 
+_Arguments = TypeVar("_Arguments", bound=TrainingArguments)
 
-def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
-    """Return the Trainer's settings; accumulation follows from the number of processes."""
+
+def training_arguments(
+    recipe: Recipe, output: Path, cls: type[_Arguments], **options: Any
+) -> _Arguments:
+    """Return the settings of a Trainer, as its class of them; `options` replace or add some.
+
+    Accumulation follows from the number of processes.
+    """
     training = recipe.training
     missing = sorted({*training.reporters} - {*(known := get_available_reporting_integrations())})
     if missing:
@@ -25,7 +32,7 @@ def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         )
     _check_launcher(training)
     try:
-        arguments = TrainingArguments(**_options(recipe, output))
+        arguments = cls(**_options(recipe, output) | options)
     except ValueError as error:  # for example bf16 on a device without it
         raise ConfigError(f"Transformers refuses these settings: {error}") from error
     arguments._n_gpu = 1  # one process uses one device; torchrun starts one process per device
@@ -35,7 +42,6 @@ def training_arguments(recipe: Recipe, output: Path) -> TrainingArguments:
             f"batch {training.batch} is not a multiple of {arguments.world_size} processes with"
             f" micro_batch {training.micro_batch} each. Change one of the three."
         )
-    arguments.gradient_accumulation_steps = training.batch // shared
     return arguments
 
 
@@ -55,11 +61,13 @@ def _check_launcher(training: TrainingConfig) -> None:
 def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
     training = recipe.training
     on_cpu = not torch.cuda.is_available()
-    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    several = processes > 1
     return {
         "output_dir": str(output / "checkpoints"),
         "max_steps": training.steps,
         "per_device_train_batch_size": 1,  # one item of the dataset is a whole micro-batch
+        "gradient_accumulation_steps": max(1, training.batch // training.micro_batch // processes),
         "train_sampling_strategy": "sequential",
         "learning_rate": training.learning_rate,
         "lr_scheduler_type": "cosine_with_min_lr",

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
-from reviser.data.dataset import ExampleStream, MicroBatches, Windows, WindowStream
+from reviser.data.dataset import MicroBatches, Windows, WindowStream
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs, Visited
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
@@ -138,7 +138,7 @@ def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPair
 def training_set(recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()) -> MicroBatches:
     """Return every micro-batch of the run, in order; `visited` are the rollouts to learn from."""
     training = recipe.training
-    stream = _stream(recipe, inputs, recipe.policy, held_out=False, visited=visited)
+    stream = example_stream(recipe, inputs, recipe.policy, held_out=False, visited=visited)
     count = training.steps * training.batch // training.micro_batch
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
@@ -151,20 +151,21 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) ->
     """
     if isinstance(policy, Edits):
         policy = replace(policy, edit_probabilities=False)
-    stream = _stream(recipe, inputs, policy, held_out=True)
+    stream = example_stream(recipe, inputs, policy, held_out=True)
     examples = min(recipe.evaluation.examples, len(stream.split))
     size = min(recipe.training.micro_batch, examples)
     return MicroBatches(stream, size=size, count=examples // size, progress=1.0)
 
 
-def _stream(
+def example_stream(
     recipe: Recipe,
     inputs: Inputs,
     policy: Policy | PairPolicy,
     *,
     held_out: bool,
     visited: Sequence[Visited] = (),
-) -> ExampleStream:
+) -> WindowStream | PairStream:
+    """Return the examples that are trained on, or those held out, under a policy."""
     if isinstance(policy, PairPolicy):
         return pair_stream(recipe, inputs, policy, held_out=held_out, visited=visited)
     assert isinstance(inputs.data, TokenShards)

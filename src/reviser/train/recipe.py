@@ -16,8 +16,9 @@ from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
 from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
+from reviser.train.reinforcement import ReinforceConfig
 from reviser.train.yaml_reader import from_plain, one_line, set_value
-from reviser.trajectories.policy import PRESETS, Dagger, PairPolicy, Policy
+from reviser.trajectories.policy import PRESETS, Dagger, Edits, PairPolicy, Policy
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
@@ -183,6 +184,8 @@ class Recipe:
     """Maximum number of ids in a history, for a base without a limit or with a larger one."""
     vocab: VocabConfig = VocabConfig()
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    reinforce: ReinforceConfig | None = None
+    """Reinforcement learning from rewards, instead of learning from trajectories."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -201,6 +204,8 @@ class Recipe:
                 )
         if isinstance(self.policy, Dagger):
             self._check_rounds(self.policy)
+        if self.reinforce is not None:
+            self._check_reinforce(self.reinforce)
         if self.base is None:
             _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
         elif data.tokenizer or data.bpe:
@@ -231,6 +236,39 @@ class Recipe:
                 " ddp without lora."
             )
 
+    def _check_reinforce(self, reinforce: ReinforceConfig) -> None:
+        """Refuse what cannot be learned from rewards."""
+        training, pairs = self.training, bool(self.data.pairs)
+        if self.base is None or self.vocab != VocabConfig():
+            raise ConfigError(
+                "reinforce improves a Reviser model: name it as base, and leave out trunk and"
+                " vocab."
+            )
+        if pairs and (not isinstance(self.policy, Edits) or isinstance(self.policy, Dagger)):
+            raise ConfigError("reinforce with data.pairs needs a policy of kind edits.")
+        if not pairs and (reinforce.oracle or reinforce.reward.kind == "edits"):
+            raise ConfigError(
+                "reinforce.oracle and a reward of kind edits need data.pairs, which have the"
+                " corrected texts."
+            )
+        if training.parallel == "fsdp" or training.lora is not None or training.compile:
+            raise ConfigError(
+                "reinforce needs the whole weights in every process: use parallel: ddp, without"
+                " lora and compile."
+            )
+        if training.batch % reinforce.group:
+            raise ConfigError(
+                f"training.batch is {training.batch} rollouts; it must be a multiple of"
+                f" reinforce.group, {reinforce.group}."
+            )
+        for name in ("steps", "save_every"):
+            # A checkpoint between two updates would lack the rollouts that both learn from.
+            if getattr(training, name) % reinforce.updates:
+                raise ConfigError(
+                    f"training.{name} is {getattr(training, name)}; it must be a multiple of"
+                    f" reinforce.updates, {reinforce.updates}."
+                )
+
 
 def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe; `changes` such as "training.steps=100" replace single values."""
@@ -243,6 +281,7 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
     return dataclasses.replace(
         recipe,
         base=resolve_base(folder, recipe.base),
+        reinforce=recipe.reinforce and _resolve_models(folder, recipe.reinforce),
         data=dataclasses.replace(
             data,
             shards=data.shards and folder / data.shards,
@@ -287,9 +326,15 @@ def check_inputs(recipe: Recipe) -> None:
 
 def check_base(recipe: Recipe) -> None:
     """Refuse a base that is a placeholder, or a folder that does not exist."""
-    if recipe.base is not None:
-        _refuse_placeholder("base", Path(recipe.base), "MODEL")
-        refuse_missing_folder(recipe.base)
+    named = {"base": recipe.base}
+    if recipe.reinforce is not None:
+        reward = recipe.reinforce.reward
+        named["reinforce.reward.scorer"] = reward.scorer
+        named["reinforce.reward.judge"] = None if reward.url else reward.judge
+    for setting, name in named.items():
+        if name is not None:
+            _refuse_placeholder(setting, Path(name), "MODEL")
+            refuse_missing_folder(name)
 
 
 def _refuse_placeholder(name: str, path: Path, kind: str) -> None:
@@ -309,6 +354,16 @@ def resolve_base(folder: Path, base: str | None) -> str | None:
     """
     candidates = [] if base is None else [folder / base, Path(base)]
     return next((str(path.absolute()) for path in candidates if path.is_dir()), base)
+
+
+def _resolve_models(folder: Path, reinforce: ReinforceConfig) -> ReinforceConfig:
+    """Return the section with absolute paths of the models that give rewards."""
+    reward = reinforce.reward
+    judge = reward.judge if reward.url else resolve_base(folder, reward.judge)
+    scorer = resolve_base(folder, reward.scorer)
+    return dataclasses.replace(
+        reinforce, reward=dataclasses.replace(reward, scorer=scorer, judge=judge)
+    )
 
 
 def _at_least(least: int, config: Any, *names: str) -> None:

@@ -84,10 +84,12 @@ class TerminalBar(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Show the newest loss; without a terminal, print a line from time to time."""
+        """Show the newest loss or reward; without a terminal, print a line from time to time."""
         logs = given["logs"]
         if "loss" in logs:
-            figures = f"{logs['loss']:.3f} nats per id, {logs['ids_per_second']:,.0f} ids/s"
+            first = f"reward {logs['reward']:.3f}" if "reward" in logs else None
+            first = first or f"{logs['loss']:.3f} nats per id"
+            figures = f"{first}, {logs['ids_per_second']:,.0f} ids/s"
             self._progress.update(self._task, figures=figures)
             now = time.monotonic()
             if not self._console.is_terminal and now - self._last_line > LINE_INTERVAL:
@@ -108,6 +110,9 @@ class TerminalBar(TrainerCallback):
             line += f" ({by_group})"
             line += f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
             self.print(f"step {state.global_step}, {name.removeprefix('eval_')}: {line}")
+        if "eval_reward" in metrics:
+            line = f"reward {metrics['eval_reward']:.3f}"
+            self.print(f"step {state.global_step}, held_out: {line}")
 
     def print(self, line: str) -> None:
         """Print a line above the bar, in the main process."""

@@ -94,13 +94,7 @@ class ReviserTrainer(transformers.Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add counts, speed and memory to the Trainer's figures; stop at a broken loss."""
         if "loss" in logs:
-            for name in ("loss", "grad_norm"):  # the same in every process, so all of them stop
-                if not isfinite(logs.get(name, 0.0)):
-                    raise ReviserError(
-                        f"The {name} is {logs[name]} at step {self.state.global_step}: the weights"
-                        " broke after the previous line of the log. Start again with a lower"
-                        " learning_rate or more warmup."
-                    )
+            refuse_broken(logs, self.state.global_step)
             logs = logs | self._throughput()
         super().log(logs, start_time)
 
@@ -187,6 +181,16 @@ class ReviserTrainer(transformers.Trainer):
         nll_BK = (nll_BT.cpu().double()[:, :, None] * one_hot_BTK).sum(1)
         is_action_BT = (goals_BT != NO_LABEL) & (goals_BT != self.vocab.stop)
         return nll_BK, is_action_BT.sum(1).cpu()
+
+
+def refuse_broken(logs: dict[str, float], step: int) -> None:
+    """Stop a run whose loss or gradient is not finite."""
+    for name in ("loss", "grad_norm"):  # the same in every process, so all of them stop
+        if not isfinite(logs.get(name, 0.0)):
+            raise ReviserError(
+                f"The {name} is {logs[name]} at step {step}: the weights broke after the previous"
+                " line of the log. Start again with a lower learning_rate or more warmup."
+            )
 
 
 def _unwrap(batches: list[dict[str, Any]]) -> dict[str, Any]:
