@@ -37,6 +37,8 @@ _PARTS = ("prompt", "completion")
 class EditGRPOTrainer(GRPOTrainer):
     """GRPO whose actions are edits."""
 
+    model: Any  # the base class allows None, and never has it
+
     def __init__(
         self,
         *,
@@ -208,7 +210,7 @@ class EditGRPOTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
 
-def _roll_out(keys: list[str], trainer: EditGRPOTrainer) -> dict[str, Any]:
+def _roll_out(keys: list[str], trainer: Any) -> dict[str, Any]:
     """Return the rollouts of prompts as TRL reads them.
 
     There are no log-probabilities of the sampler: TRL computes them again with the same weights
@@ -224,7 +226,7 @@ def _roll_out(keys: list[str], trainer: EditGRPOTrainer) -> dict[str, Any]:
     }
 
 
-def _reward_functions(reward: Reward) -> list[Callable[..., list[float]]]:
+def _reward_functions(reward: Reward) -> list[Any]:
     """Return the reward, and the number of actions, which has a price."""
 
     def quality(*, rollout: list[Rollout], log_metric: Any, **_: Any) -> list[float]:
