@@ -246,7 +246,7 @@ def make_server_app(settings: dict[str, Any]) -> Any:
 
     model = reviser(**settings["engine"])
     engine = model.engine
-    text = PageText(about="It writes at random.", examples=tuple(settings["examples"]))
+    text = PageText(about="It writes at random.", examples=tuple(settings.get("examples", ())))
     limits, options = Limits(**settings["limits"]), settings["options"]
     app = make_app(model, limits, name=NAME, page_text=text, **options)
 
