@@ -1,8 +1,8 @@
 """Does DAgger help an editor? The same editor with and without rounds, at the same steps.
 
-Held-out drafts are revised greedily, and an oracle that knows the result watches. A draft is "hit"
-if it is revised into that result exactly. The first mistake of a draft is the first action that
-makes the rest of the way longer. A draft is "recovered" if it is hit in spite of a mistake.
+Held-out drafts are revised greedily, and an oracle that knows the result watches. Scores are F0.5,
+precision and recall of word edits, the share of drafts that become the result exactly (`hit`), and
+the number of actions that make the rest of the way longer (`mistakes`, per draft).
 
     reviser data corrupt recipes/smoke.txt -o pairs.jsonl --rate 8
     python -m experiments.revise.dagger pairs.jsonl -o runs --seeds 2
@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from reviser.core.canvas import Canvas
 from reviser.engines.hf import HFEngine
-from reviser.evals.intervals import mean
+from reviser.evals.intervals import bootstrap, mean
+from reviser.evals.revision import edit_f, edit_precision, edit_recall, edit_rows
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.provenance import made_with
@@ -30,10 +32,12 @@ from reviser.train.dagger import CHUNK, roll_out
 from reviser.train.inputs import Inputs, open_inputs, pair_stream
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.run import train
+from reviser.trajectories.alignment import present
 from reviser.trajectories.policy import Dagger
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "dagger.yaml"
 RESULTS = Path(__file__).parent / "results" / "dagger.json"
+SCORES = {"f05": edit_f, "precision": edit_precision, "recall": edit_recall}
 ARMS = {
     "edits": ["policy={kind: edits, address: search}"],
     "dagger": [],
@@ -41,7 +45,7 @@ ARMS = {
 
 
 def judge(recipe: Recipe, inputs: Inputs, folder: Path) -> dict[str, np.ndarray]:
-    """Return for each held-out draft whether it was hit, had a mistake, and how long it took."""
+    """Return figures of each held-out draft, in the order of their pairs."""
     model, vocab = trunks.load(folder, dtype=torch.float32)
     policy = Dagger(address="search", oracle=0.0, temperature=0.0, drafts=1 << 20)
     stream = pair_stream(recipe, inputs, policy, held_out=True)
@@ -49,14 +53,26 @@ def judge(recipe: Recipe, inputs: Inputs, folder: Path) -> dict[str, np.ndarray]
     found = []
     for chunk in range(-(-len(stream.split) // CHUNK)):
         found += roll_out(engine, policy, stream, inputs, round_=1, chunk=chunk)
-    found = found[: len(stream.split)]
-    # The last label of a draft that was hit is STOP, and STOP was taken.
-    is_hit = [v.ids[-1:] == [vocab.stop] and v.labels[-1:] == [vocab.stop] for v in found]
+    rows = sorted(found[: len(stream.split)])
+    texts = []
+    for visited in rows:
+        pair = stream.split.read(visited.pair)
+        shown = present(vocab, pair.before.tolist(), prefix=pair.instruction.tolist())
+        canvas = Canvas.replay(vocab, [*pair.instruction.tolist(), *shown, *visited.ids])
+        result = canvas.tokens()[len(pair.instruction) :]
+        parts = (pair.before.tolist(), result, pair.after.tolist())
+        texts.append([inputs.codec.decode(part) for part in parts])
+    sources, results, wanted = zip(*texts, strict=True)
+    wrong = [
+        sum(label not in (None, taken) for taken, label in zip(v.ids, v.labels, strict=True))
+        for v in rows
+    ]
     return {
-        "pair": np.array([v.pair for v in found]),
-        "hit": np.array(is_hit, float),
-        "mistake": np.array([v.ids != v.labels for v in found], float),
-        "ids": np.array([len(v.ids) for v in found], float),
+        "pair": np.array([visited.pair for visited in rows]),
+        "edits": edit_rows(sources, results, [[text] for text in wanted]),
+        "hit": np.array([a == b for a, b in zip(results, wanted, strict=True)], float),
+        "mistakes": np.array(wrong, float),
+        "ids": np.array([len(visited.ids) for visited in rows], float),
     }
 
 
@@ -77,11 +93,14 @@ def main() -> None:
             folder = train(recipe, options.output / f"{name}-{seed}")
             parts.append(judge(recipe, open_inputs(recipe, folder), folder))
         whole = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        wrong = whole["mistake"] > 0
-        rows[name] = {
-            key: asdict(mean(whole[key], whole["pair"])) for key in ("hit", "mistake", "ids")
-        }
-        rows[name]["recovered"] = asdict(mean(whole["hit"][wrong], whole["pair"][wrong]))
+        pairs, edits = whole["pair"], whole["edits"]
+        rows[name] = {key: asdict(mean(whole[key], pairs)) for key in ("hit", "mistakes", "ids")}
+        for key, score in SCORES.items():
+            columns = [edits[:, n] for n in range(3)]
+            estimate = bootstrap(
+                lambda *c, score=score: score(np.stack(c, 1)), *columns, clusters=pairs
+            )
+            rows[name][key] = asdict(estimate)
         print(name, rows[name], flush=True)
     write_json(RESULTS, {"arms": rows, "seeds": options.seeds, **made_with("torch", "numpy")})
 
