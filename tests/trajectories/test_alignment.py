@@ -21,8 +21,8 @@ from reviser.trajectories.alignment import (
     REACH,
     Hunk,
     diff,
-    next_action,
     present,
+    remaining,
     revision,
     script,
 )
@@ -389,7 +389,8 @@ def test_the_next_action_followed_to_the_end_reaches_the_target_from_any_cursor(
         vocab, before, diff(before, after), cursor=cursor, offset=len(prefix), address=address
     )
     for steps in range(10 * (len(before) + len(after)) + 100):
-        action = next_action(vocab, canvas, after, offset=len(prefix), address=address)
+        ids = remaining(vocab, canvas, after, offset=len(prefix), address=address)
+        action = vocab.read(ids)[0]
         if steps == 0:
             assert action == vocab.read([*first, vocab.stop])[0]
         if action.kind is Kind.STOP:
@@ -405,4 +406,4 @@ def test_an_unfinished_action_has_no_next_action() -> None:
     assert vocab.replace is not None
     canvas.apply(vocab.replace)
     with pytest.raises(InvalidAction, match="unfinished"):
-        next_action(vocab, canvas, [2])
+        remaining(vocab, canvas, [2])

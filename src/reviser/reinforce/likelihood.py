@@ -118,10 +118,10 @@ def likelihood(
 def types_of(vocab: ActionVocab, width: int) -> torch.Tensor:
     """Return a table (A, K) that is 1 for the type of each id that begins an action.
 
-    The types are those of the held-out score, `GROUPS`. A search is a move.
+    The types are those of the held-out score, `GROUPS`. Searches are among the moves.
     """
     kinds = vocab.kinds
-    found = [kinds == Kind.INSERT, np.isin(kinds, [*MOVES, Kind.FIND]), kinds == Kind.STOP]
+    found = [kinds == Kind.INSERT, np.isin(kinds, MOVES), kinds == Kind.STOP]
     types = np.select(found, range(len(found)), default=GROUPS.index("operator"))
     table = torch.zeros(width, len(GROUPS))
     table[torch.arange(len(types)), torch.from_numpy(types)] = 1.0

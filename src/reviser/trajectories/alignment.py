@@ -2,8 +2,8 @@
 
 It knows tokens only, and nothing is drawn at random. `diff` finds what changes and `edit_script`
 spells it. `revision` gives a `Trajectory` to train on, `edit_labels` what a model learns while it
-reads a draft, and `next_action` is the alignment oracle of the paper's appendix on DAgger: what to
-do next on any canvas. `oracle.py` labels with it what a model has done.
+reads a draft, and `remaining` is the alignment oracle of the paper's appendix on DAgger: what is
+left to do on any canvas. `oracle.py` labels with it what a model has done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import Action, ActionVocab
+from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction
@@ -28,7 +28,6 @@ __all__ = [
     "Starts",
     "diff",
     "edit_labels",
-    "next_action",
     "present",
     "remaining",
     "revision",
@@ -117,29 +116,6 @@ def edit_labels(
     return labels[:-1]
 
 
-def next_action(
-    vocab: ActionVocab,
-    canvas: Canvas,
-    target: Sequence[int],
-    *,
-    offset: int = 0,
-    starts: Starts | None = None,
-    address: Address = "moves",
-) -> Action:
-    """Return the next whole action toward a canvas that holds `target` from `offset` on.
-
-    It is the first action of a script. Following it to the end reaches the target: every edit
-    lowers the cost of the diff, and between edits every move shortens the way to the next.
-
-    >>> vocab = ActionVocab.build(100, operators=["delete"])
-    >>> print(next_action(vocab, Canvas(vocab, [7, 8, 9]), [7, 9]))
-    move -1
-    """
-    # An action may take several ids, so the script is read rather than cut after its first id.
-    ids = remaining(vocab, canvas, target, offset=offset, starts=starts, address=address)
-    return vocab.read(ids)[0]
-
-
 def remaining(
     vocab: ActionVocab,
     canvas: Canvas,
@@ -150,6 +126,9 @@ def remaining(
     address: Address = "moves",
 ) -> list[int]:
     """Return the ids that turn a canvas into one that holds `target` from `offset` on, and STOP.
+
+    Following the first action and asking again reaches the target, too: every edit lowers the cost
+    of the diff, and between edits every move shortens the way to the next.
 
     >>> vocab = ActionVocab.build(100, operators=["delete"])
     >>> ids = remaining(vocab, Canvas(vocab, [7, 8, 9]), [7, 9])
