@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from reviser.core.canvas import Canvas
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.dataset import NO_LABEL
 from reviser.data.pair_dataset import Visited
-from reviser.data.pairs import write_pairs
+from reviser.data.pairs import Pair, write_pairs
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError
 from reviser.train import dagger
@@ -163,6 +164,33 @@ def test_an_oracle_that_always_acts_gives_the_revision_itself(
         expected = trajectory.restoration[len(trajectory.no_loss) :]
         assert len(visited.ids) <= len(expected)  # planned again after each action
         assert visited.labels == visited.ids
+
+
+def test_a_text_written_from_nothing_takes_its_mistakes_back(
+    opened: tuple[Recipe, Inputs], tmp_path: Path
+) -> None:
+    recipe, inputs = opened
+    texts = ["She had a small red boat.", "They went home to eat soup."] * 3
+    write_pairs(tmp_path / "new.jsonl", [Pair(before="", after=text) for text in texts])
+    data = replace(recipe.data, pairs=(str(tmp_path / "new.jsonl"),))
+    policy = Dagger(rounds=1, drafts=40, oracle=0.8, turn=3)
+    stream = pair_stream(
+        replace(recipe, data=data), open_inputs(replace(recipe, data=data), tmp_path), policy
+    )
+    vocab, arrived, taken_back = inputs.vocab, 0, 0
+    engine = HFEngine(inputs.model, vocab)
+    for visited in dagger.roll_out(engine, policy, stream, inputs, round_=1, chunk=0):
+        target = stream.split.read(visited.pair).after.tolist()
+        canvas = Canvas(vocab)
+        for id_, label in zip(visited.ids, visited.labels, strict=True):
+            is_right = canvas.tokens() == target[: len(canvas)]
+            if is_right and canvas.cursor == len(canvas) and not canvas.is_spelling:
+                assert label == [*target, vocab.stop][len(canvas)]
+            canvas.apply(id_)
+        arrived += canvas.tokens() == target
+        taken_back += vocab.delete in visited.ids
+    assert arrived
+    assert taken_back
 
 
 def test_the_share_of_rollouts_is_the_policys(opened: tuple[Recipe, Inputs]) -> None:

@@ -121,8 +121,38 @@ def test_an_action_that_was_not_completed_is_cut() -> None:
     assert visit.cut() == ([], [])
 
 
+@given(st.integers(0, 2**32))
+def test_of_a_new_text_everything_after_the_first_mistake_is_deleted(seed: int) -> None:
+    rng, vocab = Random(seed), ActionVocab.build(6, operators=["delete"], max_move=4)
+    target = [rng.randrange(6) for _ in range(rng.randint(40, 60))]
+    right = rng.randrange(20)
+    wrong = [rng.randrange(6) for _ in range(rng.randint(1, 4))]
+    wrong[0] = (target[right] + rng.randint(1, 5)) % 6
+    visit = Visit(vocab, Canvas(vocab, [1, 2]), target, offset=2, is_new=True)
+    for token in [*target[:right], *wrong]:
+        visit.take(token)
+    deletes = [vocab.delete] * len(wrong)
+    # The mistake itself is labelled with the right token, and what follows it with DELETE.
+    assert visit.labels == [*target[: right + 1], *deletes[1:]]
+    assert visit.distance == len(wrong) + len(target) - right + 1
+    for _ in range(visit.distance):
+        visit.take(visit.advice[0])
+    assert visit.ids[right + len(wrong) :] == [*deletes, *target[right:], vocab.stop]
+    assert visit.is_over
+    assert visit.canvas.tokens() == [1, 2, *target]
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"rounds": 0}, {"drafts": 0}, {"share": 1.0}, {"oracle": 1.5}, {"temperature": -1}]
+    "wrong",
+    [
+        {"rounds": 0},
+        {"drafts": 0},
+        {"turn": 0},
+        {"share": 1.0},
+        {"oracle": 1.5},
+        {"last_oracle": -1},
+        {"temperature": -1},
+    ],
 )
 def test_impossible_rounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -267,7 +267,11 @@ class ActionVocab(VocabLayout):
         >>> [str(action) for action in vocab.read([15496, vocab.move_id(-1), vocab.stop])]
         ['insert 15496', 'move -1', 'stop']
         """
-        actions, rest = [], iter(ids)
+        return list(self.read_each(ids))
+
+    def read_each(self, ids: Iterable[int]) -> Iterator[Action]:
+        """Yield the actions that `read` returns, reading no id before it is needed."""
+        rest = iter(ids)
         for first in rest:
             kind = self.kind(first)
             if kind is Kind.SEPARATOR:
@@ -275,7 +279,7 @@ class ActionVocab(VocabLayout):
             if kind in (Kind.HERE, Kind.END, Kind.RESERVED):
                 raise VocabError(f"{self.describe(first)} (id {first}) cannot start an action.")
             if kind is Kind.FIND:
-                actions.append(Action(kind, tokens=self._read_search(rest)))
+                yield Action(kind, tokens=self._read_search(rest))
                 continue
             numbers = [self._read_number(rest) for _ in range(NUMBER_ARGUMENTS.get(kind, 0))]
             if numbers and numbers[0] < 1:
@@ -287,8 +291,7 @@ class ActionVocab(VocabLayout):
                 numbers = [int(self.cursor_deltas[first])]
             elif kind is Kind.REPLACE:
                 numbers = [self._token(next(rest, -1))]
-            actions.append(Action(kind, *numbers))
-        return actions
+            yield Action(kind, *numbers)
 
     def split_move(
         self, distance: int, *, cursor: int | None = None, length: int | None = None

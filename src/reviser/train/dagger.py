@@ -141,18 +141,19 @@ class _Draft:
             offset=self._offset,
             address=policy.address,
             starts=lambda before: (word_starts(inputs.codec, before), after),
+            is_new=not len(pair.before),
         )
         limit = len(self._shown) + 2 * self.visit.distance + SLACK
         self._limit = min(limit, inputs.context)
         self._index, self._temperature = index, policy.temperature
         self._key = stream.seed, DRAFT, np.array([number]), round_
-        self._oracle = policy.oracle_in(round_)
+        self._oracle, self._turn = policy.oracle_in(round_), policy.turn
 
     @property
     def is_oracles_turn(self) -> bool:
-        """True if the oracle is to act now; drawn once for each position."""
+        """True if the oracle is to act now; drawn once for each turn."""
         seed, _, number, round_ = self._key
-        draw = int(hashed(seed, TURN, number, round_, len(self.visit.ids))[0])
+        draw = int(hashed(seed, TURN, number, round_, len(self.visit.ids) // self._turn)[0])
         return not self.visit.is_spelling and draw < self._oracle * (1 << 64)
 
     def follow_oracle(self) -> bool:

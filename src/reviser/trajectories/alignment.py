@@ -124,11 +124,13 @@ def remaining(
     offset: int = 0,
     starts: Starts | None = None,
     address: Address = "moves",
+    is_new: bool = False,
 ) -> list[int]:
     """Return the ids that turn a canvas into one that holds `target` from `offset` on, and STOP.
 
     Following the first action and asking again reaches the target, too: every edit lowers the cost
-    of the diff, and between edits every move shortens the way to the next.
+    of the diff, and between edits every move shortens the way to the next. If the text `is_new`, it
+    is written from left to right: what follows the first difference is removed, not aligned.
 
     >>> vocab = ActionVocab.build(100, operators=["delete"])
     >>> ids = remaining(vocab, Canvas(vocab, [7, 8, 9]), [7, 9])
@@ -140,6 +142,12 @@ def remaining(
     # Computing the whole script at every step costs more than following one, but an oracle must
     # answer on canvases that no script led to: those that the model itself has made.
     before = canvas.tokens()[offset:]
-    hunks = diff(before, target, starts=starts)
+    if is_new:
+        pairs = enumerate(zip(before, target, strict=False))
+        same = next((n for n, (a, b) in pairs if a != b), min(len(before), len(target)))
+        is_done = same == len(before) == len(target)
+        hunks = [] if is_done else [Hunk(same, len(before), tuple(target[same:]))]
+    else:
+        hunks = diff(before, target, starts=starts)
     ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)
     return [*ids, vocab.stop]

@@ -23,6 +23,9 @@ class Visit:
     any of the best actions that the model takes. Within an action that is worse, ids are labelled
     as far as they are those of the oracle's action, and at the first that differs; the rest have
     None.
+
+    If the text is new, that is, written from nothing, whatever the model has written after its
+    first mistake is to be removed, even where the target has such tokens further on.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Visit:
         offset: int = 0,
         address: Address = "moves",
         starts: Callable[[Sequence[int]], Starts] | None = None,
+        is_new: bool = False,
     ) -> None:
         self.vocab = vocab
         self.canvas = canvas
@@ -41,6 +45,7 @@ class Visit:
         self.labels: list[int | None] = []
         self._target, self._offset, self._address = target, offset, address
         self._starts = starts  # gives the starts of words before and after, for a text before
+        self._is_new = is_new
         self._taken: list[int] = []  # ids of the action that is being spelled
         self._plan = self._remaining()
 
@@ -57,8 +62,7 @@ class Visit:
     @property
     def advice(self) -> tuple[int, ...]:
         """Ids of the oracle's next action."""
-        action = self.vocab.read(self._plan)[0]
-        return self.vocab.spell(action)
+        return self.vocab.spell(next(self.vocab.read_each(self._plan)))
 
     @property
     def distance(self) -> int:
@@ -77,7 +81,9 @@ class Visit:
         if self.is_over:
             self.labels += plan[:1]
             return
-        self._plan = self._remaining()
+        # A new text leaves no choice: the rest of its plan need not be planned again.
+        is_planned = self._is_new and tuple(taken) == advice
+        self._plan = plan[len(taken) :] if is_planned else self._remaining()
         if len(taken) + len(self._plan) <= len(plan):
             self.labels += taken
             return
@@ -100,4 +106,5 @@ class Visit:
             offset=self._offset,
             starts=None if self._starts is None else self._starts(before),
             address=self._address,
+            is_new=self._is_new,
         )

@@ -201,20 +201,27 @@ class Dagger(Edits):
     share: float = 0.5
     """Share of the examples that are such rollouts, of all rounds so far."""
     oracle: float = 0.5
-    """Probability in the first round that the oracle acts in place of the model. With
-    several rounds it falls in equal steps to 0 in the last one."""
+    """Probability in the first round that the oracle acts in place of the model. With several
+    rounds it changes in equal steps to `last_oracle` in the last one."""
+    last_oracle: float = 0.0
+    """Probability in the last of several rounds that the oracle acts."""
+    turn: int = 1
+    """Number of ids after which it is drawn again who acts. A model that acts for several ids in
+    a row makes mistakes of several tokens."""
     temperature: float = 1.0
     """Temperature at which the model samples its actions; 0 takes the most likely one."""
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.drafts < 1:
+        for name in ("rounds", "drafts", "turn"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
+        for name in ("oracle", "last_oracle"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be from 0 to 1.")
+        if not (0 < self.share < 1 and self.temperature >= 0):
             raise ConfigError(
-                f"rounds is {self.rounds} and drafts {self.drafts}; both must be 1 or more."
-            )
-        if not (0 < self.share < 1 and 0 <= self.oracle <= 1 and self.temperature >= 0):
-            raise ConfigError(
-                f"share is {self.share}, oracle {self.oracle} and temperature {self.temperature}:"
-                " share must be between 0 and 1, oracle from 0 to 1, temperature 0 or more."
+                f"share is {self.share} and temperature {self.temperature}: share must be between"
+                " 0 and 1, temperature 0 or more."
             )
 
     def oracle_in(self, round_: int) -> float:
@@ -223,7 +230,8 @@ class Dagger(Edits):
         >>> [Dagger(rounds=3, oracle=0.5).oracle_in(n) for n in (1, 2, 3)]
         [0.5, 0.25, 0.0]
         """
-        return self.oracle * (1 - (round_ - 1) / max(1, self.rounds - 1))
+        share = (round_ - 1) / max(1, self.rounds - 1)
+        return (1 - share) * self.oracle + share * self.last_oracle
 
 
 @dataclass(frozen=True, kw_only=True)
