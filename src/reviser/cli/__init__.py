@@ -42,7 +42,13 @@ SECTIONS = {
     ),
     "Train models": (train.train, data.tokenizer, data.tokenize, data.data, train.policies),
     "Measure models": (evaluate.prompts, evaluate.evaluate, evaluate.report, train.reproduce),
-    "Manage model folders": (models.info, models.merge, models.convert, export.export),
+    "Manage model folders": (
+        models.info,
+        models.merge,
+        models.convert,
+        models.push,
+        export.export,
+    ),
 }
 """All commands, by what they are for."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

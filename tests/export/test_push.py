@@ -1,0 +1,161 @@
+"""Models on the hub: uploaded to one that speaks its API, and used from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.fake_hub import TOKEN, FakeHub, fake_hub
+
+pytest.importorskip("torch")
+
+from reviser.core.actions import ActionVocab
+from reviser.errors import ConfigError
+from reviser.export.push import SCRIPT_NAME, repository
+
+ROOT = Path(__file__).parents[2]
+STORIES = ROOT / "models" / "stories-revise"
+NAME = "me/stories"
+USE = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+import reviser
+from reviser.engines.hf import HFEngine
+
+name, results = sys.argv[1], {}
+tokenizer = AutoTokenizer.from_pretrained(name, pad_token="<|stop|>", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+prompts = ["Ben had a red ball.", "Once upon a time, there was a cat who"]
+settings = {"max_new_tokens": 120, "custom_generate": name, "trust_remote_code": True}
+inputs = tokenizer(prompts, return_tensors="pt", padding=True)
+ids = model.generate(**inputs, do_sample=False, **settings)
+results["transformers"] = [tokenizer.decode(row, skip_special_tokens=True) for row in ids]
+torch.manual_seed(1)
+one = {name: value[:1] for name, value in inputs.items()}
+results["actions"] = model.generate(
+    **one, do_sample=True, num_return_sequences=8, return_actions=True, **settings
+).tolist()
+ours = reviser.load(name, dtype="float32")
+config = {"temperature": 0, "max_actions": 120}
+results["reviser"] = [ours.generate(prompt, **config).text for prompt in prompts]
+try:
+    model.generate(**inputs, num_beams=2, **settings)
+except ValueError as error:
+    results["beams"] = str(error)
+# With `trust_remote_code`, the script is the model's own `generate`.
+model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=True)
+again = model.generate(**inputs, do_sample=False, max_new_tokens=120)
+results["own"] = [tokenizer.decode(row, skip_special_tokens=True) for row in again]
+json.dump(results, open(sys.argv[2], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[FakeHub]:
+    """A hub without repositories."""
+    with fake_hub() as running:
+        yield running
+
+
+def run(hub: FakeHub, home: Path, *command: str, token: str = TOKEN) -> subprocess.CompletedProcess:
+    """Run Python with this hub in place of the real one."""
+    own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_TOKEN": token}
+    own |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+    return subprocess.run(
+        [sys.executable, *command],
+        env=os.environ | own,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_pushed_model_writes_with_reviser_and_with_transformers_alone(
+    hub: FakeHub, tmp_path: Path
+) -> None:
+    pushed = run(hub, tmp_path, "-m", "reviser", "push", str(STORIES), NAME, "--private")
+    assert pushed.returncode == 0, pushed.stderr
+    assert pushed.stdout.strip() == f"{hub.url}/{NAME}/commit/{hub.commit(NAME)}"
+    assert hub.private == {NAME}
+    files = hub.repositories[NAME]
+    weights = "model.safetensors"
+    assert files[weights] == (STORIES / weights).read_bytes()
+    assert {"README.md", SCRIPT_NAME, "action_vocab.json", "tokenizer.json"} <= set(files)
+
+    used = run(hub, tmp_path, "-c", USE, NAME, str(tmp_path / "results.json"))
+    assert used.returncode == 0, used.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["transformers"] == results["reviser"] == results["own"]
+    assert "num_beams" in results["beams"]
+    _check_actions(results["actions"])
+
+
+def _check_actions(rows: list[list[int]]) -> None:
+    """Apply sampled actions, which the real canvas refuses if one of them is not valid."""
+    from reviser.core.canvas import Canvas
+    from reviser.core.codec import Codec
+
+    vocab, prompt = ActionVocab.load(STORIES), Codec.load(STORIES).encode("Ben had a red ball.")
+    moved = 0
+    for actions in rows:
+        canvas = Canvas.replay(vocab, prompt)
+        for action in actions:
+            if canvas.is_finished:
+                assert action == vocab.stop  # as padding
+                continue
+            canvas.apply(action)
+            assert canvas.cursor >= len(prompt)
+        moved += vocab.back in actions
+    assert moved
+
+
+def test_without_a_login_one_sentence_says_so(hub: FakeHub, tmp_path: Path) -> None:
+    failed = run(hub, tmp_path, "-m", "reviser", "push", str(STORIES), "me/other", token="wrong")
+    assert failed.returncode == 1
+    assert "hf auth login" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+    assert "me/other" not in hub.repositories
+
+
+def test_the_card_of_the_folder_is_kept_and_says_how_to_run_the_model() -> None:
+    files = repository(STORIES, NAME)
+    card = str(files["README.md"])
+    assert card.startswith("---\n")
+    assert card.count("license: mit") == 1
+    assert "tags: [reviser, custom_generate]" in card
+    assert "](../" not in card  # links to other folders lead nowhere
+    assert card.index("# stories-revise") < card.index("## Run it") < card.index("## Data")
+    assert "custom_generate=name" in card
+    assert "1.160 [1.133, 1.189]" in card
+
+
+def test_a_folder_without_a_card_gets_one(tmp_path: Path) -> None:
+    for path in STORIES.iterdir():
+        if path.name != "README.md":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ConfigError, match="--license"):
+        repository(tmp_path, NAME)
+    card = str(repository(tmp_path, NAME, licence="apache-2.0")["README.md"])
+    assert "license: apache-2.0" in card
+    assert "5.8 million parameters" in card
+    assert "leave a mark and go back to it" in card
+    assert "| held out, nats per text token | 2.340 ± 0.041 |" in card
+    assert card.index("## Run it") < card.index("## Data and training") < card.index("## Limits")
+
+
+def test_a_model_with_more_actions_has_no_script() -> None:
+    files = repository(ROOT / "models" / "proofreader", "me/proofreader")
+    assert SCRIPT_NAME not in files
+    assert {"adapter_model.safetensors", "words.txt", "editing.json"} <= set(files)
+    card = str(files["README.md"])
+    assert "custom_generate" not in card
+    assert "reviser revise draft.txt -m me/proofreader" in card
+    assert "base_model: HuggingFaceTB/SmolLM2-135M-Instruct" in card
+    assert card.count("base_model:") == 1
