@@ -68,7 +68,7 @@ class Card:
 
     def text(self) -> str:
         """Return the card: that of the folder if there is one, with how to run the model."""
-        # Links to files beside the folder lead nowhere on the hub; their text stays.
+        # Links to files outside the folder lead nowhere on the hub; their text stays.
         body = _LINK.sub(r"\1", self.own) or "\n\n".join(self._written())
         if _USE not in body:
             about, heading, rest = body.partition("\n## ")

@@ -1,6 +1,6 @@
 """A model folder as a repository on the Hugging Face hub, uploaded in one commit.
 
-Beside the files of the model, the repository has a card and, if the model's actions are those that
+In addition to the model, the repository has a card and, if the model's actions are those that
 it knows, a script that lets plain Transformers write by editing (`assets/generate.py`).
 """
 
@@ -29,6 +29,7 @@ def push(folder: Path, name: str, *, licence: str | None = None, private: bool =
     token of `hf auth login` or of the variable HF_TOKEN.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.errors import HTTPError  # also of a connection that fails
 
     files = repository(folder, name, licence=licence)
     api, added = HfApi(library_name="reviser"), []
@@ -38,7 +39,7 @@ def push(folder: Path, name: str, *, licence: str | None = None, private: bool =
     try:
         api.create_repo(name, private=private, exist_ok=True)
         done = api.create_commit(name, added, commit_message="Upload a Reviser model")
-    except Exception as error:  # the library's errors and its transport's have no common base
+    except (HTTPError, OSError, ValueError) as error:
         raise CheckpointError(
             f"{str(folder)!r} could not be uploaded as {name!r}: {reason_of(error).rstrip('.')}."
             " Log in with `hf auth login`, and use a name such as yours/model."

@@ -19,7 +19,7 @@ class Canvas:
 
     def __init__(self, prompt):
         self.tokens, self.cursor = list(prompt), len(prompt)
-        self.start = len(prompt)  # the cursor stays behind the prompt
+        self.start = len(prompt)  # the cursor stays after the prompt
         self.marks = []  # from left to right
         self.is_finished = False
 
