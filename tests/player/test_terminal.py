@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
@@ -36,6 +36,7 @@ def shown(screen: Screen, on: Console) -> str:
 
 
 @given(seed=st.integers(0, 2**32), width=st.sampled_from([20, 80]))
+@example(seed=3291436, width=20)  # characters that only a joiner separates
 def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width: int) -> None:
     rng = Random(seed)
     start = READER.codec.encode("The cat sat.")
@@ -48,7 +49,7 @@ def test_the_screen_shows_the_text_with_the_cursor_in_its_place(seed: int, width
     plain = ESCAPES.sub("", shown(screen, on))
     text, _, state = plain.rstrip("\n").rpartition("\n")
     expected = stream.text[: screen.cursor] + "\u258f" + stream.text[screen.cursor :]
-    assert "".join(text.split()) == "".join(printable(expected).split())
+    assert "".join(text.split()) == "".join(printable(expected).replace("\u200d", "").split())
     assert state.split()[0] in ("reading", "writes", "deletes", "moves", "reading;", "deletes;")
     wide = ESCAPES.sub("", shown(screen, console(width=1000, height=1000)))
     assert wide.rstrip("\n").endswith(

@@ -115,6 +115,18 @@ def test_an_infill_replays_to_its_text(
     assert rollout.config.max_length == longest
 
 
+def test_an_action_that_was_cut_off_is_left_out_where_a_space_was_added() -> None:
+    writing = LLAMA.stream(Infill("{}The {}"), seed=1, max_actions=14, max_length=14)
+    for _ in writing:
+        pass
+    rollout, vocab = writing.rollout(), LLAMA.engine.vocab
+    trajectory = rollout.trajectory
+    canvas = Canvas.replay(vocab, [*trajectory.prefix, *trajectory.restoration])
+    assert LLAMA.codec.decode(canvas.tokens()) == rollout.text
+    assert rollout.stop_reason == "max_actions"
+    assert rollout.statistics.actions == len(rollout.logprobs) < 14
+
+
 SPACES = [  # what the model inserts in "Tom went {} home", and the text
     ([" to", " the", " park"], "Tom went to the park home"),
     ([",", " then", " ran"], "Tom went , then ran home"),

@@ -102,21 +102,22 @@ class Screen:
         levels = list(self._levels)
         for n in self._fresh:
             levels[n] = FRESH_LATE if levels[n] == LATE else FRESH_WRITTEN
-        characters = list(printable(self.text))
+        # Not joined: rich counts the cells of joined characters differently where a style ends.
+        characters = ["" if each == "\u200d" else each for each in printable(self.text)]
         # From the end, so that earlier positions stay right; at one position the cursor comes last.
         signs = [(at, 0, "\u25be" if can_draw else "^", MARK) for at in self.marks]
         signs.append((self.cursor, 1, "\u258f" if can_draw else "|", CURSOR))
         for at, _, sign, level in sorted(signs, reverse=True):
             characters.insert(at, sign)
             levels.insert(at, level)
-        return _styled("".join(characters), levels)
+        return _styled(characters, levels)
 
 
-def _styled(text: str, levels: Sequence[int]) -> Text:
+def _styled(text: Sequence[str], levels: Sequence[int]) -> Text:
     styled, offset = Text(), 0
     for level, run in groupby(levels):
         size = len(list(run))
-        styled.append(text[offset : offset + size], STYLES[level])
+        styled.append("".join(text[offset : offset + size]), STYLES[level])
         offset += size
     return styled
 

@@ -172,7 +172,9 @@ class Writing:
             bounds = [bound + (bound >= start) for bound in bounds]
         added = self._insert_spaces(missing)
         at = len(part.preamble) + self._whole
-        actions = (*part.preamble, *self._actions)
+        # An action that was cut off may be invalid after the spaces, so it is left out there.
+        kept = self._whole if added and self._canvas.is_spelling else len(self._actions)
+        actions = (*part.preamble, *self._actions[:kept])
 
         def around(tokens: list[int], bounds: list[int]) -> list[bytes]:
             """Return the bytes around gaps, without the instruction and a hidden first space."""
@@ -204,10 +206,10 @@ class Writing:
                 restoration=(*actions[:at], *added, *actions[at:]),
                 no_loss=(*range(len(part.preamble)), *range(at, at + len(added))),
             ),
-            logprobs=tuple(self._logprobs),
+            logprobs=tuple(self._logprobs[:kept]),
             stop_reason=self._stop_reason,
             statistics=Statistics(
-                actions=len(self._actions),
+                actions=kept,
                 edits=self._edits,
                 moves=self._moves,
                 tokens_before=part.length,
