@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import player_pages
+from experiments import comparison, models, player_pages
 from experiments.revise import report as revise
 from experiments.scale import report as scale
 from experiments.stories import model_cards
@@ -22,18 +22,20 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
 @pytest.mark.parametrize(
     ("command", "pages"),
     [
-        ("stories", lambda: {f"docs/{name}": page for name, page in stories.pages().items()}),
-        ("stories", lambda: model_cards.cards(stories.load("full"))),
-        ("revise", lambda: {"docs/revise-results.md": revise.page()}),
-        ("scale", lambda: {"docs/design/scale.md": scale.page()}),
+        ("stories.report", lambda: {f"docs/{n}": page for n, page in stories.pages().items()}),
+        ("stories.report", lambda: model_cards.cards(stories.load("full"))),
+        ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
+        ("scale.report", lambda: {"docs/design/scale.md": scale.page()}),
+        ("models", lambda: {"docs/models.md": models.page()}),
+        ("comparison", lambda: {"docs/comparison.md": comparison.page()}),
     ],
-    ids=["stories", "cards", "revise", "scale"],
+    ids=["stories", "cards", "revise", "scale", "models", "comparison"],
 )
 def test_a_committed_page_is_what_its_report_writes(
     command: str, pages: Callable[[], dict[str, str]]
 ) -> None:
     for name, content in pages().items():
-        message = f"{name}: python -m experiments.{command}.report"
+        message = f"{name}: python -m experiments.{command}"
         assert (ROOT / name).read_text("utf-8") == content, message
 
 

@@ -1,0 +1,93 @@
+"""Write docs/models.md, the list of the included models, from their folders and the results.
+
+python -m experiments.models
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.markdown import table
+from experiments.stories import report
+from experiments.stories.model_cards import SHIPPED
+from experiments.stories.tables import cell
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "models.md"
+HEAD = """\
+# Models
+
+These models come with the checkout, in `models/`. There is nothing to download, except for the base model of the proofreader. `python -m experiments.models` writes this page from the result files.
+
+"""
+TAIL = """
+The scores are measured in different ways, so read them in the card of each model, its `README.md`: [..] and "to" are 95 % intervals. Perplexity and bits per character are those of stories15M, which also wrote the training text; lower is better. F0.5 is ERRANT's, in per cent, on 100 sentences of each set.
+
+| to measure a row again | run |
+| --- | --- |
+| stories-revise, stories-append | `python -m experiments.stories.run run late-1-marks append --budget full --world WORLD --judge STORIES15M` |
+| proofreader | `python rivals.py proofreader`, in `experiments/proofreader` |
+
+Other models:
+
+- **Your own.** [Train](guides/train.md) one, or [adapt](guides/adapt.md) a causal LM that you have, and [share](guides/share.md) it.
+- **The paper's.** Its 100M and 300M checkpoints are separate downloads; `reviser convert` turns them into model folders. The [paper map](design/paper-map.md) says which figures to expect.
+- **Hugging Face hub.** Every command takes a hub name in place of a folder. We have not uploaded any of these models.
+"""
+TASKS = {
+    "proofreader": ("correct English", "reviser revise draft.md -m models/proofreader"),
+    "stories-revise": (
+        "write stories, fill gaps",
+        'reviser generate "Ben had a" -m models/stories-revise',
+    ),
+    "stories-append": (
+        "the left-to-right baseline",
+        'reviser generate "Ben had a" -m models/stories-append',
+    ),
+}
+
+
+def megabytes(name: str) -> str:
+    """Return the size of a model's files, in steps of a megabyte."""
+    size = sum(path.stat().st_size for path in (ROOT / "models" / name).iterdir())
+    return f"{size / 1e6:.0f} MB"
+
+
+def proofreader() -> tuple[str, str]:
+    """Return what the proofreader is, and its scores."""
+    path = ROOT / "experiments" / "proofreader" / "results" / "rivals.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))["proofreader"]
+    sets = {"BEA-19 dev": "bea19-dev", "JFLEG test": "jfleg-test"}
+    scores = [
+        f"F0.5 {100 * found[key]['f05'][0]:.1f} ({100 * found[key]['f05'][1]:.1f} to"
+        f" {100 * found[key]['f05'][2]:.1f}) on {name}"
+        for name, key in sets.items()
+    ]
+    alarms = found["clean units"]["per_1000_words"]
+    scores.append(f"{alarms[0]:.1f} false alarms per 1,000 clean words")
+    return "adapter for SmolLM2-135M-Instruct", "; ".join(scores)
+
+
+def story_model(name: str) -> tuple[str, str]:
+    """Return what a story model is, and its scores."""
+    runs = report.load("full")[SHIPPED[name]][:1]
+    perplexity = cell(runs, "written", "perplexity", "0", "perplexity", "value", digits=2)
+    bits = cell(runs, "written", "perplexity", "0", "bits_per_character", "value", digits=3)
+    return "GPT-NeoX, 5.8 million parameters", f"perplexity {perplexity}; {bits} bits per character"
+
+
+def page() -> str:
+    """Return the page."""
+    rows = []
+    for name, (task, command) in TASKS.items():
+        kind, scores = proofreader() if name == "proofreader" else story_model(name)
+        card = f"`models/{name}`"
+        rows.append([card, task, f"{kind}, {megabytes(name)}", scores, f"`{command}`"])
+    columns = ["model", "for", "what it is", "public scores", "run it"]
+    return HEAD + table(columns, rows, numbers=False) + TAIL
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
