@@ -1,0 +1,165 @@
+"""Does a model that takes back its own mistakes write better than one that only appends?
+
+Each system continues the same prompts at several temperatures. Texts are judged by the model that
+wrote the training stories: bits per character, against distinct-2. A lower temperature lowers both,
+so a system wins only below the line that the baseline draws: fewer bits at the same diversity.
+
+    python -m experiments.stories.frontier measure PROMPTS JUDGE append=FOLDER own=FOLDER ...
+    python -m experiments.stories.frontier report     # prints the table, writes the figure
+
+The first system is the baseline. `docs/guides/train.md` has the recipe and says how to make the
+pairs. Finished texts are kept in the model folders, so a second start continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.markdown import table
+from experiments.stories.measure import system
+from reviser.core.actions import ActionVocab
+from reviser.evals import intervals, perplexity
+from reviser.evals.diversity import diversity
+from reviser.evals.systems import System
+from reviser.files import write_json
+from reviser.provenance import made_with
+
+RESULTS = Path(__file__).parent / "results" / "frontier.json"
+FIGURE = Path(__file__).parents[2] / "docs" / "img" / "frontier.svg"
+TEMPERATURES = (1.0, 0.9, 0.8, 0.7)
+COLOURS = ("#1b6ca8", "#c2571a", "#3b7d3b", "#7a3b8f", "#8a6d00")
+
+
+def measure(texts: System, scorer: perplexity.Scorer) -> dict[str, Any]:
+    """Return the figures of one system at one temperature."""
+    report = perplexity.evaluate(scorer, texts.samples)
+    found = diversity(texts.samples)
+    assert texts.folder is not None
+    vocab = ActionVocab.load(texts.folder)
+    rollouts = [sample.rollout for sample in texts.samples if sample.rollout]
+    taken_back = [sum(i == vocab.delete for i in r.trajectory.restoration) for r in rollouts]
+    written = [r.statistics.tokens_after - r.statistics.tokens_before for r in rollouts]
+    clusters = [sample.id for sample in texts.samples]
+    actions = intervals.ratio_of_means([r.statistics.actions for r in rollouts], written, clusters)
+    return {
+        "samples": len(rollouts),
+        "bits_per_character": report.bits_per_character.to_dict(),
+        **{name: found[name].to_dict() for name in ("distinct_2", "distinct_3", "words")},
+        "actions_per_token": actions.to_dict(),
+        "revised": intervals.share([count > 0 for count in taken_back]).to_dict(),
+        "deletes_per_token": sum(taken_back) / sum(written),
+    }
+
+
+def line(points: list[dict[str, Any]], diversity_: float) -> float:
+    """Return the baseline's bits per character at a diversity, between its temperatures.
+
+    >>> points = [{"distinct_2": {"value": x}, "bits_per_character": {"value": x}} for x in (0, 1)]
+    >>> line(points, 0.25)
+    0.25
+    """
+    known = sorted((p["distinct_2"]["value"], p["bits_per_character"]["value"]) for p in points)
+    return float(np.interp(diversity_, [x for x, _ in known], [y for _, y in known]))
+
+
+def rows(found: dict[str, Any]) -> list[list[str]]:
+    """Return the rows of the table."""
+    baseline = next(iter(found["systems"].values()))
+    made = []
+    for name, points in found["systems"].items():
+        for point in points:
+            bits, distinct = point["bits_per_character"], point["distinct_2"]
+            expected = line(baseline, distinct["value"])
+            made.append(
+                [
+                    name,
+                    f"{point['temperature']}",
+                    f"{bits['value']:.3f} [{bits['low']:.3f}, {bits['high']:.3f}]",
+                    f"{distinct['value']:.3f} [{distinct['low']:.3f}, {distinct['high']:.3f}]",
+                    f"{bits['value'] / expected:.3f}",
+                    f"{point['actions_per_token']['value']:.3f}",
+                    f"{100 * point['revised']['value']:.0f} %",
+                ]
+            )
+    return made
+
+
+def figure(found: dict[str, Any]) -> str:
+    """Draw bits per character against distinct-2, a line for each system."""
+    every = [point for points in found["systems"].values() for point in points]
+    xs = [point["distinct_2"]["value"] for point in every]
+    ys = [point["bits_per_character"]["value"] for point in every]
+    left, right, top, bottom = 64, 620, 16, 320
+
+    def at(point: dict[str, Any]) -> tuple[float, float]:
+        x, y = point["distinct_2"]["value"], point["bits_per_character"]["value"]
+        across = (x - min(xs)) / (max(xs) - min(xs) or 1)
+        down = (max(ys) - y) / (max(ys) - min(ys) or 1)
+        return left + 12 + across * (right - left - 24), top + 12 + down * (bottom - top - 24)
+
+    body = [f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#888"/>']
+    for n, (name, points) in enumerate(found["systems"].items()):
+        colour, places = COLOURS[n % len(COLOURS)], [at(point) for point in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places]
+        body.append(f'<text x="{left + 24}" y="{top + 24 + 20 * n}" fill="{colour}">{name}</text>')
+    for value, anchor, x, y in (
+        (f"{min(xs):.2f}", "start", left + 4, bottom + 18),
+        (f"{max(xs):.2f}", "end", right, bottom + 18),
+        ("distinct-2: more varied to the right", "middle", (left + right) / 2, bottom + 38),
+        (f"{max(ys):.2f}", "end", left - 6, top + 18),
+        (f"{min(ys):.2f}", "end", left - 6, bottom - 6),
+    ):
+        body.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#444">{value}</text>')
+    body.append(
+        f'<text x="16" y="{(top + bottom) / 2}" text-anchor="middle" fill="#444" transform="rotate('
+        f'-90 16 {(top + bottom) / 2})">bits per character: lower is better</text>'
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 370" width="640" font-size="13"'
+        ' font-family="sans-serif" style="background:#fff">' + "".join(body) + "</svg>\n"
+    )
+
+
+def report() -> None:
+    """Print the table and write the figure."""
+    found = json.loads(RESULTS.read_text("utf-8"))
+    head = ["system", "temperature", "bits per character", "distinct-2", "ratio to the line"]
+    print(table([*head, "actions per token", "texts with a deletion"], rows(found)))
+    FIGURE.write_text(figure(found), "utf-8")
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("measure")
+    command.add_argument("prompts", type=Path)
+    command.add_argument("judge", type=Path)
+    command.add_argument("systems", nargs="+", metavar="NAME=FOLDER")
+    commands.add_parser("report")
+    options = parser.parse_args()
+    if options.command == "report":
+        report()
+        return
+    scorer, found = perplexity.Scorer.load(options.judge), {}
+    for each in options.systems:
+        name, _, folder = each.partition("=")
+        found[name] = []
+        for temperature in TEMPERATURES:
+            settings = {"temperature": temperature, "top_k": 0}
+            texts = system(Path(folder), options.prompts, settings)
+            found[name].append({"temperature": temperature, **measure(texts, scorer)})
+            print(name, json.dumps(found[name][-1]), flush=True)
+            write_json(RESULTS, {"systems": found, **made_with("torch", "transformers")})
+    report()
+
+
+if __name__ == "__main__":
+    main()
