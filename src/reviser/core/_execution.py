@@ -20,6 +20,7 @@ from reviser.core.canvas import Canvas
 # Tables by kind.
 _KINDS = np.arange(len(Kind))
 _IS_TOKEN = np.isin(_KINDS, [Kind.INSERT, Kind.PREFIX_ONLY])
+_IS_PLAIN = _IS_TOKEN | np.isin(_KINDS, [Kind.SEPARATOR, Kind.STOP])  # never refused
 _NEVER_FIRST = np.isin(_KINDS, [Kind.HERE, Kind.END, Kind.RESERVED])
 _NEEDS_LEFT = np.isin(_KINDS, [Kind.DELETE, Kind.SWAP, Kind.REPLACE, *spelling.HAS_DIGITS])
 _LEFT_NEEDED = np.where(_KINDS == Kind.SWAP, 2, _NEEDS_LEFT)
@@ -34,10 +35,28 @@ def edit_texts(
     row's search leads so far; 0 if it has none.
     """
     kind, pending = vocab.kinds[ids], state[:, r.PENDING]
+    # An id takes at most this much space: a copied span, or the tokens of a search.
+    space = np.maximum(state[:, r.SPAN], state[:, r.AMOUNT])
+    texts.widen(int((state[:, r.LENGTH] + space + 1).max(initial=0)))
+    found = np.zeros(len(rows), np.int64)
+    # Nearly all ids are inserts, which are always possible and need nothing but a write.
+    is_plain = (pending == r.NONE) & _IS_PLAIN[kind]
+    rest = np.flatnonzero(~is_plain & (pending != Kind.STOP))
+    if rest.size:
+        part = rows[rest], ids[rest], state[rest], marks_BM[rest]
+        found[rest] = _edit_some(vocab, texts, *part)
+    at = np.flatnonzero(is_plain & _IS_TOKEN[kind])
+    texts.write(rows[at], state[at, r.CURSOR], ids[at])
+    return found
+
+
+def _edit_some(
+    vocab: ActionVocab, texts: Texts, rows: Indices, ids: Rows, state: Rows, marks_BM: Rows
+) -> Rows:
+    """Apply ids as `edit_texts` does, to rows that have not stopped."""
+    kind, pending = vocab.kinds[ids], state[:, r.PENDING]
     cursor, amount, span = state[:, r.CURSOR], state[:, r.AMOUNT], state[:, r.SPAN]
     right, is_free = state[:, r.LENGTH] - cursor, pending == r.NONE
-    # An id takes at most this much space: a copied span, or the tokens of a search.
-    texts.widen(int((state[:, r.LENGTH] + np.maximum(span, amount) + 1).max(initial=0)))
     searches = pending == Kind.FIND
     found = np.zeros(len(rows), np.int64)
     types, lands = searches & (kind == Kind.INSERT), searches & (kind == Kind.HERE)
@@ -53,9 +72,9 @@ def edit_texts(
         n = refused[0]
         _refuse(vocab, texts, int(rows[n]), int(ids[n]), state[n], marks_BM[n])
 
-    replaces = pending == Kind.REPLACE
-    at = np.flatnonzero((is_free & _IS_TOKEN[kind]) | replaces)
-    texts.write(rows[at], cursor[at] - replaces[at], ids[at])
+    at = np.flatnonzero(pending == Kind.REPLACE)
+    if at.size:
+        texts.write(rows[at], cursor[at] - 1, ids[at])
     swaps = np.flatnonzero(is_free & (kind == Kind.SWAP))
     if swaps.size:
         texts.swap(rows[swaps], cursor[swaps])
@@ -98,7 +117,7 @@ def _is_refused(
     searches = pending == Kind.FIND
     # What is typed must occur, and HERE needs a token; then the search leads somewhere.
     refused |= searches & ~(((kind == Kind.INSERT) | (kind == Kind.HERE)) & (found > 0))
-    inside = np.flatnonzero(~is_free & ~searches & (pending != Kind.STOP))
+    inside = np.flatnonzero(~is_free & ~searches)
     if inside.size:
         part = state[inside], ids[inside], kind[inside]
         refused[inside] = spelling.is_misspelled(vocab, *part)

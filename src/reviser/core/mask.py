@@ -88,6 +88,7 @@ class Boundary:
         self._marks = m.blank_marks(rows)
         self._texts = Texts(rows) if self._find_column else None
         self._routes = np.full(rows, None, object)  # of `Route`, in a vocabulary with searches
+        self._has_routes = False  # True once any row had one
         self._is_insert = vocab.kinds == Kind.INSERT
 
     def __len__(self) -> int:
@@ -128,6 +129,7 @@ class Boundary:
                     f" {cursor}, not of length {len(canvas)} with its cursor at {canvas.cursor}."
                 )
             self._routes[row] = None if route is None else Route.of(self.vocab.kinds, route)
+            self._has_routes |= route is not None
             self._texts.reset(row, canvas.tokens(), cursor)
         elif route is not None:
             raise ConfigError("A route needs a vocabulary with searches.")
@@ -139,7 +141,7 @@ class Boundary:
     @property
     def routed(self) -> list[int]:
         """Rows with a route that are between two actions."""
-        if self._texts is None:
+        if not self._has_routes:
             return []
         at = np.flatnonzero(self._is_routed & (self._state[:, r.PENDING] == r.NONE))
         rows: list[int] = at.tolist()
@@ -202,6 +204,7 @@ class Boundary:
         self._state[at] = r.fit_gaps(other._state, gaps)
         self._marks = m.put_marks(self._marks, at, other._marks)
         self._routes[at] = other._routes
+        self._has_routes |= other._has_routes
         if self._texts is not None:
             assert other._texts is not None
             # Nobody reads the text of a row that has stopped, so a view need not copy for it.
@@ -270,7 +273,7 @@ class Boundary:
         self._keep_to_routes(out, may_edit)
         if inside.size:
             out[inside] = self._argument_mask(state[inside], left[inside], right_of[inside])
-            for row in self._searching(inside) if self._texts is not None else ():
+            for row in self._searching(inside) if self._has_routes else ():
                 route = self._routes[row]
                 if route is not None:
                     out[row, self._here_column] = not self._route_tokens(row, route)
@@ -311,7 +314,7 @@ class Boundary:
         >>> [pairs.tolist() for pairs in rows.searched()]
         [[1, 1, 1], [7, 8, 9]]
         """
-        searching = self._searching(np.arange(len(self)))
+        searching = np.flatnonzero(self._state[:, r.PENDING] == Kind.FIND)
         if self._texts is None or not searching.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         is_routed = self._is_routed[searching]
