@@ -5,7 +5,8 @@
 Shards of short documents are written once. The version of the code at a revision and the one of
 this tree open them in processes of their own, which take turns. Memory is what Python and numpy
 allocate to open the shards (kept, and at its peak) and the private memory of the process. Speed is
-windows read per second of processor time, in random order. The results are written to
+windows read per second of processor time, in random order, and the ids per second of the whole
+loader with longer documents: windows, trajectories and padding. The results are written to
 `experiments/scale/results/loader.json`.
 """
 
@@ -32,8 +33,8 @@ RESULT = Path(__file__).parent / "results" / "loader.json"
 ROOT = Path(__file__).parents[2]
 
 
-def write_shards(folder: Path, documents: int) -> None:
-    """Write shards of short documents in the format of `reviser tokenize`."""
+def write_shards(folder: Path, documents: int, length: int = LENGTH) -> None:
+    """Write shards of documents in the format of `reviser tokenize`."""
     import numpy as np
 
     from reviser.data.shards import Manifest, Shard
@@ -42,10 +43,10 @@ def write_shards(folder: Path, documents: int) -> None:
     each = documents // SHARDS
     for n in range(SHARDS):
         name = f"{n:05d}.ds"
-        np.zeros(each * LENGTH, "<u2").tofile(folder / name)
-        ends = np.arange(LENGTH, (each + 1) * LENGTH, LENGTH, "<u8")
+        np.zeros(each * length, "<u2").tofile(folder / name)
+        ends = np.arange(length, (each + 1) * length, length, "<u8")
         ends.tofile(folder / f"{name}.index")
-        shards.append(Shard(name=name, tokens=each * LENGTH, documents=each, sha256=""))
+        shards.append(Shard(name=name, tokens=each * length, documents=each, sha256=""))
     manifest = Manifest(
         tokenizer="", vocabulary=9, dtype="<u2", shards=tuple(shards), skipped={}, damaged=(),
         sources=(), reader={}, versions={},
@@ -91,9 +92,26 @@ def measure(folder: str, reads: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def run(source: Path, folder: Path, reads: int) -> dict[str, float]:
+def ids_per_second(folder: str) -> dict[str, float]:
+    """Make micro-batches as training does, and return ids per second of processor time."""
+    from reviser import ActionVocab, Obfuscation
+    from reviser.data.dataset import MicroBatches, WindowConfig, Windows, WindowStream
+    from reviser.data.shards import TokenShards
+    from reviser.trajectories.sampler import Sampler
+
+    windows = Windows(TokenShards.open(folder), WindowConfig(size=180, prefix=(35, 35)))
+    stream = WindowStream(windows, Sampler(ActionVocab.build(9), Obfuscation()), context=512)
+    batches = MicroBatches(stream, size=32, count=10**6)
+    batches[0]  # compiles
+    start, ids = time.process_time(), 0
+    for n in range(16, 16 * 9):
+        ids += batches[n]["counts"]["ids"]
+    return {"ids_per_second": ids / (time.process_time() - start)}
+
+
+def run(source: Path, *options: str) -> dict[str, float]:
     """Measure one version of the code in a process of its own."""
-    words = [sys.executable, __file__, "--measure", str(folder), "--reads", str(reads)]
+    words = [sys.executable, __file__, *options]
     environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     made = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(made.stdout)
@@ -118,19 +136,31 @@ def compare(before: str, rounds: int, reads: int) -> None:
             found: dict[str, list[dict[str, float]]] = {which: [] for which in sources}
             for _ in range(rounds):
                 for which, source in sources.items():
-                    found[which].append(run(source, folder, reads))
+                    options = "--measure", str(folder), "--reads", str(reads)
+                    found[which].append(run(source, *options))
             row: dict[str, Any] = {"documents": documents, "rounds": rounds}
             for which, runs in found.items():
                 row[which] = {key: summary([each[key] for each in runs]) for key in runs[0]}
             pairs = zip(found["before"], found["after"], strict=True)
-            rates = [b["windows_per_second"] / a["windows_per_second"] for a, b in pairs]
-            row["speed_ratio"] = summary(rates)
+            speeds = [b["windows_per_second"] / a["windows_per_second"] for a, b in pairs]
+            row["speed_ratio"] = summary(speeds)
             rows.append(row)
             print(json.dumps(row), flush=True)
+        folder = Path(name) / "long"
+        folder.mkdir()
+        write_shards(folder, 20_000, length=600)
+        rates: dict[str, list[float]] = {which: [] for which in sources}
+        for _ in range(rounds):
+            for which, source in sources.items():
+                rates[which].append(run(source, "--stream", str(folder))["ids_per_second"])
+        ratios = [b / a for a, b in zip(rates["before"], rates["after"], strict=True)]
+        whole = {which: summary(each) for which, each in rates.items()} | {"ratio": summary(ratios)}
+        print(json.dumps({"ids per second": whole}), flush=True)
     content = {
         "before": git("rev-parse", "--short", before).decode().strip(),
         "load": os.getloadavg()[0],
         "rows": rows,
+        "ids_per_second": whole,
     }
     RESULT.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
@@ -147,9 +177,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--reads", type=int, default=512 * 8)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--stream", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
         print(json.dumps(measure(given.measure, given.reads)))
+    elif given.stream:
+        print(json.dumps(ids_per_second(given.stream)))
     else:
         compare(given.before, given.rounds, given.reads)
 
