@@ -12,7 +12,7 @@ import sys
 import textwrap
 
 from reviser import reproduce
-from reviser.data.dataset import WindowConfig
+from reviser.data.window_config import WindowConfig
 from reviser.evals.judges import JudgeConfig
 from reviser.evals.texts import Protocol
 from reviser.models.trunk_config import CanvasReading, TrunkConfig

@@ -15,8 +15,9 @@ from experiments.scale.model import oversampling
 from experiments.scale.record import Record, seconds_of
 from experiments.speed.train import batches
 from reviser import ActionVocab, Boundary, Canvas
-from reviser.data.dataset import WindowConfig, Windows
 from reviser.data.shards import Manifest, Shard, TokenShards
+from reviser.data.window_config import WindowConfig
+from reviser.data.windows import Windows
 
 
 def check_core(rounds: int) -> None:

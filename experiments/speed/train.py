@@ -16,7 +16,9 @@ import torch
 
 from experiments.speed.core import ratio, take_turns
 from reviser import PRESETS, ActionVocab, Sampler
-from reviser.data.dataset import GROUP, MicroBatches, WindowConfig, Windows, WindowStream
+from reviser.data.dataset import GROUP, MicroBatches, WindowStream
+from reviser.data.window_config import WindowConfig
+from reviser.data.windows import Windows
 from reviser.models.trunks import TrunkConfig, build
 from reviser.trajectories.policy import operators_needed
 
@@ -33,6 +35,13 @@ class RandomShards:
         self.lengths = np.exp(rng.normal(6.0, 0.9, documents)).astype(np.int64) + 1
         self._ends = np.cumsum(self.lengths)
         self._tokens = rng.integers(0, TOKENS, self._ends[-1]).astype(np.int32)
+
+    @property
+    def parts(self):  # noqa: D102  # as TokenShards
+        return [len(self.lengths)]
+
+    def lengths_in(self, part, start, stop):  # noqa: ARG002, D102  # as TokenShards
+        return self.lengths[start:stop]
 
     def read_many(self, documents, starts, stops):  # noqa: D102  # as TokenShards
         firsts = (self._ends - self.lengths)[documents]

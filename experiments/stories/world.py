@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from experiments.stories.sample_corpus import divergence
 from reviser.core.codec import Codec
-from reviser.data.dataset import held_out_documents
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
+from reviser.data.windows import held_out_documents
 from reviser.evals import texts
 from reviser.evals.texts import Protocol
 from reviser.files import write_json, write_whole

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from reviser.core.codec import Codec
-from reviser.data.dataset import held_out_documents
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
+from reviser.data.windows import held_out_documents
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError
 from reviser.evals import evaluation, mauve, report, texts

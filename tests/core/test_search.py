@@ -288,14 +288,6 @@ def test_a_view_reads_as_a_fork_does_and_rows_put_into_it_are_its_own() -> None:
     assert (rows.allowed() == before).all()
 
 
-def test_a_row_keeps_no_past() -> None:
-    rows = some_rows()
-    for _ in range(5):
-        rows.advance([0, 1, 2])
-    with pytest.raises(InvalidAction, match="0 were applied"):
-        rows._canvases[0].rollback()
-
-
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.data())
 def test_the_shortest_search_is_the_first_that_ends_at_its_goal(
     tokens: list[int], data: st.DataObject

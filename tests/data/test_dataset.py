@@ -24,17 +24,11 @@ from reviser import (  # noqa: E402
     Sampler,
     Spans,
 )
-from reviser.data.dataset import (  # noqa: E402
-    COUNTS,
-    DIGEST_RANGE,
-    GROUP,
-    NO_LABEL,
-    MicroBatches,
-    WindowConfig,
-    Windows,
-    WindowStream,
-    permute,
-)
+from reviser.data import windows as windows_module  # noqa: E402
+from reviser.data.dataset import COUNTS, DIGEST_RANGE, GROUP, NO_LABEL, MicroBatches, WindowStream  # noqa: E402
+from reviser.data.order import permute  # noqa: E402
+from reviser.data.window_config import WindowConfig  # noqa: E402
+from reviser.data.windows import Windows, is_held_out  # noqa: E402
 from reviser.errors import ConfigError, DataError  # noqa: E402
 from reviser.trajectories.policy import operators_needed  # noqa: E402
 from support import small_tokenizers  # noqa: E402
@@ -45,9 +39,14 @@ TOKENS = 400
 class MemoryShards:
     """Documents in memory, with the part of `TokenShards` that the dataset uses."""
 
-    def __init__(self, documents):
+    def __init__(self, documents, parts=None):
         self.documents = [np.array(document, np.int32) for document in documents]
-        self.lengths = np.array([len(d) for d in self.documents], np.int64)
+        self.parts = [len(self.documents)] if parts is None else parts
+
+    def lengths_in(self, part, start, stop):
+        first = sum(self.parts[:part])
+        chosen = self.documents[first : first + self.parts[part]][start:stop]
+        return np.array([len(document) for document in chosen], np.int64)
 
     def read_many(self, documents, starts, stops):
         places = zip(documents, starts, stops, strict=True)
@@ -124,6 +123,37 @@ def test_windows_tile_the_documents_and_the_splits_share_none(lengths, most_pref
         pieces = windows.read(np.arange(len(windows)))
         found.update(tuple(piece.tolist()) for piece in pieces)
     assert found == expected
+
+
+@given(st.data())
+def test_windows_are_found_in_blocks_and_parts_of_any_size(data):
+    lengths = data.draw(st.lists(st.integers(1, 70), min_size=1, max_size=40))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(lengths)), max_size=5)) - {len(lengths)})
+    parts = np.diff([0, *cuts, len(lengths)]).tolist()
+    documents = [np.arange(n) + 100 * d for d, n in enumerate(lengths)]
+    config = WindowConfig(size=16, prefix=(0, 4), least_target=4, held_out=0.3)
+    sizes = {"LEAST_BLOCK": data.draw(st.integers(1, 9)), "_SCANNED": data.draw(st.integers(1, 20))}
+    for held_out in (False, True):
+        chosen = is_held_out(np.arange(len(documents)), config) == held_out
+        expected = [
+            document[at : at + 16].tolist()
+            for document, kept in zip(documents, chosen, strict=True)
+            for at in range(0, len(document), 16)
+            if kept and len(document) - at >= 4
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, size in sizes.items():
+                patch.setattr(windows_module, name, size)
+            if not expected:
+                with pytest.raises(DataError, match="split has no document"):
+                    Windows(MemoryShards(documents, parts), config, held_out=held_out)
+                continue
+            windows = Windows(MemoryShards(documents, parts), config, held_out=held_out)
+            assert len(windows) == len(expected)
+            order = np.random.default_rng(0).permutation(len(expected))
+            assert [w.tolist() for w in windows.read(order)] == [expected[n] for n in order]
+            short = [len(documents[n]) < 4 for n in np.flatnonzero(chosen)]
+            assert windows.left_out == sum(short)
 
 
 def test_documents_too_short_for_a_window_are_counted_in_their_split():

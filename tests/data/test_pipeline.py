@@ -7,21 +7,26 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from reviser.cli import main
 from reviser.core.codec import Codec
 from reviser.data import pipeline
 from reviser.data.local import run_plan
+from reviser.data.parts import split_source
 from reviser.data.pipeline import make_plan
-from reviser.data.readers import Reader, Tally, find_sources
+from reviser.data.readers import Reader, Source, Tally, find_sources
 from reviser.data.shards import Manifest, TokenShards, finish, tokenize
 from reviser.errors import ConfigError, DataError
 from support import small_tokenizers
@@ -312,13 +317,100 @@ def test_small_files_share_a_task_and_many_files_do_too(
     paths = corpus(folder, files=9, documents=3)
     assert len(make_plan(paths, folder / "out", folder).tasks) == 1
     monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
-    monkeypatch.setattr(pipeline, "MOST_TASKS", 4)
+    monkeypatch.setattr(pipeline, "USUAL_TASKS", 4)
     plan = make_plan(paths, folder / "grouped", folder)
     assert len(plan.tasks) == 3
     assert [Path(s.name) for task in plan.tasks for s in task] == paths
     tokenize(paths, folder / "grouped", folder, workers=1)
     assert texts_of(folder / "grouped", folder)[0].startswith("part0 0")
     assert texts_of(folder / "grouped", folder)[-1].startswith("part8 2")
+
+
+def test_a_large_corpus_makes_more_tasks_and_not_larger_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = corpus(folder, files=9, documents=3)
+    size = paths[0].stat().st_size
+    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "USUAL_TASKS", 2)
+    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", 2 * size)
+    assert len(make_plan(paths, folder / "out", folder).tasks) == 5
+
+
+@pytest.mark.parametrize("split", ["blank", "line"])
+@given(
+    start=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    pieces=st.lists(st.sampled_from([b"a", b"bc", b" ", b"\n", b"\n\n", b"\r\n"])),
+    most=st.integers(1, 12),
+)
+def test_the_parts_of_a_text_file_have_its_documents(
+    split: Literal["blank", "line"], start: bytes, pieces: list[bytes], most: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "text.txt"
+        path.write_bytes(b"".join([start, *pieces, b"x"]))
+        [whole] = find_sources(path)
+        parts = split_source(whole, most, split)
+        assert sum(part.size for part in parts) == whole.size
+        tallies = Tally(), Tally()
+        reader = Reader(split=split, max_document_bytes=6)
+        documents = [text for part in parts for text in reader.documents(part, tallies[0])]
+        assert documents == list(reader.documents(whole, tallies[1]))
+        assert tallies[0].skipped == tallies[1].skipped
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_large_file_is_split_between_tasks_and_its_documents_stay_in_order(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{n} {LINES[n % len(LINES)]}" for n in range(200)]
+    path = folder / f"large.{kind}"
+    if kind == "jsonl":
+        write_jsonl(path, texts)
+    else:
+        pq.write_table(pa.table({"text": texts}), path, row_group_size=20)
+    tokenize([path], folder / "whole", folder, workers=1)
+    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", path.stat().st_size // 5)
+    manifest = tokenize([path], folder / "split", folder, workers=1)
+    assert 4 <= len(manifest.shards) <= 6
+    assert texts_of(folder / "split", folder) == texts_of(folder / "whole", folder)
+    assert pipeline.ShardPlan.load(folder / "split").tasks[1][0].part is not None
+
+
+def test_what_cannot_be_cut_stays_whole(folder: Path) -> None:
+    path = folder / "text.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n\ntwo\n" * 9))
+    for source in (find_sources(path)[0], Source(name="hf:x", size=0)):
+        assert split_source(source, 1, "blank") == [source]
+    [text] = find_sources(write_jsonl(folder / "text.txt", ["a", "b"]))
+    assert split_source(text, 1, "file") == [text]
+
+
+def test_sources_are_read_through_fsspec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    root = f"/{folder.name}"
+    local = corpus(folder, files=3, documents=5)
+    for path in local:
+        system.pipe(f"{root}/{path.name}", path.read_bytes())
+    system.pipe(f"{root}/packed.jsonl.gz", gzip.compress(local[0].read_bytes()))
+    system.pipe(f"{root}/notes.bin", b"not text")
+    names = [source.name for source in find_sources(f"memory:/{root}")]
+    assert [name.rsplit("/", 1)[1] for name in names] == [
+        "packed.jsonl.gz",
+        *(p.name for p in local),
+    ]
+    assert find_sources(f"memory:/{root}/part*.jsonl") == find_sources(f"memory:/{root}")[1:]
+    expected = [read_all(path)[0] for path in local]
+    assert [read_all(name)[0] for name in names] == [expected[0], *expected]
+    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", 200)
+    tokenize([names[1]], folder / "out", folder, workers=1)
+    assert texts_of(folder / "out", folder) == expected[0]
+    for wrong in (f"memory:/{root}/none.jsonl", f"memory:/{root}/*.txt", "nothing://x"):
+        with pytest.raises(DataError, match=r"Cannot read|nothing to read"):
+            find_sources(wrong)
 
 
 RUN = """

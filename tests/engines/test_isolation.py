@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reviser.core import _execution
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.mask import Boundary
 from reviser.engines import wire
@@ -122,22 +122,24 @@ def test_random_numbers_that_fail_fail_their_row_alone(after: int) -> None:
     check(Engine(trunk(), VOCAB), requests())
 
 
-def test_a_canvas_that_fails_fails_its_row_alone() -> None:
+def test_a_text_that_fails_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad: list[Any] = []
+
     class Engine(HFEngine):
         def _read(self, entering: Any) -> Any:
-            for row in entering:
-                if row.number == 1 + BAD:
-                    apply: Callable[[int], Any] = self._boundary._canvases[row.slot].apply
-
-                    def failing(action: int, row: Any = row, apply: Any = apply) -> Any:
-                        if row.actions == 3:
-                            raise KeyError("a bug")
-                        return apply(action)
-
-                    self._boundary._canvases[row.slot].apply = failing  # type: ignore[method-assign]
+            bad.extend(row for row in entering if row.number == 1 + BAD)
             return super()._read(entering)
 
-    check(Engine(trunk(), VOCAB), requests())
+    edit_texts = _execution.edit_texts
+
+    def failing(vocab: Any, texts: Any, rows: Any, *state: Any) -> Any:
+        if any(row.slot in rows and row.actions == 3 for row in bad):
+            raise KeyError("a bug")
+        return edit_texts(vocab, texts, rows, *state)
+
+    engine = Engine(trunk(), VOCAB)
+    monkeypatch.setattr(_execution, "edit_texts", failing)
+    check(engine, requests())
 
 
 def test_a_history_that_the_trunk_cannot_read_fails_alone() -> None:

@@ -19,7 +19,7 @@ from tests.train.conftest import assert_same_weights  # noqa: E402
 
 from experiments.stories import diffusion  # noqa: E402
 from reviser import ActionVocab, Codec, Kind  # noqa: E402
-from reviser.data.dataset import permute  # noqa: E402
+from reviser.data.order import permute  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
 from reviser.evals.texts import Prompt, read_prompts, read_samples, write_prompts  # noqa: E402
 from reviser.models import trunks  # noqa: E402

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviser.data.dataset import WindowConfig
+from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError
 from reviser.trajectories.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
 from support import strategies

@@ -16,7 +16,8 @@ pytest.importorskip("datatrove")
 
 
 from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
-from reviser.data.dataset import DIGEST_RANGE, Example, Windows, WindowStream  # noqa: E402
+from reviser.data.dataset import DIGEST_RANGE, Example, WindowStream  # noqa: E402
+from reviser.data.windows import Windows  # noqa: E402
 from reviser.errors import ReviserError, VocabError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
 from reviser.train.inputs import held_out_set, open_inputs, training_set  # noqa: E402

@@ -44,7 +44,8 @@ def tokenize(
     """Turn text into shards of tokens to train on.
 
     A SOURCE is a file of JSON lines, parquet or plain text (also .gz, .xz, .zst), a folder of such
-    files, a quoted pattern such as 'text/*.md', or hf:NAME for a dataset on the Hugging Face hub.
+    files, a quoted pattern such as 'text/*.md', a URL that fsspec opens such as s3://bucket/folder,
+    or hf:NAME for a dataset on the Hugging Face hub.
     Documents that cannot be used are left out and counted. Run the same command again to continue
     where it stopped.
     """

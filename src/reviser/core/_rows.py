@@ -20,6 +20,7 @@ from reviser.errors import ConfigError
 
 BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.integer]
 
 # Integers of a row. SPAN is the first number of an unfinished action, once it is complete. AMOUNT
 # is the number being read (or how many tokens a search has typed), DIGIT the row of

@@ -241,6 +241,26 @@ class Canvas:
         """Drop the undo log, which grows with every id; nothing can be rolled back any more."""
         self._log.clear()
 
+    def resume(
+        self,
+        *,
+        marks: Sequence[int] = (),
+        searched: Iterable[int] | None = None,
+        unfinished: tuple[Kind, int, int, int] | None = None,
+    ) -> None:
+        """Take the state of a row of the mask, so that both know the same.
+
+        `searched` are the tokens that a search has typed. `unfinished` is another action that has
+        begun: its kind, its first number, the number being read and 1 + its last digit.
+        """
+        self._marks = tuple(marks)
+        if searched is not None:
+            assert self.vocab.find is not None
+            for action_id in (self.vocab.find, *searched):
+                self.apply(action_id)
+        elif unfinished is not None:
+            self._pending = _Pending(*unfinished)
+
     def fork(self, *, past: bool = True) -> Canvas:
         """Return an independent copy, with or without the undo log."""
         copy = Canvas(self.vocab)

@@ -1,26 +1,33 @@
 """The validity mask: which actions are allowed, for many sequences at once.
 
 A row of integers per sequence (`_rows`) is enough: length, cursor, gaps, budgets and an unfinished
-action. Content does not matter, so filling a mask takes a few dozen comparisons per row, however
-large the vocabulary is. Only in a vocabulary with searches does each row keep a canvas, to ask it
-what can be found. This is the paper's m_t, where True means allowed; "Mask" in Algorithm 1.
+action; a vocabulary with marks adds those of each row (`_marks`). Content does not matter, so
+filling a mask takes a few dozen comparisons per row, however large the vocabulary is. Only in a
+vocabulary with searches does each row keep its text (`_texts`), to know what can be found. This is
+the paper's m_t, where True means allowed; "Mask" in Algorithm 1.
 
-Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`).
+All rows are handled at once: no step runs Python code per row, except for rows that complete a
+span's move or copy, and rows on a route.
+
+Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`), N pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from reviser.core import _execution as execution
+from reviser.core import _marks as m
 from reviser.core import _rows as r
-from reviser.core._rows import BoolArray, Route, Rows, check_gaps, shift_gaps
+from reviser.core import _spelling as spelling
+from reviser.core._rows import BoolArray, Indices, Route, Rows, check_gaps, shift_gaps
+from reviser.core._texts import Texts
 from reviser.core.actions import MOVES, ActionVocab, Kind
-from reviser.core.canvas import Canvas, shift_marks
+from reviser.core.canvas import Canvas
 from reviser.core.history import is_argument, is_search, trace
 from reviser.errors import ConfigError, InvalidAction
 
@@ -34,8 +41,7 @@ __all__ = [
     "trace",
 ]
 
-_HAS_DIGITS = [Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
-_TAKES_ARGUMENT = [Kind.REPLACE, *_HAS_DIGITS]
+_TAKES_ARGUMENT = [Kind.REPLACE, *spelling.HAS_DIGITS]
 
 # Tables by kind, so that a whole batch is classified by one lookup.
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
@@ -79,9 +85,11 @@ class Boundary:
         self._back_column = columns.get(vocab.back, 0)
         self._find_column = columns.get(vocab.find, 0)
         self._here_column = columns.get(vocab.here, 0)
-        self._marks: list[tuple[int, ...]] = [()] * (rows if self._mark_column else 0)
-        self._canvases = [Canvas(vocab) for _ in range(rows if self._find_column else 0)]
-        self._routes: list[Route | None] = [None] * len(self._canvases)
+        self._marks = m.blank_marks(rows)
+        self._texts = Texts(rows) if self._find_column else None
+        self._routes = np.full(rows, None, object)  # of `Route`, in a vocabulary with searches
+        self._has_routes = False  # True once any row had one
+        self._is_insert = vocab.kinds == Kind.INSERT
 
     def __len__(self) -> int:
         return len(self._state)
@@ -113,27 +121,36 @@ class Boundary:
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
         check_gaps(length, cursor, gaps)
-        if self._canvases:
-            own = Canvas(self.vocab) if canvas is None else canvas.fork(past=False)
-            if (len(own), own.cursor) != (length, cursor):
+        if self._texts is not None:
+            canvas = Canvas(self.vocab) if canvas is None else canvas
+            if (len(canvas), canvas.cursor) != (length, cursor):
                 raise ConfigError(
                     f"Searches need the canvas: one of length {length} with its cursor at"
-                    f" {cursor}, not of length {len(own)} with its cursor at {own.cursor}."
+                    f" {cursor}, not of length {len(canvas)} with its cursor at {canvas.cursor}."
                 )
-            self._canvases[row] = own
             self._routes[row] = None if route is None else Route.of(self.vocab.kinds, route)
+            self._has_routes |= route is not None
+            self._texts.reset(row, canvas.tokens(), cursor)
         elif route is not None:
             raise ConfigError("A route needs a vocabulary with searches.")
-        if self._marks:
-            self._marks[row] = tuple(marks)
+        if self._mark_column:
+            self._marks = m.with_marks(self._marks, row, marks)
         limits = max_length, max_edits, max_moves
         self._state = r.with_row(self._state, row, length, cursor, limits, gaps)
 
     @property
     def routed(self) -> list[int]:
         """Rows with a route that are between two actions."""
-        free = self._state[:, r.PENDING] == r.NONE
-        return [n for n, route in enumerate(self._routes) if route is not None and free[n]]
+        if not self._has_routes:
+            return []
+        at = np.flatnonzero(self._is_routed & (self._state[:, r.PENDING] == r.NONE))
+        rows: list[int] = at.tolist()
+        return rows
+
+    @property
+    def _is_routed(self) -> BoolArray:
+        is_routed: BoolArray = np.not_equal(self._routes, np.array(None))
+        return is_routed
 
     @property
     def length(self) -> Rows:
@@ -166,29 +183,33 @@ class Boundary:
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """Return an independent copy of all rows, or of the given rows in that order."""
         forked = self.view(range(len(self)) if rows is None else rows)
-        forked._canvases = [canvas.fork(past=False) for canvas in forked._canvases]
+        if forked._texts is not None:
+            forked._texts.own()
         return forked
 
     def view(self, rows: Sequence[int]) -> Boundary:
-        """Return a fork that shares canvases: for reading masks, not for advancing."""
-        view = copy(self)
-        view._state = self._state[np.asarray(rows, int)]
-        view._marks = [self._marks[n] for n in rows] if self._marks else []
-        view._canvases = [self._canvases[n] for n in rows] if self._canvases else []
-        view._routes = [self._routes[n] for n in rows] if self._canvases else []
+        """Return a fork that shares texts: for reading masks, not for advancing."""
+        view, at = copy(self), np.asarray(rows, int)
+        view._state, view._marks, view._routes = (
+            part[at] for part in (self._state, self._marks, self._routes)
+        )
+        view._texts = None if self._texts is None else self._texts.view(at)
         return view
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
         """Overwrite rows with those of another boundary: to roll back, move or swap rows."""
+        at = np.asarray(rows, int)
         gaps = max(r.lows(state).shape[1] for state in (self._state, other._state))
         self._state = r.fit_gaps(self._state, gaps)
-        self._state[np.asarray(rows, int)] = r.fit_gaps(other._state, gaps)
-        for row, marks in zip(rows, other._marks, strict=bool(self._marks)):
-            self._marks[row] = marks
-        for row, canvas in zip(rows, other._canvases, strict=bool(self._canvases)):
-            self._canvases[row] = canvas.fork(past=False)
-        for row, route in zip(rows, other._routes, strict=bool(self._canvases)):
-            self._routes[row] = route
+        self._state[at] = r.fit_gaps(other._state, gaps)
+        self._marks = m.put_marks(self._marks, at, other._marks)
+        self._routes[at] = other._routes
+        self._has_routes |= other._has_routes
+        if self._texts is not None:
+            assert other._texts is not None
+            # Nobody reads the text of a row that has stopped, so a view need not copy for it.
+            going = np.flatnonzero(~other.is_finished)
+            self._texts.put(at[going], other._texts.view(going))
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, to resume a request."""
@@ -203,7 +224,7 @@ class Boundary:
         """Return what each row may do next: column 0 for inserts, then one per `vocab.controls`.
 
         The state does not change. To apply the mask to logits, in this order: close
-        `[:, :tokens]` where column 0 is False, except for the `findable` tokens; write the
+        `[:, :tokens]` where column 0 is False, except for the `searched` tokens; write the
         controls' columns; close `vocab.forbidden` and everything from `vocab.size` on. A row that
         has stopped allows STOP alone, as padding.
         """
@@ -212,7 +233,7 @@ class Boundary:
             out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
         low_BG, high_BG = r.lows(state), r.highs(state)
         length, cursor, pending = state[:, r.LENGTH], state[:, r.CURSOR], state[:, r.PENDING]
-        left, right, in_gap = r.editable_around(cursor, low_BG, high_BG)
+        left, right_of, in_gap = r.editable_around(cursor, low_BG, high_BG)
         # The cursor stays between the outermost bounds: beyond them there is nothing to edit. For
         # a prefix with one gap after it, `floor` is the paper's prefix floor.
         floor, ceiling = low_BG.min(axis=1), high_BG.max(axis=1)
@@ -234,51 +255,85 @@ class Boundary:
                 out[:, column] = may_edit & (left >= (2 if kind is Kind.SWAP else 1))
         if self._end_column:
             out[:, self._end_column] = False
-        if self._marks:
-            pairs = zip(cursor.tolist(), self._marks, strict=True)
-            is_marked = np.array([at in marks for at, marks in pairs], np.bool_)
-            out[:, self._mark_column] = may_edit & in_gap & ~is_marked
-            first = np.array([marks[0] if marks else r.NONE for marks in self._marks])
+        if self._mark_column:
+            out[:, self._mark_column] = may_edit & in_gap & ~m.is_marked(self._marks, cursor)
+            first = m.first_mark(self._marks)
             in_reach = (first >= np.maximum(floor, 0)) & (first <= ceiling)
             out[:, self._back_column] = may_move & in_reach
         # A search leads to the end of its match, so that must lie within the outermost bounds.
-        if self._canvases:
-            ends = np.minimum(ceiling, length).tolist()
-            asked = zip(self._canvases, may_move.tolist(), ends, strict=True)
-            out[:, self._find_column] = [may and c.can_find(end) for c, may, end in asked]
+        if self._texts is not None:
+            out[:, self._find_column] = False
+            asked = np.flatnonzero(may_move)
+            right, limit = (length - cursor)[asked], (ceiling - cursor)[asked]
+            found = self._texts.can_find(asked, right, limit, self._is_insert)
+            out[asked, self._find_column] = found
             out[:, self._here_column] = False
         # Rows that may not stop are inside an action; few are, so they get their masks last.
         inside = np.flatnonzero(~out[:, 1])
-        for row in self.routed:
-            self._keep_to_route(row, out[row], bool(may_edit[row]))
+        self._keep_to_routes(out, may_edit)
         if inside.size:
-            out[inside] = self._argument_mask(state[inside], left[inside], right[inside])
-        for row in inside.tolist() if self._canvases else ():
-            if self._routes[row] is not None and pending[row] == Kind.FIND:
-                out[row, self._here_column] = not self.findable(row)
+            out[inside] = self._argument_mask(state[inside], left[inside], right_of[inside])
+            for row in self._searching(inside) if self._has_routes else ():
+                route = self._routes[row]
+                if route is not None:
+                    out[row, self._here_column] = not self._route_tokens(row, route)
         return out
 
-    def _keep_to_route(self, row: int, out: BoolArray, may_edit: bool) -> None:
-        """Close, in a row's mask, all moves but the next search of its route, and STOP before."""
-        route = self._routes[row]
-        assert route is not None
+    def _keep_to_routes(self, out: BoolArray, may_edit: BoolArray) -> None:
+        """Close, in masks, all moves but the next search of a row's route, and STOP before."""
+        routed = self.routed
+        if not routed:
+            return
         # Without an edit left there is nothing to do at the next place, so the row may stop here.
-        goes_on = may_edit and bool(route.searches)
-        out[self._move_columns] = False
-        out[[column for column in (self._mark_column, self._back_column) if column]] = False
-        out[self._find_column], out[1] = goes_on, not goes_on
-        if route.is_underway:
-            out[[0, *(column for column, _ in self._operators)]] = False
+        goes_on = may_edit[routed] & np.array([bool(self._routes[n].searches) for n in routed])
+        marks = [column for column in (self._mark_column, self._back_column) if column]
+        out[routed, self._move_columns] = False
+        out[np.array(routed)[:, None], marks] = False
+        out[routed, self._find_column], out[routed, 1] = goes_on, ~goes_on
+        underway = np.array([n for n in routed if self._routes[n].is_underway], int)
+        out[underway[:, None], [0, *(column for column, _ in self._operators)]] = False
+
+    def _searching(self, rows: Indices) -> Indices:
+        """Return those of some rows that have begun a search."""
+        searching: Indices = rows[self._state[rows, r.PENDING] == Kind.FIND]
+        return searching
+
+    def _route_tokens(self, row: int, route: Route) -> tuple[int, ...]:
+        """Return the token that a row on a route has to type next; none if it has typed all."""
+        typed = int(self._state[row, r.AMOUNT])
+        return route.searches[0][typed : typed + 1]
+
+    def searched(self) -> tuple[Rows, Rows]:
+        """Return the tokens with which unfinished searches may continue: rows and tokens in pairs.
+
+        >>> vocab = ActionVocab.build(100, search=True)
+        >>> rows = Boundary(vocab, 2)
+        >>> for row in range(2):
+        ...     rows.reset(row, length=3, cursor=0, canvas=Canvas(vocab, [7, 9, 8], cursor=0))
+        >>> rows.advance([vocab.stop, vocab.find])
+        >>> [pairs.tolist() for pairs in rows.searched()]
+        [[1, 1, 1], [7, 8, 9]]
+        """
+        searching = np.flatnonzero(self._state[:, r.PENDING] == Kind.FIND)
+        if self._texts is None or not searching.size:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        is_routed = self._is_routed[searching]
+        routed, at = searching[is_routed], searching[~is_routed]
+        planned = [(n, token) for n in routed for token in self._route_tokens(n, self._routes[n])]
+        state = self._state[at]
+        cursor, ceiling = state[:, r.CURSOR], r.highs(state).max(axis=1)
+        right, typed = state[:, r.LENGTH] - cursor, state[:, r.AMOUNT]
+        row_N, token_N = self._texts.next_tokens(at, cursor, right, typed, ceiling - cursor)
+        row_N, token_N = (each[self._is_insert[token_N]] for each in (row_N, token_N))
+        if not planned:
+            return at[row_N], token_N
+        row_P, token_P = np.array(planned, np.int64).T
+        return np.concatenate([at[row_N], row_P]), np.concatenate([token_N, token_P])
 
     def findable(self, row: int) -> list[int]:
         """Return the tokens that may follow in the search of a row; none if it has none."""
-        if not self._canvases or self._state[row, r.PENDING] != Kind.FIND:
-            return []
-        route = self._routes[row]
-        if route is not None:
-            typed = int(self._state[row, r.AMOUNT])
-            return list(route.searches[0][typed : typed + 1])
-        return self._canvases[row].findable(int(r.highs(self._state[row : row + 1]).max()))
+        found: list[int] = self.view([row]).searched()[1].tolist()
+        return found
 
     def allowed(self) -> BoolArray:
         """Return a mask as wide as the vocabulary: for tests and inspection, not for engines."""
@@ -286,55 +341,20 @@ class Boundary:
         wide = np.zeros((len(mask_BC), self.vocab.size), np.bool_)
         wide[:, self.vocab.kinds == Kind.INSERT] = mask_BC[:, :1]
         wide[:, self.vocab.controls] = mask_BC[:, 1:]
-        for row in range(len(self)):
-            wide[row, self.findable(row)] = True
+        wide[self.searched()] = True
         return wide
 
     def _argument_mask(self, state: Rows, left: Rows, right: Rows) -> BoolArray:
         """Return what may follow in rows whose action is unfinished."""
         out = np.zeros((len(state), 1 + len(self.vocab.controls)), np.bool_)
-        kind, cursor, span = state[:, r.PENDING], state[:, r.CURSOR], state[:, r.SPAN]
+        kind = state[:, r.PENDING]
         out[:, 0] = kind == Kind.REPLACE
         if self._here_column:
             out[:, self._here_column] = (kind == Kind.FIND) & (state[:, r.AMOUNT] > 0)
-        if not self._end_column:
-            return out
-        # The first number is the size of a span, from 1 to what lies to the left: of a copy any
-        # text that leaves the canvas short enough, else editable text. The second is a jump
-        # within the same gap: over what is left of the span, or over what is right of the cursor.
-        growth_left = state[:, r.MAX_LENGTH] - state[:, r.LENGTH]
-        copies, is_first = kind == Kind.SPAN_COPY, span == 0
-        largest_span = np.where(copies, np.minimum(cursor, growth_left), left)
-        low = np.where(is_first, 1, span - left)
-        high = np.where(is_first, largest_span, right)
-        amount_BD = state[:, r.AMOUNT, None] + self._deltas
-        fits_BD = (amount_BD >= low[:, None]) & (amount_BD <= high[:, None])
-        # A jump may be 0, which has no digits; a span may not be empty.
-        may_end = np.where(is_first, state[:, r.AMOUNT] > 0, True)
-        aims = copies & ~is_first
-        if aims.any():
-            fits_BD[aims], may_end[aims] = self._copy_goals(state[aims], amount_BD[aims])
-        has_digits = np.isin(kind, _HAS_DIGITS)
-        digits_BD = fits_BD & self.vocab.digit_follows[state[:, r.DIGIT]] & has_digits[:, None]
-        out[:, self._move_columns] = digits_BD
-        out[:, self._end_column] = may_end & has_digits
+        if self._end_column:
+            digits_BD, may_end = spelling.digits_mask(self.vocab, state, left, right)
+            out[:, self._move_columns], out[:, self._end_column] = digits_BD, may_end
         return out
-
-    def _copy_goals(self, state: Rows, amount_BD: Rows) -> tuple[BoolArray, BoolArray]:
-        """Return which digits still lead to a gap, and whether the number so far does."""
-        # Digits decrease, so those that follow a digit 2**k add up to at most 2**k - 1; only the
-        # largest repeats, without limit. Each digit thus leaves an interval of reachable goals,
-        # and it is allowed if that interval meets some gap.
-        low_B1G, high_B1G = r.lows(state)[:, None], r.highs(state)[:, None]
-        near_BD = state[:, r.CURSOR, None] + amount_BD
-        reach_D = np.abs(self._deltas) - 1
-        reach_D[reach_D == self.vocab.max_move - 1] = r.UNLIMITED
-        far_BD = near_BD + np.sign(self._deltas) * reach_D
-        first_BD1 = np.minimum(near_BD, far_BD)[..., None]
-        last_BD1 = np.maximum(near_BD, far_BD)[..., None]
-        fits_BD = np.any((low_B1G <= last_BD1) & (first_BD1 <= high_B1G), axis=2)
-        goal = (state[:, r.CURSOR] + state[:, r.AMOUNT])[:, None]
-        return fits_BD, np.any((low_B1G[:, 0] <= goal) & (goal <= high_B1G[:, 0]), axis=1)
 
     # -- advancing ----------------------------------------------------------------------------
 
@@ -352,11 +372,15 @@ class Boundary:
             raise InvalidAction(f"Give one id per row; got {ids.size} for {chosen.size} rows.")
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
-        # First: only a canvas can refuse an id, and then nothing else may have changed.
-        if self._canvases:
-            self._advance_canvases(chosen.tolist(), ids.tolist())
-        state = self._state[chosen]
+        state, marks = self._state[chosen], self._marks[chosen]
         kind = self.vocab.kinds[ids]
+        first_kind = np.where(state[:, r.PENDING] == r.NONE, kind, Kind.END)  # END begins no action
+        # First: only a text can refuse an id, and then nothing else may have changed.
+        found = (
+            None
+            if self._texts is None
+            else execution.edit_texts(self.vocab, self._texts, chosen, ids, state, marks)
+        )
         cursor, pending = state[:, r.CURSOR], state[:, r.PENDING]
         is_free = pending == r.NONE
         at_once = is_free & (kind != Kind.REPLACE)  # a replacement happens with its argument
@@ -371,17 +395,19 @@ class Boundary:
         pending[begins] = kind[begins]
         if inside.size:
             part = state[inside]
-            effects = self._read_argument(part, ids[inside], kind[inside])
+            effects = spelling.read_argument(self.vocab, part, ids[inside], kind[inside])
             growth[inside], steps[inside], position[inside], edits[inside] = effects
             state[inside] = part
-        # Only the canvas knows where a search has led; it has taken this id already.
-        for n in np.flatnonzero(searches & (kind == Kind.HERE)).tolist():
-            steps[n] = self._canvases[chosen[n]].cursor - cursor[n]
-            route = self._routes[chosen[n]]
-            self._routes[chosen[n]] = None if route is None else route.next()
-        if self._marks:
-            first_kind = np.where(is_free, kind, Kind.END)  # an argument is never MARK or BACK
-            self._follow_marks(chosen.tolist(), first_kind, state, position, growth)
+        if found is not None:  # only the text knows where a search leads
+            lands = np.flatnonzero(searches & (kind == Kind.HERE))
+            steps[lands] = found[lands]
+            for row in chosen[lands].tolist():
+                route = self._routes[row]
+                self._routes[row] = None if route is None else route.next()
+        if self._mark_column:
+            steps += m.steps_back(marks, first_kind, cursor)
+            marks = m.follow_marks(marks, first_kind, cursor, position, growth)
+            self._marks = m.put_marks(self._marks, chosen, marks)
         shift_gaps(r.lows(state), r.highs(state), position[:, None], growth[:, None])
         state[:, r.LENGTH] += growth
         state[:, r.CURSOR] += steps
@@ -390,59 +416,3 @@ class Boundary:
         moves = state[:, r.MOVES] + _IS_MOVE[kind]
         state[:, r.MOVES] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
         self._state[chosen] = state
-
-    def _advance_canvases(self, rows: Sequence[int], ids: list[int]) -> None:
-        advanced: list[Canvas] = []
-        try:
-            for row, action_id in zip(rows, ids, strict=True):
-                canvas = self._canvases[row]
-                if not canvas.is_finished:  # STOP may follow STOP, as padding
-                    canvas.apply(action_id)
-                    advanced.append(canvas)
-        except BaseException:  # whatever one canvas raises, the others must not change
-            for canvas in advanced:
-                canvas.rollback()
-            raise
-        for canvas in advanced:
-            canvas.forget()
-
-    def _follow_marks(
-        self, rows: Sequence[int], kind: npt.NDArray[Any], state: Rows, position: Rows, growth: Rows
-    ) -> None:
-        """Add, remove and shift marks; `growth` is at `position`, or before it if negative."""
-        starts = np.minimum(position, position + growth).tolist()
-        for n, row in enumerate(rows):
-            marks, cursor = self._marks[row], int(state[n, r.CURSOR])
-            if kind[n] == Kind.MARK:
-                self._marks[row] = tuple(sorted((*marks, cursor)))
-            elif kind[n] == Kind.BACK and marks:
-                state[n, r.CURSOR], self._marks[row] = marks[0], marks[1:]
-            else:
-                self._marks[row] = shift_marks(marks, starts[n], int(growth[n]))
-
-    def _read_argument(
-        self, state: Rows, ids: Rows, kind: npt.NDArray[np.uint8]
-    ) -> tuple[Rows, Rows, Rows, BoolArray]:
-        """Feed one id to unfinished actions and return their effects, zero if not complete."""
-        pending, span, cursor = state[:, r.PENDING], state[:, r.SPAN], state[:, r.CURSOR]
-        is_digit, is_end = kind == Kind.MOVE, kind == Kind.END
-        searches = pending == Kind.FIND
-        state[:, r.DIGIT] = np.where(is_digit, ids - self.vocab.first_move + 1, 0)
-        state[:, r.AMOUNT] += np.where(is_digit, self.vocab.cursor_deltas[ids], 0)
-        amount = state[:, r.AMOUNT].copy()
-        state[:, r.AMOUNT] += searches  # of a search, how many tokens were typed
-        is_last = (span > 0) | (pending == Kind.SPAN_DELETE) | (pending == Kind.REPLACE)
-        done = (is_last & ~is_digit) | (kind == Kind.HERE)
-        deletes, copies, moves = (
-            done & (pending == k) for k in (Kind.SPAN_DELETE, Kind.SPAN_COPY, Kind.SPAN_MOVE)
-        )
-        # These are the effects that `canvas` executes, such as: a span that moves left leaves the
-        # cursor where it is, and a copy takes it to the copy's end.
-        growth = np.where(copies, span, 0) - np.where(deletes, amount, 0)
-        steps = np.where(moves, np.maximum(amount, 0), 0) - np.where(deletes, amount, 0)
-        steps += np.where(copies, amount + span, 0)
-        position = cursor + np.where(copies, amount, 0)
-        state[:, r.SPAN] = np.where(done, 0, np.where(is_end, amount, span))
-        state[is_end | done, r.AMOUNT] = 0
-        state[done, r.PENDING] = r.NONE
-        return growth, steps, position, done & ~searches

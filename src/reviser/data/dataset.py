@@ -17,13 +17,13 @@ from torch.utils.data import Dataset
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
-from reviser.data.shards import TokenShards
-from reviser.data.window_config import WindowConfig
+from reviser.data.order import DIGEST, PREFIX, SHUFFLE, hashed, permute
+from reviser.data.window_config import WindowConfig as WindowConfig  # users import both from here
+from reviser.data.windows import Windows as Windows
 from reviser.errors import ConfigError, DataError
 from reviser.trajectories.sampler import Sampler
 
 IntArray = npt.NDArray[np.int64]
-Hash = npt.NDArray[np.uint64]
 UnitStarts = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.uint8]]
 
 NO_LABEL = -100
@@ -38,62 +38,6 @@ DIGEST_RANGE = 1 << 48
 """Modulus of digest sums, which keeps sums over many processes exact."""
 WIDTH_MULTIPLE = 8
 """The width of a micro-batch is a multiple of this, because kernels are prepared once per shape."""
-HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN, ROLLOUT = range(9)
-"""The purposes of hashes. No two purposes share random numbers."""
-
-
-class Windows:
-    """The windows of the training or the held-out split, in document order.
-
-    They need eight bytes of memory per document, in addition to the shards' own lengths. Which
-    documents are held out does not depend on the seed of a run, so no run trains on documents that
-    another run is scored on.
-    """
-
-    def __init__(
-        self, shards: TokenShards, config: WindowConfig, *, held_out: bool = False
-    ) -> None:
-        self.shards = shards
-        self.config = config
-        self.size = config.size
-        self.least = config.prefix[0] + config.least_target
-        lengths = shards.lengths
-        chosen = held_out_documents(shards, config) == held_out
-        # A last piece that is too short to learn from does not count as a window.
-        counts = lengths // self.size + (lengths % self.size >= self.least)
-        self.left_out = int(np.count_nonzero(chosen & (counts == 0)))
-        """Documents of this split that are too short for a window."""
-        self._ends = np.cumsum(np.where(chosen, counts, 0))
-        if not len(self):
-            raise DataError(
-                f"The {split_name(held_out)} split has no document of {self.least} tokens or more"
-                f" ({len(lengths)} documents, held_out {config.held_out}). Add text, or change"
-                " held_out, prefix or least_target."
-            )
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def read(self, indices: IntArray) -> list[npt.NDArray[np.int32]]:
-        """Return the tokens of the windows at some indices."""
-        documents = np.searchsorted(self._ends, indices, side="right")
-        firsts = np.where(documents > 0, self._ends[documents - 1], 0)
-        starts = (indices - firsts) * self.size
-        stops = np.minimum(starts + self.size, self.shards.lengths[documents])
-        return self.shards.read_many(documents, starts, stops)
-
-
-def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:
-    """Return for each document whether it is kept for evaluation."""
-    documents = np.arange(len(shards.lengths), dtype=np.uint64)
-    share = hashed(0, HELD_OUT, documents) >> np.uint64(11)
-    chosen: npt.NDArray[np.bool_] = share < config.held_out * (1 << 53)
-    return chosen
-
-
-def split_name(held_out: bool) -> str:
-    """Return the name of a split, for messages."""
-    return "held-out" if held_out else "training"
 
 
 class Example(NamedTuple):
@@ -295,6 +239,11 @@ class MicroBatches(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def split(self) -> Split:
+        """The data that the examples come from."""
+        return self.stream.split
+
     def __getitem__(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.count:
             raise IndexError(f"Micro-batch {number} of {self.count}.")
@@ -344,36 +293,6 @@ def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
             "cells": ids_BT.size,
         },
     }
-
-
-def permute(offsets: IntArray, size: int, *, seed: int, epoch: int) -> IntArray:
-    """Apply a seeded permutation of 0..size-1 to some of its members, without storing it.
-
-    The permutation is a Feistel network over the next power of four. A value that falls outside
-    0..size-1 is permuted again until it falls inside (cycle walking).
-    """
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    low = np.uint64((1 << int(half)) - 1)
-    result = np.array(offsets, np.uint64)
-    outside = np.ones(len(result), bool)
-    while outside.any():
-        left, right = result[outside] >> half, result[outside] & low
-        for turn in range(6):
-            left, right = right, left ^ (hashed(seed, ORDER, right, epoch, turn) & low)
-        result[outside] = (left << half) | right
-        outside = result >= size
-    return result.astype(np.int64)
-
-
-def hashed(seed: int, use: int, values: npt.NDArray[Any], *more: int) -> Hash:
-    """Return random bits that depend on all arguments: SplitMix64's finalizer, once per key."""
-    state = np.asarray(values).astype(np.uint64)
-    for key in (seed, use, *more):
-        state = state + np.uint64((key * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64))
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state = state ^ (state >> np.uint64(31))
-    return state
 
 
 Stream = WindowStream

@@ -21,18 +21,10 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.data import blocks
-from reviser.data.dataset import (
-    HELD_OUT,
-    NO_LABEL,
-    VISITED,
-    Example,
-    ExampleStream,
-    IntArray,
-    hashed,
-    labelled,
-    split_name,
-)
+from reviser.data.dataset import NO_LABEL, Example, ExampleStream, IntArray, labelled
+from reviser.data.order import HELD_OUT, VISITED, hashed
 from reviser.data.pairs import read_pairs
+from reviser.data.windows import split_name
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.alignment import Starts, diff, edit_labels, revision
 from reviser.trajectories.policy import Blocks, Dagger, Edits, PairPolicy

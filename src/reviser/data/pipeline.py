@@ -3,8 +3,9 @@
 This module knows tasks, restarts and the format on disk. datatrove provides the executors, the log
 files and the format. `shards.tokenize` is the entry point on one machine.
 
-A task reads some files in order and writes one shard. Tasks never share a file, so one big file is
-one task. Files are grouped by size only, so the number of workers does not change the output.
+A task reads some files in order and writes one shard. Files are grouped by size only, and a file
+that is larger than any task is cut between documents, so the number of workers does not change the
+output.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.codec import Codec
+from reviser.data.parts import split_source
 from reviser.data.readers import Reader, Source, Tally, find_sources
 from reviser.errors import ConfigError, DataError
 from reviser.files import claim, write_json
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the shards folder. A change that old code cannot read increases it."""
-MOST_TASKS = 256
-"""Approximate maximum number of tasks. A reader keeps two memory maps per shard open."""
+USUAL_TASKS = 256
+"""Approximate number of tasks of a corpus that makes neither small nor large ones."""
 LEAST_TASK_BYTES = 2**20
 """Minimum size of a group of small files, so that many files do not make as many shards."""
+MOST_TASK_BYTES = 2**30
+"""Approximate maximum size of a task, so that a large corpus makes more tasks, not longer ones."""
 BATCH_CHARACTERS = 2**21
 """Characters that are tokenized at once, on all cores; a worker needs about 100 bytes for each."""
 
@@ -86,7 +90,7 @@ class ShardPlan:
                 f"{str(self.output)!r} was begun with other files, or files of other sizes. Give"
                 " another folder, or delete this one."
             )
-        tasks = [[[source.name, source.size] for source in task] for task in self.tasks]
+        tasks = [[_as_list(source) for source in task] for task in self.tasks]
         own = {"format": FORMAT, "tokenizer": self.fingerprint, "dtype": self.dtype}
         rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.sources}
         # Where the tokenizer lies and how sources are named may differ: contents are compared.
@@ -98,7 +102,7 @@ class ShardPlan:
         path = Path(output) / "plan.json"
         try:
             plan = json.loads(path.read_text(encoding="utf-8"))
-            tasks = [[Source(name=name, size=size) for name, size in t] for t in plan["tasks"]]
+            tasks = [[_as_source(*source) for source in task] for task in plan["tasks"]]
             return cls(
                 output=Path(output),
                 tokenizer=Path(plan["folder"]),
@@ -112,6 +116,15 @@ class ShardPlan:
             raise DataError(f"There is no plan.json in {str(output)!r}.") from error
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"Cannot read {str(path)!r} ({error!r}). Delete its folder.") from error
+
+
+def _as_list(source: Source) -> list[Any]:
+    """Return a source as plan.json has it; only a part of a file has a third value."""
+    return [source.name, source.size, *([list(source.part)] if source.part else [])]
+
+
+def _as_source(name: str, size: int, part: Sequence[int] | None = None) -> Source:
+    return Source(name=name, size=size, part=(part[0], part[1]) if part else None)
 
 
 def make_plan(
@@ -133,7 +146,14 @@ def make_plan(
         vocabulary=len(codec.token_bytes),
         reader=reader or Reader(),
         sources=tuple((name, len(files), sum(f.size for f in files)) for name, files in found),
-        tasks=_grouped([file for _, files in found for file in files]),
+        tasks=_grouped(
+            [
+                part
+                for _, files in found
+                for file in files
+                for part in split_source(file, MOST_TASK_BYTES, (reader or Reader()).split)
+            ]
+        ),
     )
     plan.claim()
     return plan
@@ -159,7 +179,7 @@ class ReadDocuments:
         for source in tasks[rank]:
             for n, text in enumerate(self.plan.reader.documents(source, tally)):
                 progress[0] = finished + tally.position
-                yield Document(text=text, id=f"{source.name}/{n}")
+                yield Document(text=text, id=f"{source.label}/{n}")
             finished += source.size
             progress[0] = finished
         record = {"skipped": tally.skipped, "damaged": tally.damaged}
@@ -234,7 +254,8 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
 
 def _grouped(files: Sequence[Source]) -> tuple[tuple[Source, ...], ...]:
     """Group neighbouring files until each group is a fair share of all bytes."""
-    share = max(LEAST_TASK_BYTES, sum(file.size for file in files) // MOST_TASKS)
+    usual = sum(file.size for file in files) // USUAL_TASKS
+    share = max(LEAST_TASK_BYTES, min(usual, MOST_TASK_BYTES))
     groups: list[list[Source]] = []
     size = share
     for file in files:

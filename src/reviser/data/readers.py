@@ -38,7 +38,7 @@ _KINDS: dict[str, SourceKind] = {
     ".txt": "text",
 }
 """The files that are read from a folder. A file that is named by itself is text by default."""
-_COMPRESSED = (".gz", ".xz", ".zst")
+COMPRESSED = (".gz", ".xz", ".zst")
 _HF = "hf:"
 _HF_OPTIONS = ("name", "split", "revision", "data_dir")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -46,12 +46,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file, or one dataset of the Hugging Face hub."""
+    """One file or a part of one, or one dataset of the Hugging Face hub."""
 
     name: str
-    """The path of the file, or `hf:...`."""
+    """The path or URL of the file, or `hf:...`."""
     size: int
-    """Bytes on disk; 0 for a dataset, whose size is unknown before it is read."""
+    """Bytes of the file or part; 0 for a dataset, whose size is unknown before it is read."""
+    part: tuple[int, int] | None = None
+    """The bytes of a part, from the first to after the last; of parquet, row groups. None for a
+    whole file."""
 
     @property
     def kind(self) -> SourceKind:
@@ -59,6 +62,11 @@ class Source:
         if self.name.startswith(_HF):
             return "hf"
         return _KINDS.get(_inner_suffix(Path(self.name)), "text")
+
+    @property
+    def label(self) -> str:
+        """The name, with the part if it is one."""
+        return self.name if self.part is None else f"{self.name}[{self.part[0]}:{self.part[1]}]"
 
 
 @dataclass(kw_only=True)
@@ -80,6 +88,8 @@ def find_sources(path_or_name: str | Path) -> list[Source]:
         _imported("datasets", name, "datasets")
         _dataset_options(name)
         return [Source(name=name, size=0)]
+    if "://" in name:
+        return _remote_sources(name)
     path = Path(name)
     if path.is_file():
         files = [path]
@@ -94,12 +104,37 @@ def find_sources(path_or_name: str | Path) -> list[Source]:
             f"There is nothing to read at {name!r}.{nearest_path(name) if '*' not in name else ''}"
             " Give a file, a pattern like 'text/*.py',"
             f" hf:NAME, or a folder with files of these kinds: {' '.join(sorted(_KINDS))}, also"
-            f" compressed ({' '.join(_COMPRESSED)})."
+            f" compressed ({' '.join(COMPRESSED)})."
         )
+    _check_formats(files)
+    return [Source(name=str(file), size=file.stat().st_size) for file in files]
+
+
+def _remote_sources(url: str) -> list[Source]:
+    """Return the files of a URL, a folder's URL or a pattern, through fsspec."""
+    fsspec = _imported("fsspec", url, "fsspec")
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        if "*" in path:
+            found = system.glob(path, detail=True)
+        elif system.isdir(path):
+            found = system.find(path, detail=True)
+            found = {name: each for name, each in found.items() if _has_known_name(Path(name))}
+        else:
+            found = {path: system.info(path)}
+    except (OSError, ValueError, ImportError) as error:
+        raise DataError(f"Cannot read {url!r}: {error}.") from error
+    files = sorted((name, each["size"]) for name, each in found.items() if each["type"] == "file")
+    if not files:
+        raise DataError(f"There is nothing to read at {url!r}.")
+    _check_formats([Path(name) for name, _ in files])
+    return [Source(name=system.unstrip_protocol(name), size=size or 0) for name, size in files]
+
+
+def _check_formats(files: Iterable[Path]) -> None:
     for file in files:
         if file.suffix == ".zst" or _inner_suffix(file) == ".parquet":
             _imported("pyarrow", str(file), "'reviser-lm[train]'")
-    return [Source(name=str(file), size=file.stat().st_size) for file in files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,16 +188,20 @@ class Reader:
         return None
 
     def _values(self, source: Source, tally: Tally) -> Iterator[Any]:
-        with _opened(source.name) as file:
+        with opened(source.name) as file:
             read = self._tables if source.kind == "parquet" else self._records
             try:
                 yield from read(source, file, tally)
-            except _damage():
+            except damage():
                 tally.skipped["damaged file"] += 1
-                tally.damaged.append(source.name)
+                tally.damaged.append(source.label)
 
     def _records(self, source: Source, file: IO[bytes], tally: Tally) -> Iterator[Any]:
         is_text, limit = source.kind == "text", self.max_document_bytes
+        first, last = source.part or (0, None)
+        if last is not None:
+            file.seek(first)
+            file = cast(IO[bytes], io.BufferedReader(FilePart(file, last - first)))
         unpacked = _unpacked(file, Path(source.name).suffix)
         if is_text and self.split == "file":
             yield unpacked.read(limit + 1 + len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
@@ -175,7 +214,8 @@ class Reader:
             if line is None:
                 tally.skipped["too long"] += 1
                 continue
-            record = line.removeprefix(_BYTE_ORDER_MARK) if n == 0 else line
+            is_first = n == 0 and first == 0
+            record = line.removeprefix(_BYTE_ORDER_MARK) if is_first else line
             if not record.strip():
                 continue  # white space between documents is not a document
             if is_text:
@@ -198,12 +238,14 @@ class Reader:
         import pyarrow.parquet as pq
 
         table = pq.ParquetFile(file)
-        rows = table.metadata.num_rows
+        first, last = source.part or (0, table.metadata.num_row_groups)
+        groups = list(range(first, last))
+        rows = sum(table.metadata.row_group(n).num_rows for n in groups)
         if self.text_key not in table.schema_arrow.names:
             tally.skipped["no text"] += rows
             return
         done = 0
-        for batch in table.iter_batches(batch_size=256, columns=[self.text_key]):
+        for batch in table.iter_batches(256, groups, columns=[self.text_key]):
             column = batch.column(0)
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
@@ -230,20 +272,47 @@ def whole_lines(source: Source, limit: int) -> Iterator[bytes | None]:
 
     A damaged file is an error.
     """
-    with _opened(source.name) as file:
+    with opened(source.name) as file:
         try:
             yield from bounded_lines(_unpacked(file, Path(source.name).suffix), limit)
-        except _damage() as error:
+        except damage() as error:
             raise DataError(
                 f"{source.name!r} is damaged: {error}. Create or copy it again."
             ) from error
 
 
-def _opened(name: str) -> IO[bytes]:
+class FilePart(io.RawIOBase):
+    """The next bytes of a file, as a file of their own; `tell` counts from its start."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._size = self._left = size
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read bytes into a buffer and return their number."""
+        data = self._file.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._size - self._left
+
+
+def opened(name: str) -> IO[bytes]:
+    """Open a file by its path or URL."""
     try:
+        if "://" in name:
+            file: IO[bytes] = import_module("fsspec").open(name, "rb").open()
+            return file
         return Path(name).open("rb")
     except OSError as error:
-        raise DataError(f"Cannot open {name!r}: {error.strerror}.") from error
+        raise DataError(f"Cannot open {name!r}: {error.strerror or error}.") from error
 
 
 def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:
@@ -275,7 +344,7 @@ def _unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
     return file
 
 
-def _damage() -> tuple[type[BaseException], ...]:
+def damage() -> tuple[type[BaseException], ...]:
     """Return the errors that a broken file raises; pyarrow's only if it is installed."""
     own = (EOFError, OSError, lzma.LZMAError, zlib.error)
     try:
@@ -286,11 +355,15 @@ def _damage() -> tuple[type[BaseException], ...]:
 
 def _inner_suffix(path: Path) -> str:
     """Return the suffix without that of a compression."""
-    return Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def _is_known(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and _inner_suffix(path) in _KINDS
+    return path.is_file() and _has_known_name(path)
+
+
+def _has_known_name(path: Path) -> bool:
+    return not path.name.startswith(".") and _inner_suffix(path) in _KINDS
 
 
 def _dataset_options(name: str) -> tuple[str, dict[str, str]]:

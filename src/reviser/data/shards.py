@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -28,6 +28,10 @@ Tokens = npt.NDArray[np.int32]
 Integers = Sequence[int] | npt.NDArray[np.integer]
 
 _DTYPES = ("<u2", "<u4")
+MOST_MAPPED = 4096
+"""Shards that are mapped at once. The one that was used least recently is unmapped for another."""
+_SCANNED = 1 << 18
+"""Documents whose ends are in memory at once while a whole index is read."""
 
 
 def tokenize(
@@ -44,8 +48,9 @@ def tokenize(
     """Tokenize text on this machine. The same call again continues a run that stopped.
 
     A source is a file of JSON lines, parquet or plain text, compressed or not; a folder of these;
-    a pattern; or `hf:NAME`. `split` says how text files are split into documents. Files are the
-    unit of parallel work, by default one process per core, so split a file that would take hours.
+    a pattern; a URL that fsspec can open, such as `s3://bucket/folder`; or `hf:NAME`. `split` says
+    how text files are split into documents. Files are the unit of parallel work, by default one
+    process per core. A file of more than 1 GiB is cut into several units unless it is compressed.
     A script that calls this needs the usual `if __name__ == "__main__":`.
     """
     from reviser.data.local import run_plan
@@ -201,15 +206,16 @@ def _shard(*, name: str, tokens: int, documents: int, sha256: str) -> Shard:
 class TokenShards:
     """All documents of a folder of shards, numbered from 0, read from memory-mapped files.
 
-    Only `lengths` is kept in memory. A copy in another process, forked or pickled, has its own
-    maps.
+    Nothing that grows with documents or tokens is kept in memory: ends of documents are read from
+    the mapped index. A copy in another process, forked or pickled, has its own maps.
     """
 
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
         self.folder = Path(folder).resolve()
         self.manifest = manifest
         self._firsts = np.cumsum([0, *(shard.documents for shard in manifest.shards)])
-        self._maps: dict[int, tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]] = {}
+        self._maps: OrderedDict[int, tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]]
+        self._maps = OrderedDict()
 
     @classmethod
     def open(cls, folder: str | Path, fingerprint: str | None = None) -> TokenShards:
@@ -234,21 +240,32 @@ class TokenShards:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    @cached_property
+    @property
+    def parts(self) -> list[int]:
+        """Number of documents of each shard."""
+        return [shard.documents for shard in self.manifest.shards]
+
+    def lengths_in(self, part: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Return the number of tokens of documents `start` to `stop` of one shard."""
+        # Called for every window that is read, so without the overhead of np.diff.
+        ends = self._mapped(part)[1][max(start - 1, 0) : stop].astype(np.int64)
+        if start:
+            return ends[1:] - ends[:-1]
+        ends[1:] -= ends[:-1].copy()
+        return ends
+
+    @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Number of tokens of every document."""
-        lengths = np.empty(len(self), np.int64)
-        for number, first in enumerate(self._firsts[:-1]):
-            ends = self._mapped(number)[1]
-            lengths[first : first + len(ends)] = np.diff(ends.astype(np.int64), prepend=0)
-        lengths.flags.writeable = False
-        return lengths
+        """Number of tokens of every document, read from the index each time: not for training."""
+        return np.concatenate([self.lengths_in(n, 0, count) for n, count in enumerate(self.parts)])
 
     def read(self, document: int, start: int = 0, stop: int | None = None) -> Tokens:
         """Return tokens `start` to `stop` of one document; all of them by default."""
-        if stop is None:
-            stop = int(self.lengths[document])
-        return self.read_many([document], [start], [stop])[0]
+        if stop is None and 0 <= document < len(self):
+            part = int(np.searchsorted(self._firsts, document, side="right")) - 1
+            row = document - int(self._firsts[part])
+            stop = int(self.lengths_in(part, row, row + 1)[0])
+        return self.read_many([document], [start], [stop or 0])[0]
 
     def read_many(self, documents: Integers, starts: Integers, stops: Integers) -> list[Tokens]:
         """Return tokens `start` to `stop` of each of several documents."""
@@ -256,13 +273,6 @@ class TokenShards:
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
             wrong = int(rows.min() if rows.min() < 0 else rows.max())
             raise DataError(f"There is no document {wrong}; these shards have {len(self)}.")
-        bad = np.flatnonzero((begins < 0) | (begins > ends) | (ends > self.lengths[rows]))
-        if bad.size:
-            n = bad[0]
-            raise DataError(
-                f"Cannot read tokens {begins[n]} to {ends[n]} of document {rows[n]}, which has"
-                f" {self.lengths[rows[n]]}."
-            )
         numbers = np.searchsorted(self._firsts, rows, side="right") - 1
         texts = []
         in_shard = (rows - self._firsts[numbers]).tolist()
@@ -270,6 +280,13 @@ class TokenShards:
         for number, row, begin, end in pieces:
             tokens, index = self._mapped(number)
             first = int(index[row - 1]) if row else 0
+            length = int(index[row]) - first
+            if not 0 <= begin <= end <= length:
+                document = int(self._firsts[number]) + row
+                raise DataError(
+                    f"Cannot read tokens {begin} to {end} of document {document}, which has"
+                    f" {length}."
+                )
             texts.append(tokens[first + begin : first + end].astype(np.int32))
         return texts
 
@@ -281,7 +298,11 @@ class TokenShards:
 
     def _mapped(self, number: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
         """Map tokens and document ends of a shard at first use, and return them."""
-        if number not in self._maps:
+        if number in self._maps:
+            self._maps.move_to_end(number)
+        else:
+            if len(self._maps) >= MOST_MAPPED:
+                self._maps.popitem(last=False)
             path = self.folder / self.manifest.shards[number].name
             files = ((path, self.manifest.dtype), (Path(f"{path}.index"), "<u8"))
             # Plain arrays, because a slice of a memmap costs several times as much.
@@ -303,8 +324,11 @@ class TokenShards:
                     f"{str(file)!r} {has}; the manifest says {size}. Tokenize again into a new"
                     " folder, or copy the whole folder again."
                 )
-        ends = self._mapped(number)[1].astype(np.int64)
-        if ends[0] < 1 or np.any(np.diff(ends) < 1) or ends[-1] != shard.tokens:
+        index = self._mapped(number)[1]
+        scans = range(0, shard.documents, _SCANNED)
+        if index[-1] != shard.tokens or any(
+            self.lengths_in(number, first, first + _SCANNED).min() < 1 for first in scans
+        ):
             raise DataError(
                 f"The document ends in '{path}.index' do not increase to {shard.tokens}, the number"
                 " of tokens: the file is damaged. Tokenize again into a new folder."

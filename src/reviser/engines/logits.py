@@ -62,7 +62,11 @@ class LogitsMask:
         ]
         stop_B, moves_B = (each.astype(np.float32) for each in biases)
         allowed_BC = rows.fill_mask()
-        searched = self._searched(rows, np.flatnonzero(~allowed_BC[:, 1]).tolist())
+        row_N, token_N = rows.searched()
+        searched = self._nothing, self._nothing
+        if row_N.size:
+            row, token = torch.from_numpy(np.stack([row_N, token_N])).to(self.controls.device)
+            searched = row, token
         return MaskPlan(stop_B, moves_B, allowed_BC, searched, rows.routed)
 
     def apply(self, logits_BA: torch.Tensor, plan: MaskPlan) -> None:
@@ -92,15 +96,6 @@ class LogitsMask:
         logits_BA[:, self.controls] = controls_BC
         logits_BA[:, self._forbidden] = closed
         logits_BA[:, self.vocab.size :] = closed
-
-    def _searched(self, rows: Boundary, waiting: Sequence[int]) -> Searched:
-        found = [rows.findable(n) for n in waiting] if self.vocab.find is not None else []
-        if not any(found):
-            return self._nothing, self._nothing
-        row_N = np.repeat(waiting, [len(ids) for ids in found])
-        index = np.stack([row_N, [token for ids in found for token in ids]])
-        row, token = torch.from_numpy(index).to(self.controls.device)
-        return row, token
 
 
 def choose(

@@ -195,8 +195,8 @@ class _Follower:
         allowed: npt.NDArray[np.bool_] = rows.fill_mask()[np.arange(len(columns)), columns]
         allowed &= known & (columns >= 0)
         if self.vocab.find is not None:
-            pairs = enumerate(actions.tolist())
-            allowed |= np.array([token in rows.findable(n) for n, token in pairs], np.bool_)
+            row_N, token_N = rows.searched()
+            allowed[row_N[token_N == actions[row_N]]] = True
         return allowed
 
 

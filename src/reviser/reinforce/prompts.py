@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.data.dataset import WindowStream, permute
+from reviser.data.dataset import WindowStream
+from reviser.data.order import permute
 from reviser.data.pair_dataset import PairStream
 from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.train.inputs import Inputs, example_stream

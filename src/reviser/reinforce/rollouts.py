@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reviser.core.codec import Codec
-from reviser.data.dataset import ROLLOUT, hashed
+from reviser.data.order import ROLLOUT, hashed
 from reviser.engines.base import Request, measure, replay
 from reviser.engines.hf import HFEngine
 from reviser.reinforce.prompts import HELD_OUT, Prompt

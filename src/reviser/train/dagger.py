@@ -17,7 +17,7 @@ from safetensors.torch import load_model
 from transformers import TrainingArguments
 
 from reviser.core.canvas import Canvas
-from reviser.data.dataset import DRAFT, TURN, hashed, permute
+from reviser.data.order import DRAFT, TURN, hashed, permute
 from reviser.data.pair_dataset import PairStream, Visited, word_starts
 from reviser.engines.base import DecodeConfig, Engine, Request
 from reviser.engines.hf import HFEngine

@@ -194,6 +194,8 @@ class Recipe:
         if data.pairs:
             if data.shards or data.text or data.bpe:
                 raise ConfigError("With data.pairs, leave out data.shards, text and bpe.")
+            if data.windows.nodes[0] > 1:
+                raise ConfigError("data.windows.nodes is for shards; with data.pairs leave it out.")
         else:
             _exactly_one("data.shards", data.shards, "data.text", data.text or None)
         for policy in (self.policy, *self.evaluation.policies.values()):
@@ -286,10 +288,14 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
             data,
             shards=data.shards and folder / data.shards,
             tokenizer=data.tokenizer and folder / data.tokenizer,
-            text=tuple(s if s.startswith("hf:") else str(folder / s) for s in data.text),
+            text=tuple(s if _is_remote(s) else str(folder / s) for s in data.text),
             pairs=tuple(str(folder / s) for s in data.pairs),
         ),
     )
+
+
+def _is_remote(source: str) -> bool:
+    return source.startswith("hf:") or "://" in source
 
 
 def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:

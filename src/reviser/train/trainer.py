@@ -24,6 +24,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.mask import is_argument, is_search
 from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
+from reviser.data.nodes import NodeBatches
 from reviser.errors import ReviserError
 
 GROUPS = ("insert", "move", "stop", "operator")
@@ -39,7 +40,7 @@ class ReviserTrainer(transformers.Trainer):
         self,
         *,
         vocab: ActionVocab,
-        train_dataset: MicroBatches,
+        train_dataset: MicroBatches | NodeBatches,
         held_out: Mapping[str, MicroBatches],
         write_samples: Callable[[Any, int], None],
         **options: Any,
@@ -57,7 +58,7 @@ class ReviserTrainer(transformers.Trainer):
         self._write_samples = write_samples
         self._counts = dict.fromkeys(COUNTS, 0)  # of this process, since the last log
         self._clock = 0.0
-        self.split = train_dataset.stream.split
+        self.split = train_dataset.split
         self._scored: tuple[int, dict[str, float]] = (-1, {})
 
     def create_accelerator_and_postprocess(self) -> None:
