@@ -135,22 +135,27 @@ def run(
     return command
 
 
-def start_ranks(count: int, *args: str | Path) -> list[Command]:
-    """Start the ranks of one distributed run, as a launcher does."""
+def free_port() -> int:
+    """Return a port of this machine that nothing listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_PORT": port}
+        return int(free.getsockname()[1])
+
+
+def start_ranks(count: int, *args: str | Path, machines: int = 1) -> list[Command]:
+    """Start the ranks of one distributed run, as launchers on some machines do."""
+    local = count // machines
+    shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": local, "MASTER_PORT": free_port()}
     shared |= {"MASTER_ADDR": "127.0.0.1"}
-    settings = [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in range(count)]
+    settings = [shared | {"RANK": rank, "LOCAL_RANK": rank % local} for rank in range(count)]
     return [
         Command(*args, env={name: str(value) for name, value in each.items()}) for each in settings
     ]
 
 
-def run_ranks(count: int, *args: str | Path) -> list[Command]:
+def run_ranks(count: int, *args: str | Path, machines: int = 1) -> list[Command]:
     """Run the ranks of one distributed run to their end; as soon as one fails, end the others."""
-    ranks = start_ranks(count, *args)
+    ranks = start_ranks(count, *args, machines=machines)
     while any(rank.returncode is None for rank in ranks):
         if any(rank.returncode for rank in ranks):
             for rank in ranks:

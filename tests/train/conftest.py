@@ -13,11 +13,14 @@ pytest.importorskip("torch")
 pytest.importorskip("datatrove")
 
 import numpy as np
+import torch
 import yaml
 from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
+from support import small_tokenizers
 from support.processes import run as run_command
 from support.processes import run_ranks
 
@@ -57,6 +60,29 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def bases(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small Llamas with random weights, tied and not, and shards of their tokenizer."""
+    folder = tmp_path_factory.mktemp("bases")
+    for name, tied in {"tied": True, "untied": False}.items():
+        tokenizer = small_tokenizers.byte_level()
+        config = LlamaConfig(
+            vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=1,
+            num_attention_heads=2, intermediate_size=24, max_position_embeddings=128,
+            tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
+        tokenizer.save(str(folder / name / "tokenizer.json"))
+    tokenize([workshop / "text.txt"], folder / "shards", folder / "tied", workers=1)
+    content: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
+    windows = {"size": 48, "prefix": [0, 8], "held_out": 0.1}
+    content["data"] = {"shards": "shards", "windows": windows}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
 def make_workshop(folder: Path) -> None:
     """Write a text, its tokenizer and shards, and recipe.yaml."""
     (folder / "text.txt").write_text(TEXT)
@@ -72,10 +98,13 @@ def words(recipe: Path, output: Path, *changes: str) -> list[str]:
     return ["train", str(recipe), "-o", str(output), *settings]
 
 
-def run(recipe: Path, output: Path, *changes: str, processes: int = 1) -> None:
+def run(recipe: Path, output: Path, *changes: str, processes: int = 1, machines: int = 1) -> None:
     """Train to the end in forked processes; on failure show what they reported."""
     arguments = words(recipe, output, *changes)
-    ranks = run_ranks(processes, *arguments) if processes > 1 else [run_command(*arguments)]
+    if processes > 1:
+        ranks = run_ranks(processes, *arguments, machines=machines)
+    else:
+        ranks = [run_command(*arguments)]
     assert [rank.returncode for rank in ranks] == [0] * processes, ranks[0].stderr[-3000:]
 
 

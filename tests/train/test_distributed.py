@@ -76,7 +76,8 @@ def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, 
     one = processes.run(*words(recipe, tmp_path, *CHANGES))
     assert one.returncode == 1
     assert one.stderr.strip().endswith(
-        "checkpoint-18' can only be resumed with training.parallel fsdp and two processes or more."
+        "checkpoint-18' can only be resumed with training.parallel fsdp or hybrid, and two"
+        " processes or more."
     )
     run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
     losses, _, digests = figures(tmp_path)

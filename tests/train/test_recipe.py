@@ -273,7 +273,6 @@ def test_a_wrong_setting_is_refused_with_its_path_and_what_is_allowed(
         (["trunk=", "base=x"], "A base model has its own tokenizer: leave out data.tok"),
         (["trunk=", "base=x", "data.bpe=", "vocab.preset=paper"], "vocab.preset is for a new tr"),
         (["data.text=[]", "data.shards=s"], "data.bpe is trained on data.text; for shards give"),
-        (["training.lora={}", "training.parallel=fsdp"], "training: LoRA does not work with FSDP"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(

@@ -22,7 +22,6 @@ pytest.importorskip("datatrove")
 from transformers import (  # noqa: E402
     AutoModelForCausalLM,
     AutoTokenizer,
-    LlamaConfig,
     TrainingArguments,
 )
 
@@ -392,30 +391,17 @@ def test_a_compiled_trunk_learns_the_same(finished: Path, recipe: Path, tmp_path
     trunks.load(tmp_path)
 
 
+def test_recomputed_activations_change_no_bit_of_the_weights(
+    finished: Path, recipe: Path, tmp_path: Path
+) -> None:
+    trunk = load_recipe(recipe).trunk
+    assert trunk is not None
+    assert trunk.dropout > 0  # the second pass must drop the same activations
+    run(recipe, tmp_path, *SAME, "training.recompute=true")
+    assert_same_weights(tmp_path, finished)
+
+
 # -- bases ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def bases(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small Llamas with random weights, tied and not, and shards of their tokenizer."""
-    folder = tmp_path_factory.mktemp("bases")
-    for name, tied in {"tied": True, "untied": False}.items():
-        tokenizer = small_tokenizers.byte_level()
-        config = LlamaConfig(
-            vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=1,
-            num_attention_heads=2, intermediate_size=24, max_position_embeddings=128,
-            tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0,
-        )  # fmt: skip
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
-            AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
-        tokenizer.save(str(folder / name / "tokenizer.json"))
-    tokenize([workshop / "text.txt"], folder / "shards", folder / "tied", workers=1)
-    content: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("trunk", "data")}
-    windows = {"size": 48, "prefix": [0, 8], "held_out": 0.1}
-    content["data"] = {"shards": "shards", "windows": windows}
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    return folder
 
 
 def tables(folder: Path) -> dict[str, Any]:

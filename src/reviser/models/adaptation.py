@@ -117,3 +117,23 @@ def with_lora(
     # resized and save all of them. The trained rows are saved without that.
     config.base_model_name_or_path = ""
     return adapted
+
+
+def merge_lora(
+    sharded: Any,
+    weights: dict[str, torch.Tensor],
+    vocab: ActionVocab,
+    *,
+    rank: int,
+    alpha: float,
+    dropout: float,
+) -> PreTrainedModel:
+    """Return a whole model with the adapters of a sharded one merged, from its gathered weights.
+
+    PEFT merges by writing into parameters, which shards do not allow.
+    """
+    base = sharded.get_base_model()
+    whole = with_lora(type(base)(base.config), vocab, rank=rank, alpha=alpha, dropout=dropout)
+    whole.load_state_dict(weights)
+    merged: PreTrainedModel = whole.merge_and_unload()
+    return merged

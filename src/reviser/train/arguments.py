@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from accelerate import ParallelismConfig
 from transformers import TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 
 from reviser.errors import ConfigError
 from reviser.train.recipe import Recipe, TrainingConfig
+
+# Transformers 5.23 renamed it, and warns about the old name.
+_RECOMPUTE = "activation_checkpointing"
+if _RECOMPUTE not in TrainingArguments.__dataclass_fields__:
+    _RECOMPUTE = "gradient_checkpointing"
 
 _Arguments = TypeVar("_Arguments", bound=TrainingArguments)
 
@@ -54,8 +60,25 @@ def _check_launcher(training: TrainingConfig) -> None:
             f"The launcher sets mixed precision {launched}, the recipe {training.precision}."
             " Change training.precision or the launcher's setting."
         )
-    if os.environ.get("ACCELERATE_USE_FSDP") == "true" and training.parallel != "fsdp":
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true" and not training.is_sharded:
         raise ConfigError("The launcher sets FSDP; set training.parallel to fsdp as well.")
+
+
+def _copies_of_shards(training: TrainingConfig, processes: int) -> ParallelismConfig | None:
+    """Return the grid of hybrid sharding: rows are machines with a copy, columns hold its shards.
+
+    A single machine has one copy, which is FSDP2 without a grid.
+    """
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    if training.parallel != "hybrid" or local == processes:
+        return None
+    if local == 1 or processes % local:
+        raise ConfigError(
+            f"training.parallel is hybrid, which shards the weights within each machine, but"
+            f" {processes} processes have {local} on this one. Start the same number on every"
+            " machine, two or more, or use parallel: fsdp."
+        )
+    return ParallelismConfig(dp_replicate_size=processes // local, dp_shard_size=local)
 
 
 def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
@@ -63,6 +86,7 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
     on_cpu = not torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", 1))
     several = processes > 1
+    sharded = training.is_sharded and several
     return {
         "output_dir": str(output / "checkpoints"),
         "max_steps": training.steps,
@@ -84,7 +108,10 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
         "ddp_timeout": 24 * 60 * 60,  # the others wait while the main process tokenizes
         "ddp_find_unused_parameters": False,
         # The Trainer refuses to shard over a single process, which needs no sharding.
-        "fsdp": True if training.parallel == "fsdp" and several else None,
+        "fsdp": True if sharded else None,
+        "fsdp_config": {"state_dict_type": "SHARDED_STATE_DICT"} if sharded else None,
+        "parallelism_config": _copies_of_shards(training, processes) if sharded else None,
+        _RECOMPUTE: training.recompute,
         "dataloader_num_workers": training.workers,
         "dataloader_pin_memory": not on_cpu,
         "remove_unused_columns": False,

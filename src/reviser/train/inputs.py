@@ -81,7 +81,7 @@ def open_text(recipe: Recipe, output: Path) -> tuple[Codec, TokenShards]:
 def open_inputs(recipe: Recipe, output: Path) -> Inputs:
     """Open tokenizer, data and model after `make_missing`; write nothing."""
     model, tokenizer, vocab, note = _open_model(recipe, _tokenizer_folder(recipe, output))
-    if recipe.training.parallel == "fsdp" and reads_canvas(model):
+    if recipe.training.is_sharded and reads_canvas(model):
         raise ConfigError("A trunk that reads the canvas cannot be sharded: use parallel: ddp.")
     codec = Codec(tokenizer)
     return Inputs(

@@ -117,8 +117,12 @@ class TrainingConfig:
     clip: float = 1.0
     """Maximum norm of the gradient; 0 turns clipping off."""
     precision: Literal["bf16", "fp32"] = "bf16"
-    parallel: Literal["ddp", "fsdp"] = "ddp"
-    """The way several processes share the work: copies of the model (ddp), or FSDP2's shards."""
+    parallel: Literal["ddp", "fsdp", "hybrid"] = "ddp"
+    """The way several processes share the work: copies of the model (ddp), FSDP2's shards over all
+    processes (fsdp), or shards within each machine and copies across machines (hybrid)."""
+    recompute: bool = False
+    """True computes the activations of a layer again in the backward pass instead of keeping them:
+    much less memory, about a third more computation."""
     lora: LoraConfig | None = None
     compile: bool = False
     """True compiles the trunk: a minute or more at the start, then faster steps."""
@@ -147,8 +151,11 @@ class TrainingConfig:
             raise ConfigError(
                 f"batch {self.batch} is not a multiple of micro_batch {self.micro_batch}."
             )
-        if self.lora and self.parallel == "fsdp":
-            raise ConfigError("LoRA does not work with FSDP here; use parallel: ddp.")
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each of several processes holds only a part of the weights."""
+        return self.parallel != "ddp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +239,7 @@ class Recipe:
                 f"training.steps is {self.training.steps}; with {policy.rounds} rounds it must be a"
                 f" multiple of {policy.rounds + 1}."
             )
-        if self.training.parallel == "fsdp" or self.training.lora is not None:
+        if self.training.is_sharded or self.training.lora is not None:
             raise ConfigError(
                 "A policy of kind dagger needs the whole weights in every process: use parallel:"
                 " ddp without lora."
@@ -253,10 +260,10 @@ class Recipe:
                 "reinforce.oracle and a reward of kind edits need data.pairs, which have the"
                 " corrected texts."
             )
-        if training.parallel == "fsdp" or training.lora is not None or training.compile:
+        if training.is_sharded or training.lora or training.compile or training.recompute:
             raise ConfigError(
                 "reinforce needs the whole weights in every process: use parallel: ddp, without"
-                " lora and compile."
+                " lora, compile and recompute."
             )
         if training.batch % reinforce.group:
             raise ConfigError(

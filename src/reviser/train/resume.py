@@ -27,7 +27,7 @@ START_TOKEN = "process-0"
 """A file in the output with a random token of the main process, new at every start."""
 _FREE: dict[str, str] = {
     "data": "shards text text_key split tokenizer bpe",  # the data is compared by its content
-    "training": "workers parallel reporters log_every save_every evaluate_every",
+    "training": "workers parallel recompute reporters log_every save_every evaluate_every",
     "evaluation": "examples policies prompts max_actions",
 }
 FREE_TO_CHANGE = {f"{section}.{name}" for section in _FREE for name in _FREE[section].split()}
@@ -87,16 +87,20 @@ class MarkComplete(TrainerCallback):
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
         if state.is_world_process_zero:
-            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-            for path in folder.iterdir():  # the weights must be on disk before the mark is
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-            (folder / COMPLETE).write_text(_layout(args), "utf-8")
+            mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}", args)
+
+
+def mark_complete(folder: Path, args: TrainingArguments) -> None:
+    """Mark a checkpoint as complete, after all that it consists of is on disk."""
+    for path in filter(Path.is_file, folder.rglob("*")):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    (folder / COMPLETE).write_text(_layout(args), "utf-8")
 
 
 def _layout(arguments: TrainingArguments) -> str:
     """Return the layout of this run's checkpoints; the Trainer opens no other."""
-    return "fsdp" if arguments.fsdp and arguments.world_size > 1 else "plain"
+    return "shards" if arguments.fsdp and arguments.world_size > 1 else "plain"
 
 
 def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
@@ -104,7 +108,8 @@ def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
     written = (checkpoint / COMPLETE).read_text("utf-8")
     if written != _layout(arguments):
         advice = {
-            "fsdp": "with training.parallel fsdp and two processes or more",
+            "shards": "with training.parallel fsdp or hybrid, and two processes or more",
+            "fsdp": "with Reviser 0.1: sharded checkpoints have another format now",
             "plain": "in one process, or with training.parallel ddp",
         }
         raise ConfigError(f"{str(checkpoint)!r} can only be resumed {advice[written]}.")

@@ -15,12 +15,12 @@ from reviser.data.pair_dataset import Visited
 from reviser.errors import ConfigError
 from reviser.models import adaptation
 from reviser.models.editing import Editing
-from reviser.train import dagger, session
+from reviser.train import dagger, session, sharded
 from reviser.train.arguments import training_arguments
 from reviser.train.inputs import held_out_set, training_set
 from reviser.train.recipe import Recipe
 from reviser.train.report import LogWriter
-from reviser.train.resume import MarkComplete, StopAt
+from reviser.train.resume import StopAt
 from reviser.train.samples import sample_writer
 from reviser.train.session import Session
 from reviser.train.trainer import ReviserTrainer
@@ -74,6 +74,8 @@ def _trainer(run: Session, *, stop: int, visited: Sequence[Visited]) -> ReviserT
         model.set_attn_implementation("eager")  # the faster one on CPUs once it is compiled
     if lora is not None:
         model = adaptation.with_lora(model, inputs.vocab, **to_plain(lora))
+        if run.arguments.fsdp:
+            sharded.keep_tied_rows_together(model)
     if recipe.training.compile:
         model.compile(dynamic=True)
     return ReviserTrainer(
@@ -83,5 +85,5 @@ def _trainer(run: Session, *, stop: int, visited: Sequence[Visited]) -> ReviserT
         model=model,
         args=run.arguments,
         train_dataset=training_set(recipe, inputs, visited),
-        callbacks=[StopAt(stop), LogWriter(output / "log.jsonl"), run.bar, MarkComplete()],
+        callbacks=[StopAt(stop), LogWriter(output / "log.jsonl"), run.bar],
     )

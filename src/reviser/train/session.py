@@ -20,7 +20,7 @@ from transformers.integrations import TensorBoardCallback
 from reviser.data.dataset import Split
 from reviser.errors import CheckpointError, ReviserError
 from reviser.files import write_json
-from reviser.models import trunks
+from reviser.models import adaptation, trunks
 from reviser.models.editing import Editing
 from reviser.provenance import made_with
 from reviser.train.inputs import Inputs, make_missing, open_inputs
@@ -124,10 +124,14 @@ class Session:
 
     def _save(self, trainer: Any) -> None:
         model: Any = trainer.model
-        if hasattr(model, "merge_and_unload"):
+        is_main, lora = trainer.args.process_index == 0, self.recipe.training.lora
+        if lora is not None and not is_sharded(model):
             model = model.merge_and_unload()
         weights = trainer.accelerator.get_state_dict(model)  # gathers shards from every process
-        if trainer.args.process_index == 0:
+        if lora is not None and is_sharded(model) and is_main:
+            model = adaptation.merge_lora(model, weights, self.inputs.vocab, **to_plain(lora))
+            weights = model.state_dict()
+        if is_main:
             kept = {k: v for k, v in weights.items() if k not in model.all_tied_weights_keys}
             trunks.save_weights(model, self.output, state_dict=kept)
             trunks.save_tokenizer(self.inputs.tokenizer, self.inputs.vocab, self.output)
@@ -201,4 +205,6 @@ def _report_in(trainer: Any, output: Path) -> None:
 def _parallel(trainer: Any) -> str | None:
     if trainer.args.world_size == 1:
         return None
-    return "fsdp" if is_sharded(trainer.model) else "ddp"
+    if not is_sharded(trainer.model):
+        return "ddp"
+    return "fsdp" if trainer.args.parallelism_config is None else "hybrid"

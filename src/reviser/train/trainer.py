@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ import transformers
 from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from transformers.trainer import SCHEDULER_NAME
 
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.mask import is_argument, is_search
 from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
 from reviser.data.nodes import NodeBatches
 from reviser.errors import ReviserError
+from reviser.train.resume import MarkComplete
+from reviser.train.sharded import ShardedSaves
 
 GROUPS = ("insert", "move", "stop", "operator")
 """The groups of the held-out score. Arguments belong to their operator; searches are moves."""
@@ -55,6 +59,8 @@ class ReviserTrainer(transformers.Trainer):
         self.held_out = held_out
         self.seen = dict.fromkeys(SEEN, 0)
         """Counts of all processes together, including earlier starts of the run."""
+        self._saves = ShardedSaves(self.args) if self.args.fsdp else None
+        self.add_callback(self._saves or MarkComplete())
         self._write_samples = write_samples
         self._counts = dict.fromkeys(COUNTS, 0)  # of this process, since the last log
         self._clock = 0.0
@@ -67,12 +73,18 @@ class ReviserTrainer(transformers.Trainer):
         On CPUs Accelerate silently trains copies instead. With bf16 it would also round the loss
         and the sums of gradients to bf16.
         """
+        copies, on_cpu = self.args.parallelism_config, self.args.device.type == "cpu"
+        if on_cpu:  # Accelerate would refuse it, because it does not know yet that we shard
+            self.args.parallelism_config = None
         super().create_accelerator_and_postprocess()
         state = self.accelerator.state
-        if self.args.fsdp and state.distributed_type is DistributedType.MULTI_CPU:
+        if self.args.fsdp and on_cpu:
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
             state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
             self.is_fsdp_enabled = True
+            if copies is not None:
+                self.args.parallelism_config = state.parallelism_config = copies
+                state.device_mesh = copies.get_device_mesh("cpu")
         if self.is_fsdp_enabled and self.args.bf16:
             state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy(
                 param_dtype=torch.bfloat16,
@@ -86,6 +98,15 @@ class ReviserTrainer(transformers.Trainer):
             self._counts[name] += count
         del inputs["text_tokens"]
         return super().compute_loss(model, inputs, *args, **options)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """Write shards in the background, where the Trainer would wait for them."""
+        if self._saves is None:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        self._saves.start(Path(output_dir), self.model, self.optimizer)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
         """Run the Trainer's step; start the clock at the first one."""

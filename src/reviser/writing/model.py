@@ -377,7 +377,7 @@ def load(
     GGUF file or hub name that `base` gives.
 
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; those of vLLM's
-    `EngineArgs` for "vllm", or the `url` of a vLLM server that runs the model.
+    `EngineArgs` for "vllm", or the `url` of a vLLM server that runs the model (or a list of them).
     """
     if engine not in ("hf", "vllm"):
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
