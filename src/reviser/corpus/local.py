@@ -59,7 +59,7 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
 def _begin(output: str, places: Any) -> None:
     """Open the model in a new process, which ends when its parent does."""
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # exit at once, without a traceback
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_die_after, args=(parent,), daemon=True).start()
