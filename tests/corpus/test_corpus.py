@@ -85,7 +85,9 @@ def write_jsonl(path: Path, lines: Sequence[dict[str, Any]]) -> Path:
 
 def write_parquet(path: Path, lines: Sequence[dict[str, Any]], group: int = 4) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([*lines]), path, row_group_size=group)
+    names = dict.fromkeys(name for line in lines for name in line)
+    columns = {name: [line.get(name) for line in lines] for name in names}
+    pq.write_table(pa.table(columns), path, row_group_size=group)
     return path
 
 

@@ -52,7 +52,7 @@ def submit(job: Job, tasks: int, options: Mapping[str, Any]) -> str:
     """Submit an array and wait for its end; return where its logs are."""
     logs = Path(job.output, "_logs") if job.folder.is_local else Path.cwd()
     logs.mkdir(parents=True, exist_ok=True)  # Slurm does not make it
-    given = {"job-name": "reviser", "output": f"{logs}/%A_%a.log"} | options
+    given = {"job-name": "reviser", "output": f"{logs}/%A_%a.log", **options}
     task = shlex.join([sys.executable, "-m", "reviser.corpus.on_slurm", job.output])
     words = ["sbatch", "--wait", "--parsable", f"--array=0-{tasks - 1}"]
     words += [

@@ -52,7 +52,7 @@ def scan(name: str, size: int, label: str, chunk_rows: int) -> Source:
     try:
         with _opened(source) as file:
             if source.format == "parquet":
-                rows, offsets = _parquet(file, name).metadata.num_rows, ()
+                rows, offsets = _parquet(file, name).metadata.num_rows, []
             else:
                 rows, offsets = _count_lines(file, chunk_rows)
     except OSError as error:
@@ -103,8 +103,8 @@ def _parquet(file: Any, name: str) -> Any:
 def _rows(table: Any, start: int, stop: int, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield rows from the row groups that hold them; rows before them in a group are skipped."""
     columns = [name for name in table.schema_arrow.names if name in fields]
-    first, groups = 0, []
-    skipped = 0
+    groups: list[int] = []
+    first = skipped = 0
     for group in range(table.metadata.num_row_groups):
         rows = table.metadata.row_group(group).num_rows
         if first < stop and first + rows > start:
