@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reviser.corpus import local, on_ray, on_slurm
-from reviser.corpus.job import Job, Scheduler
+from reviser.corpus.job import DONE, Job, Scheduler
 from reviser.corpus.results import Counts, finish
 from reviser.errors import ConfigError, EngineError
 
@@ -44,6 +44,7 @@ def run(
     done = job.documents - left
     progress(done, job.documents)
     if missing:
+        job.folder.remove(DONE)  # somebody deleted results to have them made again
         for documents in _RUNS[on](job, missing, min(workers, len(missing)), options or {}):
             done += documents
             progress(done, job.documents)

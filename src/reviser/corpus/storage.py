@@ -51,7 +51,6 @@ class Folder:
     def __init__(self, name: str) -> None:
         self.name = absolute(name)
         self._system, self._path = opened(self.name)
-        self._system.use_listings_cache = False  # other processes write here
 
     @property
     def is_local(self) -> bool:
@@ -64,7 +63,7 @@ class Folder:
 
     def names(self) -> set[str]:
         """Return the names of all files."""
-        self._system.invalidate_cache()
+        self._system.invalidate_cache()  # other processes write here
         try:
             entries = self._system.ls(self._path, detail=False)
         except FileNotFoundError:
