@@ -111,10 +111,21 @@ def claim(
         write_json(path, wanted)
         return
     begun = json.loads(json.dumps(update(read_object(path))))
+    refuse_other_job(str(path.parent), begun, wanted, ignored=ignored)
+
+
+def refuse_other_job(
+    folder: str,
+    begun: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    ignored: Collection[str] = (),
+) -> None:
+    """Refuse to continue a folder whose manifest differs in a field that is not ignored."""
     differing = [name for name in _differing(begun, wanted) if name not in ignored]
     if differing:
         raise ConfigError(
-            f"{str(path.parent)!r} was begun with another {', '.join(sorted(differing))}. Continue"
+            f"{folder!r} was begun with another {', '.join(sorted(differing))}. Continue"
             " with the same, choose another output, or delete that folder to start again."
         )
 

@@ -44,6 +44,8 @@ PARTS = (
                          "tests/trajectories", "tests/support/naive.py",
                          "tests/support/naive_policy.py")),
     tests_of("writing", 1),
+    tests_of("corpus", 4, "src/reviser/writing", "experiments/scale/corpus.py",
+             "recipes/corpus_servers.py"),
     tests_of("train", 4, "src/reviser/reproduce.py"),
     tests_of("reinforce", 2, "src/reviser/train"),
     tests_of("serve", 3),

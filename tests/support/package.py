@@ -264,6 +264,26 @@ def agents(env: Environment) -> None:
     env.run("-c", "import reviser.agents.server")
 
 
+def corpus(env: Environment) -> None:
+    """Parquet and URLs, without torch."""
+    assert "torch" not in env.names
+    program = """
+import pyarrow as pa, pyarrow.parquet as pq
+from reviser.corpus.sources import read, scan
+from reviser.corpus.storage import find_files
+pq.write_table(pa.table({"prompt": ["a", "b"]}), "in.parquet")
+[found] = find_files("in.parquet")
+print([*read(scan(*found, 1), 1, 2, chunk_rows=1, fields=["prompt"])])
+"""
+    assert "[{'prompt': 'b'}]" in env.run("-c", program)
+
+
+def on_ray(env: Environment) -> None:
+    """Ray Data, which `--on ray` imports."""
+    corpus(env)
+    env.run("-c", "import ray.data, reviser.corpus.run")
+
+
 def serve(env: Environment) -> None:
     """The server and its client around any engine, without torch."""
     assert "torch" not in env.names
@@ -312,6 +332,8 @@ PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
     ("agents",): agents,
     ("player",): player,
     ("web",): web,
+    ("corpus",): corpus,
+    ("ray",): on_ray,
     ("serve",): serve,
     ("hf", "serve"): serve_hf,
 }

@@ -6,13 +6,14 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from reviser.cli.output import announce_if_slow, quiet_libraries
+from reviser.corpus.job import CHUNK_ROWS, Scheduler
 from reviser.data.readers import Split
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import DataError, nearest_path
@@ -117,7 +118,7 @@ class ModelChoice:
         """Options of `reviser.load`: the base, the URLs of servers, and those of the engine."""
         given = {"base": self.base, "url": self.url or None}
         chosen = {name: value for name, value in given.items() if value is not None}
-        return chosen | parse_engine_options(self.engine_options)
+        return chosen | parse_options(self.engine_options)
 
     def load(self) -> Reviser:
         """Open the model; a line on standard error says so if it takes long."""
@@ -146,7 +147,7 @@ class ModelChoice:
             part.request.check(vocab, context_of(folder) or sys.maxsize)
 
 
-def parse_engine_options(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Parse pairs of the form NAME=JSON; a value that is not JSON is taken as a string."""
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -233,15 +234,56 @@ def decoding_options(config: DecodeConfig) -> Decorator:
     return with_options(*options, collected("config", list(SETTINGS), DecodeConfig))
 
 
+@dataclass(frozen=True, kw_only=True)
+class BatchChoice:
+    """The texts to work through, and where to do it, as chosen on the command line."""
+
+    source: str | None
+    output: str | None
+    workers: int
+    on: Scheduler
+    on_options: tuple[str, ...]
+    text_key: str | None
+    chunk_rows: int
+
+    @property
+    def is_chosen(self) -> bool:
+        """True if there are texts to work through; half of a choice is refused."""
+        if (self.source is None) != (self.output is None):
+            raise click.UsageError("Give --input and --output together.")
+        return self.source is not None
+
+    @property
+    def is_file(self) -> bool:
+        """True for one file of JSON lines; otherwise the output is a folder."""
+        assert self.output is not None
+        return self.output.endswith(".jsonl")
+
+
 def batch_options(source: str, instead_of: str, results: str) -> Decorator:
-    """Return the options of a command that also works through a file of texts."""
-    path = click.Path(path_type=Path)
+    """Return the options of a command that also works through a file or a corpus of texts."""
     return with_options(
-        click.option("--input", "source", metavar="FILE.jsonl", type=path,
-                     help=f"File with {source} to read in place of {instead_of}, one JSON object"
-                          " per line."),
-        click.option("--output", metavar="FILE.jsonl", type=path,
-                     help=f"File for the {results}; needs --input."),
+        click.option("--input", "source", metavar="PATH",
+                     help=f"{source.capitalize()} to read in place of {instead_of}: a file of JSON"
+                          " lines. For an --output folder also Parquet, a folder, a pattern or a"
+                          " URL such as s3://..."),
+        click.option("--output", metavar="PATH",
+                     help=f"FILE.jsonl, or a folder or URL with a file of {results} per chunk;"
+                          " needs --input."),
         click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
                      help="Number of processes for --input; each loads the model."),
+        click.option("--on", default="local", show_default=True,
+                     type=click.Choice(get_args(Scheduler)),
+                     help="Where the workers run: on this machine, on a Ray cluster, or as a Slurm"
+                          " array. For an --output folder."),
+        click.option("--on-option", "on_options", multiple=True, metavar="NAME=JSON",
+                     help="Option of Ray's map_batches, such as num_gpus=1, or of Slurm's sbatch,"
+                          " such as partition=gpu; may be repeated."),
+        click.option("--text-key", metavar="NAME",
+                     help=f"Field or column with the text of an --input to a folder. By default,"
+                          f" as in a file of {source}."),
+        click.option("--chunk-size", "chunk_rows", default=CHUNK_ROWS, show_default=True,
+                     type=click.IntRange(1),
+                     help="Documents per file of an --output folder, and per unit of work."),
+        collected("batch", [field.name for field in fields(BatchChoice)], BatchChoice),
     )  # fmt: skip

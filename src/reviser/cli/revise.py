@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from reviser.cli.drafts import Draft
-from reviser.cli.options import ModelChoice, batch_options, decoding_options, model_options
+from reviser.cli.options import (
+    BatchChoice,
+    ModelChoice,
+    batch_options,
+    decoding_options,
+    model_options,
+)
 from reviser.cli.output import exit_interrupted, print_text, progress_bars, stop_message
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
@@ -63,9 +69,9 @@ if TYPE_CHECKING:
 @decoding_options(Revise.default_config)
 def revise(
     files: tuple[Path, ...], markup: Choice, form: str, in_place: bool, check: bool,
-    source: Path | None, output: Path | None, workers: int, choice: ModelChoice,
-    config: DecodeConfig, instruction: str, locked: tuple[str, ...], precision: float | None,
-    min_edit_probability: float | None, notes: float | None, window: int, context: int,
+    batch: BatchChoice, choice: ModelChoice, config: DecodeConfig, instruction: str,
+    locked: tuple[str, ...], precision: float | None, min_edit_probability: float | None,
+    notes: float | None, window: int, context: int,
 ) -> None:  # fmt: skip
     """Correct a draft and leave the rest of it alone.
 
@@ -74,9 +80,9 @@ def revise(
     MODEL must be trained to edit; see recipes/revise.yaml. Without FILE, the draft is read from
     standard input. With --in-place or --check, which take many files, the number of changes is
     printed in place of the text; other formats are still printed. Markup and code never change: see
-    --markup. With --input and --output, the command processes a file
-    of any size: each line is a JSON object with a "draft", or the "before" of a pair, and an
-    optional "instruction". Run the same command again to continue after an interruption.
+    --markup. With --input and --output, the command processes a file or a corpus of any size: each
+    line is a JSON object with a "draft", or the "before" of a pair, and an optional "instruction".
+    Run the same command again to continue after an interruption.
     """
     if notes is not None:
         click.echo("warning: --notes is now called --min-edit-probability.", err=True)
@@ -86,13 +92,13 @@ def revise(
         "precision": precision, "window": window, "context": context,
     }  # fmt: skip
     is_single = bool(files) or in_place or check or form != "text"
-    if (source is None) != (output is None) or (source is not None and is_single):
-        raise click.UsageError("Give a FILE, or --input and --output together.")
-    if source is not None and output is not None:
+    if batch.is_chosen:
+        if is_single:
+            raise click.UsageError("Give a FILE, or --input and --output together.")
         settings = asdict(config) | Revise("", **options).to_dict()  # refuses wrong options first
         del settings["draft"]
         settings |= {"locked": list(locked)} if locked else {}
-        write_batch(source, output, workers, choice, settings=settings, is_revision=True)
+        write_batch(batch, choice, settings=settings, is_revision=True)
         return
     if not files and (in_place or sys.stdin.isatty()):
         raise click.UsageError("Give a FILE.")

@@ -17,7 +17,7 @@ from reviser.cli.options import (
     engine_option,
     engine_options_option,
     folder_option,
-    parse_engine_options,
+    parse_options,
 )
 from reviser.cli.output import exit_interrupted, needs_extra, print_table, progress_bars
 from reviser.errors import plural
@@ -98,7 +98,7 @@ def reproduce(
         try:
             page = reproduce(
                 recipe, output, changes=changes, engine=engine,
-                options=parse_engine_options(engine_options), device=device, log=log,
+                options=parse_options(engine_options), device=device, log=log,
                 progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reviser.cli.options import (
+    BatchChoice,
     ModelChoice,
     batch_options,
     decoding_options,
     model_options,
+    parse_options,
     with_options,
 )
 from reviser.cli.output import (
@@ -44,24 +47,24 @@ writing_options = with_options(
 @writing_options
 @batch_options("prompts", "PROMPT", "rollouts")
 def generate(
-    prompt: str | None, source: Path | None, output: Path | None, workers: int, pace: float,
-    as_json: bool, choice: ModelChoice, config: DecodeConfig,
+    prompt: str | None, batch: BatchChoice, pace: float, as_json: bool, choice: ModelChoice,
+    config: DecodeConfig,
 ) -> None:  # fmt: skip
     """Continue a prompt.
 
     For example: reviser generate "Ben had a" -m models/stories-revise
 
     A terminal shows the text while it is edited. Without PROMPT, the prompt is read from standard
-    input. With --input and --output, the command processes a file of any size: each line is a JSON
-    object with a "prompt", or with a text to "infill". Run the same command again to continue after
-    an interruption.
+    input. With --input and --output, the command processes a file or a corpus of any size: each
+    line is a JSON object with a "prompt", or with a text to "infill". Run the same command again to
+    continue after an interruption.
     """
     from reviser.writing.tasks import Continue
 
-    if (source is None) != (output is None) or (source is not None and prompt is not None):
-        raise click.UsageError("Give a PROMPT, or --input and --output together.")
-    if source is not None and output is not None:
-        write_batch(source, output, workers, choice, settings=asdict(config))
+    if batch.is_chosen:
+        if prompt is not None:
+            raise click.UsageError("Give a PROMPT, or --input and --output together.")
+        write_batch(batch, choice, settings=asdict(config))
         return
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else read_stdin()
@@ -125,28 +128,76 @@ def _write(
 
 
 def write_batch(
-    source: Path, output: Path, workers: int, choice: ModelChoice, *, settings: dict[str, Any],
-    is_revision: bool = False,
-) -> None:  # fmt: skip
-    """Write a file of rollouts or revisions, with a progress bar."""
-    from reviser.writing import batch
+    batch: BatchChoice, choice: ModelChoice, *, settings: dict[str, Any], is_revision: bool = False
+) -> None:
+    """Write a file or a folder of rollouts or revisions, with a progress bar."""
     from reviser.writing.tasks import Revise
 
     if is_revision:
         choice.check(Revise(""), DecodeConfig())
     quiet_libraries(choice.model)
-    job = batch.Job(
-        input=source, output=output, model=choice.model, engine=choice.engine,
-        options=choice.options, settings=settings, is_revision=is_revision, workers=workers,
-    )  # fmt: skip
+    write = _write_file if batch.is_file else _write_corpus
     with progress_bars() as (_, progress):
         try:
-            written, failed = batch.run(job, lambda done, of: progress("writing", done, of))
+            written, failed = write(
+                batch, choice, settings, is_revision, lambda *done: progress("writing", *done)
+            )
         except KeyboardInterrupt:
             exit_interrupted("Run the same command again to continue.")
-    click.echo(f"{output}: {plural(written - failed, 'revision' if is_revision else 'rollout')}")
+    result = "revision" if is_revision else "rollout"
+    click.echo(f"{batch.output}: {plural(written - failed, result)}")
     if failed:
         raise EngineError(
-            f"{failed:,} of {plural(written, 'line')} failed. To see why, look for 'error' in"
-            f" {str(output)!r}."
+            f"{failed:,} of {plural(written, 'line' if batch.is_file else 'document')} failed. To"
+            f" see why, look for 'error' in {batch.output!r}."
         )
+
+
+def _write_file(
+    batch: BatchChoice,
+    choice: ModelChoice,
+    settings: dict[str, Any],
+    is_revision: bool,
+    progress: Callable[[int, int], None],
+) -> tuple[int, int]:
+    """Write one file of JSON lines; return the numbers of lines and of failed ones."""
+    from reviser.corpus.storage import is_url
+    from reviser.writing import batch as batches
+
+    assert batch.source is not None
+    assert batch.output is not None
+    is_plain = batch.on == "local" and batch.text_key is None and not batch.on_options
+    if not is_plain or is_url(batch.source + batch.output) or batch.source.endswith(".parquet"):
+        raise click.UsageError(
+            "--output is one file, which takes local JSON lines and --on local. For Parquet, URLs,"
+            " --text-key, Ray or Slurm, name a folder."
+        )
+    job = batches.Job(
+        input=Path(batch.source), output=Path(batch.output), model=choice.model,
+        engine=choice.engine, options=choice.options, settings=settings, is_revision=is_revision,
+        workers=batch.workers,
+    )  # fmt: skip
+    return batches.run(job, progress)
+
+
+def _write_corpus(
+    batch: BatchChoice,
+    choice: ModelChoice,
+    settings: dict[str, Any],
+    is_revision: bool,
+    progress: Callable[[int, int], None],
+) -> tuple[int, int]:
+    """Write a folder with a file per chunk; return the numbers of documents and of failed ones."""
+    from reviser.corpus.job import begin
+    from reviser.corpus.run import run
+
+    assert batch.source is not None
+    assert batch.output is not None
+    job = begin(
+        batch.source, batch.output, choice.model, engine=choice.engine, options=choice.options,
+        settings=settings, is_revision=is_revision, text_key=batch.text_key,
+        chunk_rows=batch.chunk_rows,
+    )  # fmt: skip
+    options = parse_options(batch.on_options)
+    counts = run(job, on=batch.on, workers=batch.workers, options=options, progress=progress)
+    return counts.documents, counts.failed

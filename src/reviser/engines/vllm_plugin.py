@@ -11,13 +11,17 @@ from typing import Any
 
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
-from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SlotLogitsProcessor
 
 from reviser.core.actions import ActionVocab
 from reviser.engines import wire
 from reviser.engines.vllm_state import BatchMask, SlotMask, check_config
 from reviser.errors import ConfigError
 from reviser.models import hub
+
+try:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SlotLogitsProcessor
+except ImportError:  # this vLLM has no processors for its second runner, so it uses the first
+    SlotLogitsProcessor = object
 
 
 class ReviserMask(LogitsProcessor, SlotLogitsProcessor):

@@ -71,6 +71,15 @@ def find(
     return merged
 
 
+def fingerprint(name: str | Path, *, base: str | Path | None = None, is_remote: bool) -> str:
+    """Return the hash of a model, as `hub.fingerprint` does, of an adapter with its base.
+
+    If a server has the weights (`is_remote`), only the small files can be compared.
+    """
+    files = hub.CONFIG_FILES if is_remote else hub.MODEL_FILES
+    return hub.fingerprint(find(name, files, base=base), files)
+
+
 def _key(adapter: Path, base: Path) -> str:
     """Return a hash of an adapter's files, and of the names, sizes and times of its base's."""
     total = hashlib.sha256()

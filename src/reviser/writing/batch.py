@@ -21,19 +21,16 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
-from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, DataError, EngineError, ReviserError, nearest_path
 from reviser.files import bounded_lines, claim, lock, read_object, sync, sync_folder
-from reviser.models import adapters, hub
+from reviser.models import adapters
+from reviser.writing.lines import MAX_LINE_BYTES, parse_line, plan_line
 from reviser.writing.model import Reviser, load
 from reviser.writing.plan import Plan
 from reviser.writing.running import run_plans
-from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
 
 MERGED = "merged"
 CLAIM = "job.json"
-MAX_LINE_BYTES = 1 << 20
-"""Most bytes of a line. Tokenizing takes hundreds of bytes of memory for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,42 +162,12 @@ def _records(
         yield records.popleft() | ({"error": str(result)} if is_error else result.to_dict())
 
 
-_TEXTS = {False: ("prompt", "infill"), True: ("draft", "before")}
-_OTHERS = {False: ("spans",), True: ("instruction", "locked")}
-"""Fields of a line besides its text, by whether it is to be revised; others are ignored."""
-
-
 def _plan(model: Reviser, job: Job, n: int, line: bytes | None, record: dict[str, Any]) -> Plan:
-    """Return the plan of a line: the task that its fields describe, with its own settings."""
-    if line is None:
-        raise DataError(
-            f"This line is longer than {MAX_LINE_BYTES:,} bytes, the limit of a batch file. Split"
-            " its text into several lines."
-        )
-    try:
-        values = json.loads(line)
-        json.dumps(values, ensure_ascii=False).encode()  # refuses half of a surrogate pair
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"This line is not JSON: {error}.") from error
-    names = _TEXTS[job.is_revision]
-    if not isinstance(values, dict) or sum(name in values for name in names) != 1:
-        raise DataError(f"A line must be a JSON object with either {names[0]!r} or {names[1]!r}.")
-    if "id" in values:
+    """Return the plan of a line, and put its id into its record."""
+    values = parse_line(line)
+    if isinstance(values, dict) and "id" in values:
         record["id"] = values["id"]
-    own = values.get("settings", {})
-    if not isinstance(own, dict):
-        raise DataError("The 'settings' of a line must be an object.")
-    if misplaced := sorted(values.keys() & SETTINGS.keys()):
-        raise DataError(f"Put {', '.join(misplaced)} of a line into its 'settings'.")
-    settings = job.settings | own
-    used = (*names, *_OTHERS[job.is_revision])
-    fields = {name: values[name] for name in used if values.get(name) is not None}
-    if job.is_revision:  # the options of a revision may stand among the settings
-        options = {name: settings.pop(name) for name in REVISE_OPTIONS if name in settings}
-        fields = options | fields  # a line's own fields win
-    task = task_from_dict(fields)
-    config = DecodeConfig.of(settings, task.default_config)
-    return model.plan(task, config if "seed" in own else config.with_seed_offset(n))
+    return plan_line(model, values, n, settings=job.settings, is_revision=job.is_revision)
 
 
 def _work_together(job: Job, progress: Callable[[int], None]) -> None:
@@ -315,14 +282,14 @@ def _check_output(job: Job) -> None:
         raise ConfigError(f"{str(job.output)!r} exists already: delete it, or name another output.")
 
 
-_MACHINE_OPTIONS = ("api_key", "base", "rows", "timeout", "url")
+MACHINE_OPTIONS = ("api_key", "base", "rows", "timeout", "url")
 """Options that do not change what is written, or not by their names: the weights are compared."""
 
 
 def _claim(job: Job) -> None:
     """Refuse to continue a job with another input, model or settings than it was begun with."""
     manifest = {k: v for k, v in asdict(job).items() if k not in ("input", "output")}
-    manifest["options"] = {k: v for k, v in job.options.items() if k not in _MACHINE_OPTIONS}
+    manifest["options"] = {k: v for k, v in job.options.items() if k not in MACHINE_OPTIONS}
     with job.input.open("rb") as file:
         manifest["input"] = hashlib.file_digest(file, "sha256").hexdigest()
     path = job.folder / CLAIM
@@ -330,8 +297,7 @@ def _claim(job: Job) -> None:
         path.unlink(missing_ok=True)  # nothing was written yet
     if path.is_file():  # before gigabytes of weights are read
         claim(path, manifest, ignored=["weights"])
-    # A server has the weights, so of its model only the small files can be compared.
-    files = hub.CONFIG_FILES if "url" in job.options else hub.MODEL_FILES
-    folder = adapters.find(job.model, files, base=job.options.get("base"))
-    weights = hub.fingerprint(folder, files)
+    weights = adapters.fingerprint(
+        job.model, base=job.options.get("base"), is_remote="url" in job.options
+    )
     claim(path, manifest | {"weights": weights})
