@@ -106,6 +106,7 @@ class ReviserTrainer(transformers.Trainer):
             return
         self._saves.start(Path(output_dir), self.model, self.optimizer)
         if self.args.should_save:
+            assert self.lr_scheduler is not None
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
