@@ -69,16 +69,16 @@ def check_loader(record: Record) -> None:
         return kept, peak
 
     opened(1000)  # imports and caches are not counted
-    kept, peak = (each / 100_000 for each in opened(100_000))
-    record.rate("document_bytes", [kept])
-    record.rate("document_peak", [peak])
-    for documents in (400_000, 1_600_000):
-        found = opened(documents)
-        size = f"{documents:,} documents"
-        for what, each, rate in zip(
-            ("loader memory", "loader memory, peak"), found, (kept, peak), strict=True
-        ):
-            record.compare(what, size, "bytes", [rate * documents], [each])
+    few, many = 100_000, 1_600_000
+    small, large = opened(few), opened(many)
+    rates = [(b - a) / (many - few) for a, b in zip(small, large, strict=True)]
+    for name, rate in zip(("document_bytes", "document_peak"), rates, strict=True):
+        record.rate(name, [rate])
+    for documents in (400_000, 6_400_000):
+        parts = zip(("loader memory", "loader memory, peak"), small, rates, strict=True)
+        for (what, fixed, rate), each in zip(parts, opened(documents), strict=True):
+            predicted = fixed + rate * (documents - few)
+            record.compare(what, f"{documents:,} documents", "bytes", [predicted], [each])
 
 
 def write_shards(folder: Path, documents: int) -> None:

@@ -66,7 +66,8 @@ class Corpus:
     tokens_per_document: float = given(
         670, "tokens", "FineWeb's 10BT sample: 14.9 million rows for 10 billion tokens"
     )
-    most_tasks: int = given(256, "shards", "`MOST_TASKS` in `reviser/data/pipeline.py`")
+    usual_tasks: int = given(256, "shards", "`USUAL_TASKS` in `reviser/data/pipeline.py`")
+    task_bytes: int = given(2**30, "bytes of text", "`MOST_TASK_BYTES` in the same file")
     group: int = given(16, "micro-batches", "`GROUP` in `reviser/data/dataset.py`")
 
 
@@ -196,7 +197,7 @@ RUNS = (
 class Service:
     """The requests of a service, and the decoding rate of its engine."""
 
-    requests: float = given(1000, "requests/s", "assumed")
+    requests: float = given(10_000, "requests/s", "assumed")
     prompt: int = given(256, "tokens", "assumed")
     text: int = given(256, "tokens written", "assumed")
     actions_per_token: float = given(1.02, "actions per token", "docs/results.md, late-1-marks")

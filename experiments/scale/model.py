@@ -28,16 +28,17 @@ def data_plan(run: Run, corpus: Corpus, rates: Rates, machine: Accelerator,
     documents = tokens / corpus.tokens_per_document
     size = stored_bytes(tokens, documents, run.trunk.rows)
     core_seconds = tokens * rates.bytes_per_token / rates.tokenize
+    tasks = max(corpus.usual_tasks, tokens * rates.bytes_per_token / corpus.task_bytes)
     return {
         "tokens": tokens,
         "documents": documents,
         "bytes": size,
         "text_bytes": tokens * rates.bytes_per_token,
-        "shards": corpus.most_tasks,
-        "shard_bytes": size / corpus.most_tasks,
+        "shards": tasks,
+        "shard_bytes": size / tasks,
         "store_dollars": size / 1e9 * storage.price,
         "tokenize_core_hours": core_seconds / 3600,
-        "tokenize_days": core_seconds / corpus.most_tasks / DAY,
+        "tokenize_days": core_seconds / tasks / DAY,
         "copy_hours": size / storage.node_read / 3600,
         "fits_disk": size / (8 * machine.disk),
         "loader_bytes": documents * rates.document_bytes,

@@ -3,11 +3,16 @@
 INTRODUCTION = """\
 # Scale
 
-`python -m experiments.scale.report` writes this page from a model (`experiments/scale`) and a record of runs (`experiments/scale/results`). No accelerator was used: the rates of our own code were measured on one shared machine with two cores, those of accelerators are published ones, and the last table lists every input with its unit and source. Trust ratios; absolute figures may be wrong by a factor of two. There are two sizes throughout: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
+Four questions: how to tokenize ten trillion tokens, train a model above a billion parameters, process a billion documents, and serve 10,000 requests per second. Most users have none of these problems; the table says who does.
 
-- **The paper's size needs nothing new.** One node, one disk, a checkpoint every few hours, hours of training.
-- **10T works on paper, except for the loader and two settings.** Two parts of our code do not scale: memory per document in every process, and shards that every node must hold. Both are changes in two files. Two settings that Accelerate and the Trainer have, activation recomputation and sharding within a node, are missing from our recipes. Existing engines do the rest.
-- **1,000 requests per second take a few dozen devices**, about {price:.2f} times what the same texts cost left to right. 2 % of that are the extra actions and the rest is the mask on the host. The cost of a device that waits for the host has not been measured on a GPU, and could be larger than all our other costs (below).
+| question | who needs it | what we run | tested here | projected |
+| --- | --- | --- | --- | --- |
+| [Tokenize 10T tokens](#tokenize-10t-tokens) | those who train a large model from nothing | datatrove on Slurm or Ray | megabytes of text; loaders with up to ten million documents | hours and bytes at 10T |
+| [Train above 1B](#train-above-1b-parameters) | those whose model does not fit on one GPU | Transformers' Trainer, Accelerate, FSDP2, torchrun | four CPU processes as two machines of two | memory, failures, days and cost |
+| [Process a billion documents](#process-a-billion-documents) | those who revise or continue a corpus | `reviser revise --on ray` or `slurm`, or datatrove against servers | a Ray cluster of three node processes, and a Slurm node | nothing: it is more of the same |
+| [Serve 10,000 requests per second](#serve-10000-requests-per-second) | large services | vLLM, `reviser serve`, nginx or Kubernetes | three replicas behind nginx, one killed under load | devices, latency and cost |
+
+`python -m experiments.scale.report` writes this page from a model (`experiments/scale`) and a record of runs (`experiments/scale/results`). **No accelerator was used.** The rates of our own code were measured on one shared machine with two cores, those of accelerators are published, and the last table lists every input with its unit and source. Trust ratios; absolute figures may be wrong by a factor of two. There are two sizes of training: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
 """
 
 CHECKED = """\
@@ -23,25 +28,19 @@ Latencies at 40 % of the capacity were about as predicted. **At 80 % they were t
 """
 
 DATA = """\
-## Data
+## Tokenize 10T tokens
 
-**Uses** datatrove (tasks, restarts, Slurm, Ray) and any store that can be copied from. Shards are flat: two bytes per token up to 65,536 ids, four above, eight per document. A task writes one shard, and there are about 256 tasks at most.
+**What others run:** datatrove, which made FineWeb (15 trillion tokens) on a Slurm cluster. **What we run:** the same (`recipes/tokenize_slurm.py`, `recipes/tokenize_ray.py`); one command does it on one machine. Files over 1 GiB are cut, so a task that dies costs minutes, and input comes from any fsspec URL. Shards are flat: two bytes per token up to 65,536 ids, four above, eight per document.
 """
 
 DATA_AFTER = """\
-**Breaks first at 10T:** loader memory. `TokenShards.lengths` and the ends in `Windows` are eight bytes per document each, in every training process, and opening takes twice that for a moment. It grows with documents, not tokens: at 10T it is the whole memory of a host. The fix is to keep neither: cumulative windows per shard, and the rest from the mapped index. Forked loader workers share this memory; spawned ones each have their own.
-
-**Second:** an order computed over all windows needs all shards on every node, through `mmap`, so an object store must be copied or mounted. The paper's shards are copied in seconds. 10T's are larger than a node's disks: put them on a shared file system, or give each node some of the shards and permute within them, which changes only `permute`'s range.
-
-**Third:** 256 tasks. Each of 10T's would write its shard in {task}, on a core like ours, and one that dies starts over. `MOST_TASKS` is one number; its reason, two open maps per shard, allows some thousands.
-
-**Users will not need it:** adapting an existing model takes millions to a few billion tokens, which one machine tokenizes in minutes to hours.
+A training process keeps one number for every 64 documents and finds the rest in the mapped index of each shard. It kept two numbers for every document before, which would have been the whole memory of a host at 10T. Finding a window now takes two short searches, so it is slower, but sampling trajectories takes longer than finding windows. Before and after took turns in one run (`python -m experiments.scale.loader`); [..] is the range over rounds:
 """
 
 LOADING = """\
-## Loading
+### Loading
 
-**Uses** torch's DataLoader; trajectories are sampled on the fly. A process that needs one micro-batch samples its group of sixteen, so with sixteen or more loader processes everything is sampled sixteen times, and never more often. Reads are single windows at random offsets.
+Trajectories are sampled on the fly by torch's DataLoader workers. A process that needs one micro-batch samples its group of sixteen, so with sixteen or more loader processes everything is sampled sixteen times, and never more often. Reads are single windows at random offsets.
 """
 
 LOADING_AFTER = """\
@@ -49,9 +48,11 @@ LOADING_AFTER = """\
 """
 
 TRAINING = """\
-## Training
+## Train above 1B parameters
 
-**Uses** Transformers' Trainer over Accelerate: copies (DDP) or FSDP2 shards. Our part is the batch and the score. Weights, gradients and both moments are float32; matrix products are bf16. 10T keeps one input per layer and recomputes the rest, which is a third more work; without that it does not fit ("all kept"). The Trainer has a setting for it; our recipes do not yet. "Communication to compute" must stay below 1, or no overlap hides it.
+**What others run:** FSDP2 or Megatron, sharding within a node and copies across nodes, activation recomputation, asynchronous sharded checkpoints, a supervisor that restarts. **What we run:** the same through Transformers' Trainer, Accelerate and torch: `training: {parallel: hybrid, recompute: true}`, checkpoints written in the background, `recipes/train_elastic.sh` and `recipes/train_slurm.sh`. Our part is the batch and the score. [The guide](../guides/train.md#train-a-model-that-does-not-fit-on-one-device) has the settings.
+
+Weights, gradients and both moments are float32; matrix products are bf16. 10T keeps one input per layer and recomputes the rest, which is a third more work; without that it does not fit ("all kept"). "Communication to compute" must stay below 1, or no overlap hides it.
 """
 
 FAILURES = """\
@@ -59,29 +60,25 @@ A checkpoint is 12 bytes per parameter: weights and moments. FSDP2 writes its sh
 """
 
 TRAINING_AFTER = """\
-**Breaks first:** FSDP's communication across nodes. With micro-batches of one context, a thousand devices would wait for weights most of the time; with four they do not, and those fit in memory once activations are recomputed. Sharding within a node and copies across nodes would fix it; Accelerate can do that, but our recipes have no setting for it yet. At the paper's size nothing breaks.
+**Tested:** four CPU processes as two machines of two, whose losses equal those of one process to 1 in 10,000; one process on each machine is killed, and the run finishes by itself with the same weights. **Not tested:** anything on a GPU, or more than four processes.
 
-**Then** failures. With one in two days, an hour between checkpoints costs about as much as the best interval; with one in a few hours it costs a tenth to a fifth of the run, so set `save_every`, which counts steps, by the best interval. Saving is synchronous (torch's asynchronous distributed checkpoints are not used), only your supervisor restarts the run (`torchrun --max-restarts`, Slurm's requeue), and at the end one process gathers all weights in host memory to write the model folder. We have run FSDP on two CPU processes, and never on a thousand of anything.
+**Breaks first:** communication across nodes. With micro-batches of one context, a thousand devices would wait for weights most of the time under `fsdp`; `hybrid` keeps the weights within a node, and only gradients cross. **Then** failures: with one in two days, an hour between checkpoints costs about as much as the best interval; with one in a few hours it costs a tenth to a fifth of the run, so set `save_every`, which counts steps, by the best interval. At the end one process gathers all weights in host memory to write the model folder.
 
 The cost of training is proportional to the policy's actions: at {ratios[1]:.2f} actions per token instead of {ratios[0]:.2f}, the same text takes {days[1]:.1f} days instead of {days[0]:.1f}.
 
-**Users will not need it:** the released sizes train on one device. FSDP starts to matter near 4 billion parameters, where 16 bytes each and the activations no longer fit in 80 GB.
+**Most users will not need it:** the paper's sizes train on one device. Sharding starts to matter near 4 billion parameters, where 16 bytes each and the activations no longer fit in 80 GB.
 """
 
 SERVING = """\
-## Serving
+## Serve 10,000 requests per second
 
-**Uses** vLLM (batching, paged keys and values, the GPU), `reviser serve` in front of it, and a load balancer in front of that. A request has {prompt} tokens of prompt and {text} written tokens. A step reads the weights once and each row's keys and values; the part of vLLM's published rate that this does not explain is a cost per row, the same for us and for left to right. We add 2 % more actions, and the mask, which the host computes while the device waits. Devices run at 70 % of their capacity.
+**What others run:** vLLM pods on Kubernetes behind a gateway that knows their load. **What we run:** the same pods with our mask as a plugin, `reviser serve --url POD1 --url POD2 ...` in front of them, and nginx or Kubernetes in front of that ([deploy](../guides/deploy.md)).
+
+A request has {prompt} tokens of prompt and {text} written tokens. A step reads the weights once and each row's keys and values; the part of vLLM's published rate that this does not explain is a cost per row, the same for us and for left to right. We add 2 % more actions, and the mask, which the host computes while the device waits. Devices run at 70 % of their capacity.
 """
 
 SERVING_AFTER = """\
-The price of equal output is the ratio of actions times the ratio of step times. A plain mask is a few numpy operations for all rows. With marks, which our shipped model has, and with searches, a Python loop follows each row. That loop, not the 2 %, is most of the difference, and it could be one numpy operation.
-
-Equal output means as many tokens, not equal quality: the perplexity of our small model's texts is 1.13 to 1.16 times the baseline's ([results.md](../results.md)).
-
-The 300M trunk is hardly cheaper than the 8B, because at this size vLLM's host work is most of the step. Serve small trunks with fewer rows per device or several engines on one.
-
-`reviser serve` is one Python process next to vLLM's. At 70 % it would send {actions:,.0f} actions per second, so it has {actions_us:.0f} microseconds of a core for each. Its real cost was not measured for this page (`just bench-serve MODEL --engine vllm` measures it). If it is higher, run several servers in front of one vLLM server (`reviser serve --engine vllm --url ...`), or ask for whole responses instead of events.
+The price of equal output is the ratio of actions times the ratio of step times. The mask is a few numpy operations for all rows, also with marks and searches; it was a Python loop over rows before. Microseconds of processor time per row and step, before and after, taking turns in one run on a busy machine (`python -m experiments.speed.masks`); the ratio is before to after, with its range over rounds:
 """
 
 OTHERS = """\
@@ -105,20 +102,17 @@ SENSITIVE = """\
 """
 
 REVISING = """\
-Actions per token multiply the price; little else does. The rows on vLLM's hidden host work are the largest unknown: in the second runner the mask waits for the device once per step, and this has not been run on a GPU ([engines.md](engines.md)). Measure that first, with `just bench-decode --vllm`, before building any of this. There is a way around it for vocabularies without marks, searches and spans: cursor and length are sums over the history that the device can compute by itself.
+Actions per token multiply the price; little else does. The rows on vLLM's hidden host work are the largest unknown: in the second runner the mask waits for the device once per step, and this has not been run on a GPU ([engines.md](engines.md)). Measure that first, with `just bench-decode --vllm`.
 
-**Where it is cheaper:** revising. At a thousand tokens an editor takes a tenth of the steps of a baseline that rewrites, and a third to a half of its seconds ([revise-results.md](../revise-results.md)), so a service that revises drafts needs that share of the devices. That editor fixes half as much, so this is not a product yet. Filling a gap costs only the gap: 17 actions on average, where the baseline continues to the end of the sentences.
+**Where it is cheaper:** revising. At a thousand tokens an editor takes a tenth of the steps of a baseline that rewrites, and a third to a half of its seconds ([revise-results.md](../revise-results.md)), so a service that revises drafts needs that share of the devices. Filling a gap costs only the gap: 17 actions on average, where the baseline continues to the end of the sentences.
 """
 
 NOT_NEEDED = """\
-## What to do, in order
+## What to do next, in order
 
 1. Run vLLM's second runner on one GPU and measure the mask's share of a step. All serving figures depend on it.
-2. Follow marks in numpy rather than row by row.
-3. Before a corpus of a billion documents: remove lengths and ends from the memory of every process.
-4. Before shards exceed the disks of a node: shards by node.
-5. Before 8B trunks on many nodes: activation recomputation and sharding within a node, as recipe settings.
-6. Nothing else here is worth building before someone has the problem.
+2. Run `parallel: hybrid` on two real nodes.
+3. Nothing else here is worth building before someone has the problem.
 """
 
 INPUTS = """\
@@ -127,4 +121,32 @@ INPUTS = """\
 
 RUNS_TEXT = """\
 The MFU of the paper's size is assumed: small trunks in contexts of 512 reach less than large ones. Hours, dollars and cores per device are proportional to it; nothing else depends on it.
+"""
+
+DATA_END = """\
+![Memory of a loader process by documents, before and after](../img/scale-loader.svg)
+
+**Shards by node.** By default the order is over all windows, so every node must reach all shards. With `data.windows.nodes: [NODES, PROCESSES]` each node has its own part of the shards and an order within it; 10T's shards are larger than a node's disks, so set it there.
+
+**Breaks next:** the order within a node is not the order of the whole corpus, so similar documents should not be neighbours in the input: shuffle files first.
+"""
+
+CORPUS = """\
+## Process a billion documents
+
+**What others run:** Ray Data or datatrove with vLLM, on preemptible machines. **What we run:** the same engines, around one idea: a chunk of documents becomes one file, written whole. So every scheduler only has to run the chunks whose files are missing, and a kill costs one chunk. Documents add their number to the seed, so workers, schedulers and kills change nothing. [The guide](../guides/corpus.md) has the commands.
+"""
+
+CORPUS_AFTER = """\
+At one 8B device's {capacity:.0f} requests per second, a billion continuations of {text} tokens take {days:,.0f} device days; corrections take less, because an editor writes only the changes. The number of chunks is the only list that grows: 10,000 documents each make 100,000 files.
+"""
+
+SERVING_END = """\
+![Cost of the mask per row by rows, before and after](../img/scale-masks.svg)
+
+A single row is slower with searches than before: the arrays cost more to set up than one row's loop. Equal output means as many tokens, not equal quality: the perplexity of our small model's texts is 1.13 to 1.16 times the baseline's ([results.md](../results.md)).
+
+The 300M trunk is hardly cheaper than the 8B, because at this size vLLM's host work is most of the step. Serve small trunks with fewer rows per device or several engines on one.
+
+`reviser serve` is one Python process next to vLLM's. At 70 % it would send {actions:,.0f} actions per second, so it has {actions_us:.0f} microseconds of a core for each. Its real cost was not measured for this page (`just bench-serve MODEL --engine vllm` measures it). If it is higher, run several in front of the same pods.
 """

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from experiments import lines
 from experiments.markdown import table
 from experiments.scale import inputs, model, page_text, serving
 from experiments.scale.inputs import LLAMA_8B, PAPER_100M, PAPER_300M, RUNS, Rates, Service
@@ -97,7 +98,90 @@ def data_section(rates: Rates) -> Iterator[str]:
     ]  # fmt: skip
     yield page_text.DATA
     yield table(["", *(run.name for run in RUNS)], rows)
-    yield page_text.DATA_AFTER.format(task=span(plans[1]["tokenize_days"] * 86400))
+    yield page_text.DATA_AFTER
+    yield loader_table()
+    yield page_text.DATA_END
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """Return the record in a result file."""
+    found: dict[str, Any] = json.loads((inputs.RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def spread(part: dict[str, float], digits: int = 2) -> str:
+    """Return a ratio with its range."""
+    return f"{part['value']:.{digits}f} [{part['low']:.{digits}f}, {part['high']:.{digits}f}]"
+
+
+def loader_table() -> str:
+    """Return the memory and speed of a loader, before and after."""
+    found, rows = recorded("loader"), []
+    for row in found["rows"]:
+        kept = [size(row[when]["kept"]["value"]) for when in ("before", "after")]
+        rows.append([f"{row['documents']:,}", *kept, spread(row["speed_ratio"])])
+    rows.append(
+        ["ids of sampled examples per second", "", "", spread(found["ids_per_second"]["ratio"])]
+    )
+    head = ["documents", "memory before", "after", "windows per second, after / before"]
+    return table(head, rows)
+
+
+def mask_table() -> str:
+    """Return the cost of a mask per row and step, before and after."""
+    rows = [
+        [f"{row['mask']}, {row['rows']:,} rows", *(f"{row[w]['value']:.2f}" for w in ("before", "after")),
+         spread(row["ratio"], 1)]
+        for row in recorded("masks")["rows"]
+    ]  # fmt: skip
+    return table(["", "before", "after", "ratio"], rows)
+
+
+def figures() -> dict[str, str]:
+    """Return the growth curves by file name."""
+    loader: dict[str, list[tuple[float, float]]] = {}
+    for row in recorded("loader")["rows"]:
+        for when in ("before", "after"):
+            kept = row[when]["kept"]["value"]
+            loader.setdefault(f"{when}", []).append((row["documents"], kept))
+    masks: dict[str, list[tuple[float, float]]] = {}
+    for when in ("after", "before"):
+        for row in recorded("masks")["rows"]:
+            if row["mask"] in ("plain", "marks, used", "searches, used"):
+                name = f"{when}: {row['mask'].removesuffix(', used')}"
+                masks.setdefault(name, []).append((row["rows"], row[when]["value"]))
+    return {
+        "scale-loader.svg": lines.chart(loader, x="documents", y="bytes kept", log=True),
+        "scale-masks.svg": lines.chart(
+            masks, x="rows", y="microseconds per row and step", log=True, dashed="before"
+        ),
+    }
+
+
+def corpus_table(found: dict[str, Any]) -> str:
+    """Return how a job went on each scheduler."""
+    rows = [
+        [
+            row["on"],
+            f"{row['documents']:,}",
+            str(row["kills"]),
+            str(row["failed"]),
+            row["sha256"][:12],
+        ]
+        for row in found["rows"]
+    ]
+    return table(["on", "documents, each once", "kills", "failed", "hash of all results"], rows)
+
+
+def corpus_section(rates: Rates) -> Iterator[str]:
+    """Yield the section on batches over a corpus."""
+    yield page_text.CORPUS
+    if (inputs.RESULTS / "corpus.json").is_file():
+        yield corpus_table(recorded("corpus"))
+    capacity = serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, "marks")["capacity"]
+    yield page_text.CORPUS_AFTER.format(
+        capacity=capacity, text=SERVICE.text, days=1e9 / capacity / 86400
+    )
 
 
 def loading_section(rates: Rates) -> Iterator[str]:
@@ -178,7 +262,9 @@ def serving_section(rates: Rates) -> Iterator[str]:
     head = ["", "step, full batch", "requests/s per device", "price vs. left to right", "devices"]
     yield table([*head, "p50, p99", "cost of a million requests"], rows)
     rate = serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, "marks")["actions"]
-    yield page_text.SERVING_AFTER.format(actions=rate, actions_us=1e6 / rate)
+    yield page_text.SERVING_AFTER
+    yield mask_table()
+    yield page_text.SERVING_END.format(actions=rate, actions_us=1e6 / rate)
     yield page_text.OTHERS
     rows = []
     for name, bandwidth, count, seconds, source in inputs.PUBLISHED:
@@ -233,7 +319,6 @@ def sensitivities_section(rates: Rates) -> Iterator[str]:
         ]
 
     slow = replace(rates, marks_row=rates.marks_row * 2, marks_step=rates.marks_step * 2)
-    vector = replace(rates, marks_row=rates.mask_row, marks_step=rates.mask_step)
     rows = [
         ["left to right", "1.00", str(base["replicas"]), f"{base['p99']:.2f} s"],
         line("1.02 actions per token, marks (our model)"),
@@ -241,7 +326,6 @@ def sensitivities_section(rates: Rates) -> Iterator[str]:
         line("1.30 (`paper`)", actions_per_token=1.30),
         line("1.50", actions_per_token=1.50),
         line("1.02, a host core no faster than this machine's", slow),
-        line("1.02, marks followed in numpy like plain rows", vector),
         line("1.02, half of vLLM's host work no longer hidden", overlap_lost=0.5),
         line("1.02, all of it", overlap_lost=1.0),
         line("1.02, 64 at a time", service=replace(SERVICE, slots=64)),
@@ -275,55 +359,25 @@ def inputs_section(rates: Rates) -> Iterator[str]:
     yield table(head, rows)
 
 
-SUMMARY_HEAD = ["part", "uses", "paper", "10T, or 1,000 requests/s", "breaks first"]
-
-
-def summary(rates: Rates) -> list[list[str]]:
-    """Return the rows of the summary: one per part."""
-    small, large = (model.data_plan(run, CORPUS, rates, MACHINE, STORAGE) for run in RUNS)
-    hours, days = (model.training(run, MACHINE, STORAGE) for run in RUNS)
-    found = serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, "marks")
-    few = serving.fleet(PAPER_300M, SERVICE, MACHINE, rates, "marks")
-    cores = [model.loading(run, CORPUS, rates, MACHINE, STORAGE)["cores"] for run in RUNS]
-    held = [model.device_memory(run) for run in RUNS]
-    return [
-        ["tokenizing", "datatrove on Slurm or Ray", f"{small['tokenize_core_hours']:,.0f} core hours",
-         f"{large['tokenize_core_hours']:,.0f} core hours", f"256 tasks at most: a lost one costs {span(large['tokenize_days'] * 86400)}"],
-        ["shards", "any disk; an object store as origin", f"{size(small['bytes'])}, on each node",
-         f"{size(large['bytes'])}, more than a node's disks", "every node maps every shard"],
-        ["loading", "torch's DataLoader", f"{size(small['loader_bytes'])} per process",
-         f"**{size(large['loader_bytes'])} per process**", "**16 bytes per document and process**"],
-        ["sampling", "our kernels, on host cores", f"{cores[0]:.2f} cores per device",
-         f"{cores[1]:.2f} cores per device", "each process samples whole groups"],
-        ["memory", "Accelerate with FSDP2", f"{size(held[0]['all'])} per device, copies",
-         f"{size(held[1]['all'])} per device", "communication, unless micro-batches are large; then logits"],
-        ["failures", "Trainer's checkpoints, a supervisor", f"{span(hours['days'] * 86400)}, {hours['failures']:.1g} failures",
-         f"{days['days']:.0f} days, {days['failures']:.0f} failures, {days['lost']:.1%} lost",
-         "the supervisor: there is none, and saving pauses the run"],
-        ["decoding", "vLLM", f"{few['capacity']:.0f} requests/s per device", f"{found['replicas']} devices", "the mask with marks, in Python per row"],
-        ["HTTP", "`reviser serve`, one process per device", "one process", f"{found['actions']:,.0f} actions/s per process",
-         "one Python process: small trunks first"],
-        ["balancing", "nginx, Kubernetes", "none", f"{found['replicas']} replicas", "streams live in their process"],
-    ]  # fmt: skip
-
-
 def page() -> str:
     """Return the page."""
     rates = Rates.load()
-    ours, theirs = (
-        serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, mask)["price"]
-        for mask in ("marks", "none")
-    )
     parts = [
-        page_text.INTRODUCTION.format(price=ours / theirs),
-        table(SUMMARY_HEAD, summary(rates), numbers=False),
-        *trust_section(),
+        page_text.INTRODUCTION,
         *data_section(rates),
+        *loading_section(rates),
+        *training_section(),
+        *corpus_section(rates),
+        *serving_section(rates),
+        *sensitivities_section(rates),
+        page_text.NOT_NEEDED,
+        *trust_section(),
+        *inputs_section(rates),
     ]
-    parts += [*loading_section(rates), *training_section(), *serving_section(rates)]
-    parts += [*sensitivities_section(rates), page_text.NOT_NEEDED, *inputs_section(rates)]
     return "\n".join(parts)
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    for name, figure_ in figures().items():
+        (PAGE.parents[1] / "img" / name).write_text(figure_, "utf-8")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import lines
 from experiments.markdown import table
 from experiments.stories.measure import system
 from reviser.core.actions import ActionVocab
@@ -32,7 +33,6 @@ from reviser.provenance import made_with
 RESULTS = Path(__file__).parent / "results" / "frontier.json"
 FIGURE = Path(__file__).parents[2] / "docs" / "img" / "frontier.svg"
 TEMPERATURES = (1.0, 0.9, 0.8, 0.7)
-COLOURS = ("#1b6ca8", "#c2571a", "#3b7d3b", "#7a3b8f", "#8a6d00")
 
 
 def measure(texts: System, scorer: perplexity.Scorer) -> dict[str, Any]:
@@ -91,40 +91,11 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
 
 def figure(found: dict[str, Any]) -> str:
     """Draw bits per character against distinct-2, a line for each system."""
-    every = [point for points in found["systems"].values() for point in points]
-    xs = [point["distinct_2"]["value"] for point in every]
-    ys = [point["bits_per_character"]["value"] for point in every]
-    left, right, top, bottom = 64, 620, 16, 320
-
-    def at(point: dict[str, Any]) -> tuple[float, float]:
-        x, y = point["distinct_2"]["value"], point["bits_per_character"]["value"]
-        across = (x - min(xs)) / (max(xs) - min(xs) or 1)
-        down = (max(ys) - y) / (max(ys) - min(ys) or 1)
-        return left + 12 + across * (right - left - 24), top + 12 + down * (bottom - top - 24)
-
-    body = [f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#888"/>']
-    for n, (name, points) in enumerate(found["systems"].items()):
-        colour, places = COLOURS[n % len(COLOURS)], [at(point) for point in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places]
-        body.append(f'<text x="{left + 24}" y="{top + 24 + 20 * n}" fill="{colour}">{name}</text>')
-    for value, anchor, x, y in (
-        (f"{min(xs):.2f}", "start", left + 4, bottom + 18),
-        (f"{max(xs):.2f}", "end", right, bottom + 18),
-        ("distinct-2: more varied to the right", "middle", (left + right) / 2, bottom + 38),
-        (f"{max(ys):.2f}", "end", left - 6, top + 18),
-        (f"{min(ys):.2f}", "end", left - 6, bottom - 6),
-    ):
-        body.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#444">{value}</text>')
-    body.append(
-        f'<text x="16" y="{(top + bottom) / 2}" text-anchor="middle" fill="#444" transform="rotate('
-        f'-90 16 {(top + bottom) / 2})">bits per character: lower is better</text>'
-    )
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 370" width="640" font-size="13"'
-        ' font-family="sans-serif" style="background:#fff">' + "".join(body) + "</svg>\n"
-    )
+    series = {
+        name: [(p["distinct_2"]["value"], p["bits_per_character"]["value"]) for p in points]
+        for name, points in found["systems"].items()
+    }
+    return lines.chart(series, x="distinct-2 (varied to the right)", y="bits per character")
 
 
 def report() -> None:
