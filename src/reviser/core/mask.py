@@ -193,7 +193,8 @@ class Boundary:
         view._state, view._marks, view._routes = (
             part[at] for part in (self._state, self._marks, self._routes)
         )
-        # The rows of the state are copied, which is cheap; texts are long, so their lines are shared.
+        # An engine makes a view in every step. The state of a row is a few numbers and is copied;
+        # its text is long, so its line is shared.
         view._texts = None if self._texts is None else self._texts.view(at)
         return view
 
@@ -257,7 +258,8 @@ class Boundary:
         if self._end_column:
             out[:, self._end_column] = False
         # A mark is set where text will be written later, so only inside a gap. BACK needs its mark
-        # within the outermost bounds, like any move; a row without marks has UNLIMITED as its first.
+        # within the outermost bounds, like any move. UNLIMITED, the first of a row without marks,
+        # is never within them.
         if self._mark_column:
             out[:, self._mark_column] = may_edit & in_gap & ~m.is_marked(self._marks, cursor)
             first = m.first_mark(self._marks)
@@ -376,6 +378,7 @@ class Boundary:
         chosen = np.arange(len(self)) if rows is None else np.asarray(rows, int)
         if ids.shape != chosen.shape:
             raise InvalidAction(f"Give one id per row; got {ids.size} for {chosen.size} rows.")
+        # Negative ids would index the tables from their end.
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         state, marks = self._state[chosen], self._marks[chosen]
