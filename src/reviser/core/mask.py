@@ -193,6 +193,8 @@ class Boundary:
         view._state, view._marks, view._routes = (
             part[at] for part in (self._state, self._marks, self._routes)
         )
+        # An engine makes a view in every step. The state of a row is a few numbers and is copied;
+        # its text is long, so its line is shared.
         view._texts = None if self._texts is None else self._texts.view(at)
         return view
 
@@ -255,6 +257,9 @@ class Boundary:
                 out[:, column] = may_edit & (left >= (2 if kind is Kind.SWAP else 1))
         if self._end_column:
             out[:, self._end_column] = False
+        # A mark is set where text will be written later, so only inside a gap. BACK needs its mark
+        # within the outermost bounds, like any move. UNLIMITED, the first of a row without marks,
+        # is never within them.
         if self._mark_column:
             out[:, self._mark_column] = may_edit & in_gap & ~m.is_marked(self._marks, cursor)
             first = m.first_mark(self._marks)
@@ -263,6 +268,7 @@ class Boundary:
         # A search leads to the end of its match, so that must lie within the outermost bounds.
         if self._texts is not None:
             out[:, self._find_column] = False
+            # Texts are read only for rows that may move at all.
             asked = np.flatnonzero(may_move)
             right, limit = (length - cursor)[asked], (ceiling - cursor)[asked]
             found = self._texts.can_find(asked, right, limit, self._is_insert)
@@ -286,6 +292,7 @@ class Boundary:
             return
         # Without an edit left there is nothing to do at the next place, so the row may stop here.
         goes_on = may_edit[routed] & np.array([bool(self._routes[n].searches) for n in routed])
+        # The route is the only way to move: marks would be a second one.
         marks = [column for column in (self._mark_column, self._back_column) if column]
         out[routed, self._move_columns] = False
         out[np.array(routed)[:, None], marks] = False
@@ -319,6 +326,7 @@ class Boundary:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         is_routed = self._is_routed[searching]
         routed, at = searching[is_routed], searching[~is_routed]
+        # A route says what to type; all other searches may type what occurs ahead.
         planned = [(n, token) for n in routed for token in self._route_tokens(n, self._routes[n])]
         state = self._state[at]
         cursor, ceiling = state[:, r.CURSOR], r.highs(state).max(axis=1)
@@ -370,6 +378,7 @@ class Boundary:
         chosen = np.arange(len(self)) if rows is None else np.asarray(rows, int)
         if ids.shape != chosen.shape:
             raise InvalidAction(f"Give one id per row; got {ids.size} for {chosen.size} rows.")
+        # Negative ids would index the tables from their end.
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
         state, marks = self._state[chosen], self._marks[chosen]
@@ -405,6 +414,7 @@ class Boundary:
                 route = self._routes[row]
                 self._routes[row] = None if route is None else route.next()
         if self._mark_column:
+            # Before the marks change: BACK goes to the mark that it then removes.
             steps += m.steps_back(marks, first_kind, cursor)
             marks = m.follow_marks(marks, first_kind, cursor, position, growth)
             self._marks = m.put_marks(self._marks, chosen, marks)
