@@ -5,6 +5,11 @@
 #
 # torchrun stops all processes when one of them ends, waits until every machine is there again, and
 # starts them at the last complete checkpoint. The output folder must be on a shared disk.
+
+# By default torchrun keeps one store for all attempts. After a restart, processes find the addresses
+# of the dead ones there and cannot connect (torch 2.13; pytorch/pytorch#167288).
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+
 exec torchrun \
   --nnodes "${MACHINES:-1}" \
   --nproc-per-node "${PROCESSES:-gpu}" \

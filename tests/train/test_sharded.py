@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,7 +199,7 @@ def test_the_slurm_job_starts_a_launcher_per_node_and_goes_back_if_it_fails(tmp_
     assert after == (["scontrol requeue 42"] if status else [])
 
 
-def grid(*, world: int, local: int, monkeypatch: pytest.MonkeyPatch, parallel: str) -> object:
+def grid(*, world: int, local: int, monkeypatch: pytest.MonkeyPatch, parallel: str) -> Any:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
     return _copies_of_shards(TrainingConfig(steps=1, parallel=parallel), world)  # type: ignore[arg-type]
 

@@ -239,7 +239,8 @@ class VLLMServer:
 
     def _open_all(self) -> int:
         """Check all servers; return the smallest context. Those that are down are left out."""
-        contexts, failure = [], None
+        contexts: list[int] = []
+        failure: EngineError | None = None
         for pod in self._pods.all:
             try:
                 contexts.append(self._open(pod))

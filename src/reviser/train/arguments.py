@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import transformers
 from accelerate import ParallelismConfig
 from transformers import TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
@@ -37,6 +38,9 @@ def training_arguments(
             f" not installed. Available: {', '.join(known) or 'none, so give an empty list'}."
         )
     _check_launcher(training)
+    if training.recompute and training.is_sharded:
+        # Transformers would advise FSDP's own recomputation, which breaks dropout.
+        transformers.logging.set_verbosity_error()
     try:
         arguments = cls(**_options(recipe, output) | options)
     except ValueError as error:  # for example bf16 on a device without it
