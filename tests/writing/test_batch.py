@@ -506,9 +506,9 @@ def test_a_file_of_prompts_becomes_a_file_of_rollouts(model: Path, tmp_path: Pat
     result = command("generate", "-m", model, "--input", source, "--output", output)
     assert (result.exit_code, result.stdout) == (0, f"{output}: 5 rollouts\n")
     write(source, lines_of(6))
-    result = command("generate", "-m", model, "--input", source, "--output", tmp_path / "six")
+    result = command("generate", "-m", model, "--input", source, "--output", tmp_path / "six.jsonl")
     assert result.exit_code == 1
-    advice = f"To see why, look for 'error' in {str(tmp_path / 'six')!r}."
+    advice = f"To see why, look for 'error' in {str(tmp_path / 'six.jsonl')!r}."
     assert result.stderr.endswith(f"error: 1 of 6 lines failed. {advice}\n")
 
 
