@@ -38,8 +38,9 @@ ids = model.generate(**inputs, do_sample=False, **settings)
 results["transformers"] = [tokenizer.decode(row, skip_special_tokens=True) for row in ids]
 torch.manual_seed(1)
 one = {name: value[:1] for name, value in inputs.items()}
+longer = {**settings, "max_new_tokens": 280}  # to where the model goes back
 results["actions"] = model.generate(
-    **one, do_sample=True, num_return_sequences=8, return_actions=True, **settings
+    **one, do_sample=True, num_return_sequences=8, return_actions=True, **longer
 ).tolist()
 ours = reviser.load(name, dtype="float32")
 config = {"temperature": 0, "max_actions": 120}
