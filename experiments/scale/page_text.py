@@ -10,7 +10,7 @@ Four questions: how to tokenize ten trillion tokens, train a model above a billi
 | [Tokenize 10T tokens](#tokenize-10t-tokens) | those who train a large model from nothing | datatrove on Slurm or Ray | megabytes of text; loaders with up to ten million documents | hours and bytes at 10T |
 | [Train above 1B](#train-above-1b-parameters) | those whose model does not fit on one GPU | Transformers' Trainer, Accelerate, FSDP2, torchrun | four CPU processes as two machines of two | memory, failures, days and cost |
 | [Process a billion documents](#process-a-billion-documents) | those who revise or continue a corpus | `reviser revise --on ray` or `slurm`, or datatrove against servers | a Ray cluster of three node processes, and a Slurm node | nothing: it is more of the same |
-| [Serve 10,000 requests per second](#serve-10000-requests-per-second) | large services | vLLM, `reviser serve`, nginx or Kubernetes | three replicas behind nginx, one killed under load | devices, latency and cost |
+| [Serve 10,000 requests per second](#serve-10000-requests-per-second) | large services | vLLM, `reviser serve`, nginx or Kubernetes | three replicas and nginx, one killed under load | devices, latency and cost |
 
 `python -m experiments.scale.report` writes this page from a model (`experiments/scale`) and a record of runs (`experiments/scale/results`). **No accelerator was used.** The rates of our own code were measured on one shared machine with two cores, those of accelerators are published, and the last table lists every input with its unit and source. Trust ratios; absolute figures may be wrong by a factor of two. There are two sizes of training: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
 """
@@ -72,7 +72,7 @@ The cost of training is proportional to the policy's actions: at {ratios[1]:.2f}
 SERVING = """\
 ## Serve 10,000 requests per second
 
-**What others run:** vLLM pods on Kubernetes behind a gateway that knows their load. **What we run:** the same pods with our mask as a plugin, `reviser serve --url POD1 --url POD2 ...` in front of them, and nginx or Kubernetes in front of that ([deploy](../guides/deploy.md)).
+**What others run:** vLLM pods on Kubernetes, with a gateway that knows their load. **What we run:** the same pods with our mask as a plugin, `reviser serve --url POD1 --url POD2 ...` in front of them, and nginx or Kubernetes in front of that ([deploy](../guides/deploy.md)).
 
 A request has {prompt} tokens of prompt and {text} written tokens. A step reads the weights once and each row's keys and values; the part of vLLM's published rate that this does not explain is a cost per row, the same for us and for left to right. We add 2 % more actions, and the mask, which the host computes while the device waits. Devices run at 70 % of their capacity.
 """

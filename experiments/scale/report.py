@@ -159,7 +159,7 @@ def figures() -> dict[str, str]:
 
 
 def corpus_table(found: dict[str, Any]) -> str:
-    """Return how a job went on each scheduler."""
+    """Return the figures of a job on each scheduler."""
     rows = [
         [
             row["on"],

@@ -43,6 +43,7 @@ PARTS = (
     Part("coverage", 4, ("src/reviser/core", "src/reviser/trajectories", "tests/core",
                          "tests/trajectories", "tests/support/naive.py",
                          "tests/support/naive_policy.py")),
+    tests_of("core", 3, "tests/support/slow_mask.py"),
     tests_of("writing", 1),
     tests_of("corpus", 4, "src/reviser/writing", "experiments/scale/corpus.py",
              "recipes/corpus_servers.py"),
