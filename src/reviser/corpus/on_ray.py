@@ -49,8 +49,7 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
         _ChunkActor,
         fn_constructor_args=(job.output,),
         batch_size=1,
-        concurrency=workers,
-        **options,
+        **{"compute": ray.data.ActorPoolStrategy(size=workers), **options},
     )
     try:
         for row in done.iter_rows():
