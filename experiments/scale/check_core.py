@@ -57,28 +57,25 @@ def check_sampler(record: Record, rounds: int) -> None:
 def check_loader(record: Record) -> None:
     """Check the memory that opening shards takes, by number of documents."""
 
-    def opened(documents: int) -> tuple[float, float]:
+    def opened(documents: int) -> float:
         with tempfile.TemporaryDirectory() as name:
             write_shards(Path(name), documents)
             tracemalloc.start()
             shards = TokenShards.open(name)
             windows = Windows(shards, WindowConfig(size=16, prefix=(0, 4)))
-            kept, peak = tracemalloc.get_traced_memory()
+            kept, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert len(windows) >= documents * 0.9
-        return kept, peak
+        return kept
 
     opened(1000)  # imports and caches are not counted
     few, many = 100_000, 1_600_000
     small, large = opened(few), opened(many)
-    rates = [(b - a) / (many - few) for a, b in zip(small, large, strict=True)]
-    for name, rate in zip(("document_bytes", "document_peak"), rates, strict=True):
-        record.rate(name, [rate])
+    rate = record.rate("document_bytes", [(large - small) / (many - few)])
     for documents in (400_000, 6_400_000):
-        parts = zip(("loader memory", "loader memory, peak"), small, rates, strict=True)
-        for (what, fixed, rate), each in zip(parts, opened(documents), strict=True):
-            predicted = fixed + rate * (documents - few)
-            record.compare(what, f"{documents:,} documents", "bytes", [predicted], [each])
+        predicted = small + rate * (documents - few)
+        size = f"{documents:,} documents"
+        record.compare("loader memory", size, "bytes", [predicted], [opened(documents)])
 
 
 def write_shards(folder: Path, documents: int) -> None:

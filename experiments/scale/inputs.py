@@ -68,6 +68,7 @@ class Corpus:
     )
     usual_tasks: int = given(256, "shards", "`USUAL_TASKS` in `reviser/data/pipeline.py`")
     task_bytes: int = given(2**30, "bytes of text", "`MOST_TASK_BYTES` in the same file")
+    most_blocks: int = given(2**22, "blocks", "`MOST_BLOCKS` in `reviser/data/windows.py`")
     group: int = given(16, "micro-batches", "`GROUP` in `reviser/data/dataset.py`")
 
 
@@ -81,7 +82,6 @@ class Rates:
     document_bytes: float = measured(
         "bytes kept per document", "`experiments.scale.run check`, tracemalloc"
     )
-    document_peak: float = measured("bytes per document while opening", "the same")
     mask_step: float = measured("s per step, plain mask", CHECK)
     mask_row: float = measured("s per row and step, plain mask", CHECK)
     marks_step: float = measured("s per step, marks", CHECK)

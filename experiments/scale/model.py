@@ -28,6 +28,7 @@ def data_plan(run: Run, corpus: Corpus, rates: Rates, machine: Accelerator,
     documents = tokens / corpus.tokens_per_document
     size = stored_bytes(tokens, documents, run.trunk.rows)
     core_seconds = tokens * rates.bytes_per_token / rates.tokenize
+    loader = min(documents * rates.document_bytes, corpus.most_blocks * 8)
     tasks = max(corpus.usual_tasks, tokens * rates.bytes_per_token / corpus.task_bytes)
     return {
         "tokens": tokens,
@@ -41,9 +42,8 @@ def data_plan(run: Run, corpus: Corpus, rates: Rates, machine: Accelerator,
         "tokenize_days": core_seconds / tasks / DAY,
         "copy_hours": size / storage.node_read / 3600,
         "fits_disk": size / (8 * machine.disk),
-        "loader_bytes": documents * rates.document_bytes,
-        "opening_bytes": documents * rates.document_peak,
-        "loader_share": documents * rates.document_bytes / machine.host_memory,
+        "loader_bytes": loader,
+        "loader_share": loader / machine.host_memory,
     }
 
 

@@ -22,7 +22,7 @@ Each row was predicted from smaller runs than the one measured (`python -m exper
 """
 
 MISSES = """\
-Bytes are exact when tokens and documents are known, and 4 to 5 % off when those are estimated from other text. Speeds are within a fifth; larger trunks are faster than predicted from small ones, because larger matrix products are more efficient. The plain mask takes a twentieth of a millisecond more between the sizes it was fitted to than at those sizes.
+Bytes are exact when tokens and documents are known, and 4 to 5 % off when those are estimated from other text. Speeds are within a fifth; larger trunks are faster than predicted from small ones, because larger matrix products are more efficient. Masks with searches take up to two thirds more at 64 rows than a line through 8 and 512 rows says.
 
 Latencies at 40 % of the capacity were about as predicted. **At 80 % they were twice as long, in both runs.** There are two possible causes, which these runs cannot separate. The server had a few hundredths of a core, and that share drifted. And in the calibration eight requests of equal length enter and leave together, while real requests come one by one, each with a pass of its own and a copy of the engine's cache, so the capacity was overestimated. Above 70 % of the capacity, read the simulator's latencies as lower bounds until the same command has run on a quiet machine.
 """
@@ -34,7 +34,7 @@ DATA = """\
 """
 
 DATA_AFTER = """\
-A training process keeps one number for every 64 documents and finds the rest in the mapped index of each shard. It kept two numbers for every document before, which would have been the whole memory of a host at 10T. Finding a window now takes two short searches, so it is slower, but sampling trajectories takes longer than finding windows. Before and after took turns in one run (`python -m experiments.scale.loader`); [..] is the range over rounds:
+A training process keeps one number for every block of documents and finds the rest in the mapped index of each shard. A block has 64 documents, or more in a large corpus, so that there are at most four million blocks. It kept two numbers for every document before, which would have been the whole memory of a host at 10T. Finding a window now takes two short searches, so it is slower, but sampling trajectories takes longer than finding windows. Before and after took turns in one run (`python -m experiments.scale.loader`); [..] is the range over rounds:
 """
 
 LOADING = """\

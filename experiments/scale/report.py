@@ -93,7 +93,6 @@ def data_section(rates: Rates) -> Iterator[str]:
         ["copied to a node", *(span(t["copy_hours"] * 3600) for t in plans)],
         ["share of a node's disks", *(f"{t['fits_disk']:.2g}" for t in plans)],
         ["loader memory of one training process", *(size(t["loader_bytes"]) for t in plans)],
-        ["the same while opening", *(size(t["opening_bytes"]) for t in plans)],
         ["share of the host memory per device", *(f"{t['loader_share']:.2g}" for t in plans)],
     ]  # fmt: skip
     yield page_text.DATA

@@ -5,8 +5,10 @@ The truth is slow: every row's own history, replayed from its start.
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from random import Random
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -436,3 +438,21 @@ def test_a_runner_that_shows_less_than_the_mask_needs_is_refused() -> None:
     del states.total_len
     with pytest.raises(ConfigError, match="does not show its processors total_len"):
         SlotMask(VOCAB, states)
+
+
+def test_a_vllm_without_processors_for_its_second_runner_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As before 0.32: `ray[llm]` pins such a version."""
+    first = ModuleType("vllm.v1.sample.logits_processor")
+    for name in ("BatchUpdate", "LogitsProcessor", "MoveDirectionality"):
+        setattr(first, name, type(name, (), {}))
+    for name in ("vllm", "vllm.v1", "vllm.v1.sample", "vllm.v1.worker"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, first.__name__, first)
+    monkeypatch.setitem(sys.modules, "vllm.v1.worker.gpu.sample.logits_processor", None)
+    monkeypatch.delitem(sys.modules, "reviser.engines.vllm_plugin", raising=False)
+    plugin = import_module("reviser.engines.vllm_plugin")
+    monkeypatch.delitem(sys.modules, "reviser.engines.vllm_plugin")  # made of stand-ins
+    assert issubclass(plugin.ReviserMask, first.LogitsProcessor)
+    assert plugin.SlotLogitsProcessor is object

@@ -2,7 +2,11 @@
 
 What flows through Ray Data are chunk numbers. An actor reads its documents and writes its file
 itself, so texts never pass through Ray's object store, and a file has the same name and content
+<<<<<<< HEAD
 on every worker. Ray restarts an actor that dies and gives its chunks out again.
+=======
+on every cluster. Ray restarts an actor that dies and gives its chunks out again.
+>>>>>>> corpus
 """
 
 from __future__ import annotations
@@ -49,8 +53,7 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
         _ChunkActor,
         fn_constructor_args=(job.output,),
         batch_size=1,
-        concurrency=workers,
-        **options,
+        **{"compute": ray.data.ActorPoolStrategy(size=workers), **options},
     )
     try:
         for row in done.iter_rows():

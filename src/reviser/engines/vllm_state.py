@@ -280,7 +280,7 @@ class SlotMask(_Follower):
         if missing:
             raise ConfigError(
                 f"This vLLM does not show its processors {', '.join(missing)}, which the mask"
-                " needs: use vLLM 0.32."
+                " needs: use vLLM 0.32 or later."
             )
         super().__init__(vocab, states.device, rows=states.max_num_reqs)
         self._states = states
