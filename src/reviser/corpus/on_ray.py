@@ -2,11 +2,7 @@
 
 What flows through Ray Data are chunk numbers. An actor reads its documents and writes its file
 itself, so texts never pass through Ray's object store, and a file has the same name and content
-<<<<<<< HEAD
-on every worker. Ray restarts an actor that dies and gives its chunks out again.
-=======
 on every cluster. Ray restarts an actor that dies and gives its chunks out again.
->>>>>>> corpus
 """
 
 from __future__ import annotations
