@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,13 @@ from reviser import _moved
 def test_every_moved_module_is_where_the_table_says(old: str, new: tuple[str, ...]) -> None:
     importlib.import_module(f"reviser.{old}")
     assert all(find_spec(f"reviser.{name}") for name in new)
+
+
+def test_the_page_for_users_has_every_moved_module() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "migrate.md").read_text("utf-8")
+    for old, new in _moved.MODULES.items():
+        modules = ", ".join(f"`reviser.{name}`" for name in new)
+        assert f"| `reviser.{old}` | {modules} |" in page
 
 
 def test_an_old_name_warns_and_is_the_new_object() -> None:
