@@ -49,10 +49,11 @@ def format_of(name: str) -> Format:
 def scan(name: str, size: int, label: str, chunk_rows: int) -> Source:
     """Count the documents of a file: Parquet says it at its end, JSON lines are read once."""
     source = Source(name=name, label=label, size=size, rows=0)
+    offsets: list[int] = []
     try:
         with _opened(source) as file:
             if source.format == "parquet":
-                rows, offsets = _parquet(file, name).metadata.num_rows, []
+                rows = _parquet(file, name).metadata.num_rows
             else:
                 rows, offsets = _count_lines(file, chunk_rows)
     except OSError as error:
