@@ -105,7 +105,8 @@ class ReviserTrainer(transformers.Trainer):
             return
         self._saves.start(Path(output_dir), self.model, self.optimizer)
         if self.args.should_save:
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+            scheduler: Any = self.lr_scheduler
+            torch.save(scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
         """Run the Trainer's step; start the clock at the first one."""
