@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 COLOURS = ("#1b6ca8", "#c2571a", "#3b7d3b", "#7a3b8f", "#8a6d00", "#555555")
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 624, 16, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 624, 16, 300
 Points = Sequence[tuple[float, float]]
 
 
@@ -54,6 +54,9 @@ def chart(
 
     def back(value: float) -> str:
         number = 10**value if log else value
+        for size, name in ((1e6, " million"), (1e3, ",000")):
+            if number >= 10 * size:
+                return f"{number / size:,.0f}{name}"
         return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
     for text, anchor, a, b in (
