@@ -5,7 +5,7 @@
 INPUT is a folder of Parquet files with a column `prompt`, local or a URL. MODEL is the name that
 /v1/models gives. Run the same command again to continue. For a cluster, put datatrove's
 SlurmPipelineExecutor or RayPipelineExecutor in place of the local one; for several servers, give
-the URL of a load balancer. Needs: pip install aiofiles aiosqlite httpx openai xxhash
+the URL of a load balancer. Needs: pip install aiofiles aiosqlite httpx openai orjson xxhash
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class StrictRunner(InferenceRunner):
         super().run(data, rank, world_size)
         if "failed_documents" in self.stats.stats:
             lost = int(self.stats.stats["failed_documents"].total)
-            raise RuntimeError(f"{lost} documents could not be saved; see the log for the reason.")
+            raise RuntimeError(f"Documents that could not be saved: {lost}. See the log.")
 
 
 async def continue_prompt(document, generate):
