@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.cli import main
-from reviser.core.actions import ActionVocab
 from reviser.corpus import on_slurm, results, sources
 from reviser.corpus import worker as working
 from reviser.corpus.job import Job, begin
@@ -28,17 +27,15 @@ from reviser.corpus.sources import Source, scan
 from reviser.corpus.storage import Folder, find_files
 from reviser.engines.base import failed_step
 from reviser.errors import ConfigError, DataError, EngineError
-from reviser.models.editing import Editing
 from reviser.writing import batch
 from reviser.writing.rollout import Revision, Rollout
-from support import processes, small_tokenizers
+from support import processes, small_models
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed, so there is no Parquet.")
 pq = pytest.importorskip("pyarrow.parquet")
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed, so there are no URLs.")
 
-from reviser.models import trunks  # noqa: E402
 
 SETTINGS = {"max_actions": 6, "seed": 5}
 ROOT = Path(__file__).parents[2]
@@ -46,23 +43,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fresh(tmp_path_factory.mktemp("model"))
+    return small_models.writer(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = fresh(tmp_path_factory.mktemp("editor"), operators=["delete"])
-    Editing(edit_probabilities=False).save(folder)
-    return folder
-
-
-def fresh(folder: Path, operators: Sequence[str] = ()) -> Path:
-    tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=operators, max_move=8)
-    sizes = {"layers": 1, "width": 16, "heads": 2, "mlp_width": 24, "context": 64}
-    trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
-    trunks.save(trunk, tokenizer, vocab, folder)
-    return folder
+    return small_models.editor(tmp_path_factory.mktemp("editor"))
 
 
 def lines_of(count: int) -> list[dict[str, Any]]:
@@ -504,10 +490,15 @@ def test_the_command_writes_a_folder_and_counts_failures(model: Path, tmp_path: 
     assert told.exit_code == 1
     assert f"{tmp_path / 'out'}: 20 rollouts" in told.stdout
     assert "3 of 23 documents failed. To see why, look for 'error' in" in told.stderr
-    told = command(*words, tmp_path / "out.jsonl", "--on", "ray")
-    assert told.exit_code == 2
-    assert "For Parquet, URLs" in told.stderr
-    assert "name a folder" in told.stderr
+    lines = corpus(tmp_path / "lines", "jsonl")
+    for changed in (
+        ("--output", tmp_path / "out.jsonl", "--on", "ray"),
+        ("--output", "memory://out.jsonl", "--input", lines),
+    ):
+        told = command(*words[:-1], *changed)
+        assert told.exit_code == 2
+        assert "For Parquet, URLs" in told.stderr
+        assert "name a folder" in told.stderr
     told = command(*words, tmp_path / "other", "--on-option", "num_gpus=1")
     assert "A local run has no options; got num_gpus." in told.stderr
     told = command("generate", "-m", model, "--input", source)

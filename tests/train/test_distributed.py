@@ -27,15 +27,19 @@ def figures(folder: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
     )
 
 
-@pytest.fixture(scope="module")
-def alone() -> Path:
-    """What one process makes of the recipe."""
+def run_alone(name: str, changes: list[str]) -> Path:
+    """What one process makes of the recipe; trained once and kept."""
 
     def make(folder: Path) -> None:
         make_workshop(folder)
-        run(folder / "recipe.yaml", folder / "run", *CHANGES)
+        run(folder / "recipe.yaml", folder / "run", *changes)
 
-    return trained.folder("alone", [TEXT, TINY, CHANGES], make) / "run"
+    return trained.folder(name, [TEXT, TINY, changes], make) / "run"
+
+
+@pytest.fixture(scope="module")
+def alone() -> Path:
+    return run_alone("alone", CHANGES)
 
 
 # The gate has one real launcher, and the harder of the two ways to share the weights.

@@ -18,11 +18,10 @@ import pytest
 from reviser.errors import ConfigError
 from reviser.train.arguments import _copies_of_shards
 from reviser.train.recipe import TrainingConfig
-from support import trained
 from support.processes import free_port
 
-from .conftest import RECIPES, TEXT, TINY, assert_same_weights, make_workshop, run, weights, words
-from .test_distributed import figures
+from .conftest import RECIPES, assert_same_weights, run, weights, words
+from .test_distributed import figures, run_alone
 from .test_resume import steps_so_far
 
 STEPS = 20
@@ -33,13 +32,7 @@ HYBRID = [*CHANGES, "training.parallel=hybrid", "training.recompute=true"]
 
 @pytest.fixture(scope="module")
 def alone() -> Path:
-    """What one process makes of the recipe."""
-
-    def make(folder: Path) -> None:
-        make_workshop(folder)
-        run(folder / "recipe.yaml", folder / "run", *CHANGES)
-
-    return trained.folder("alone-2", [TEXT, TINY, CHANGES], make) / "run"
+    return run_alone("alone-2", CHANGES)
 
 
 def assert_follows(folder: Path, expected: Path) -> None:

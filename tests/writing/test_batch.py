@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -20,16 +19,14 @@ from click.testing import CliRunner, Result
 
 import reviser
 from reviser.cli import main
-from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError, DataError, EngineError
-from reviser.models.editing import Editing
 from reviser.writing.rollout import Rollout
-from support import processes, small_tokenizers
+from support import processes, small_models
 from support.full_disk import full_disk
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no models to write with.")
 
-from reviser.models import hub, trunks
+from reviser.models import hub
 from reviser.writing import batch
 from reviser.writing.batch import Job
 
@@ -38,23 +35,12 @@ SETTINGS = {"max_actions": 24, "seed": 5}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fresh(tmp_path_factory.mktemp("model"))
+    return small_models.writer(tmp_path_factory.mktemp("model"), layers=2, context=96)
 
 
 @pytest.fixture(scope="module")
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = fresh(tmp_path_factory.mktemp("editor"), operators=["delete"])
-    Editing(edit_probabilities=False).save(folder)
-    return folder
-
-
-def fresh(folder: Path, operators: Sequence[str] = ()) -> Path:
-    tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=operators, max_move=8)
-    sizes = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
-    trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
-    trunks.save(trunk, tokenizer, vocab, folder)
-    return folder
+    return small_models.editor(tmp_path_factory.mktemp("editor"), layers=2, context=96)
 
 
 @pytest.fixture

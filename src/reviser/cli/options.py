@@ -254,10 +254,16 @@ class BatchChoice:
         return self.source is not None
 
     @property
+    def paths(self) -> tuple[str, str]:
+        """Input and output, once they are chosen."""
+        assert self.source is not None
+        assert self.output is not None
+        return self.source, self.output
+
+    @property
     def is_file(self) -> bool:
         """True for one file of JSON lines; otherwise the output is a folder."""
-        assert self.output is not None
-        return self.output.endswith(".jsonl")
+        return self.paths[1].endswith(".jsonl")
 
 
 def batch_options(source: str, instead_of: str, results: str) -> Decorator:

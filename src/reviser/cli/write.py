@@ -164,16 +164,15 @@ def _write_file(
     from reviser.corpus.storage import is_url
     from reviser.writing import batch as batches
 
-    assert batch.source is not None
-    assert batch.output is not None
+    source, output = batch.paths
     is_plain = batch.on == "local" and batch.text_key is None and not batch.on_options
-    if not is_plain or is_url(batch.source + batch.output) or batch.source.endswith(".parquet"):
+    if not is_plain or is_url(source) or is_url(output) or source.endswith(".parquet"):
         raise click.UsageError(
             "--output is one file, which takes local JSON lines and --on local. For Parquet, URLs,"
             " --text-key, Ray or Slurm, name a folder."
         )
     job = batches.Job(
-        input=Path(batch.source), output=Path(batch.output), model=choice.model,
+        input=Path(source), output=Path(output), model=choice.model,
         engine=choice.engine, options=choice.options, settings=settings, is_revision=is_revision,
         workers=batch.workers,
     )  # fmt: skip
@@ -191,10 +190,8 @@ def _write_corpus(
     from reviser.corpus.job import begin
     from reviser.corpus.run import run
 
-    assert batch.source is not None
-    assert batch.output is not None
     job = begin(
-        batch.source, batch.output, choice.model, engine=choice.engine, options=choice.options,
+        *batch.paths, choice.model, engine=choice.engine, options=choice.options,
         settings=settings, is_revision=is_revision, text_key=batch.text_key,
         chunk_rows=batch.chunk_rows,
     )  # fmt: skip

@@ -6,7 +6,6 @@ it knows, a script that lets plain Transformers write by editing (`assets/genera
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from reviser.core.actions import FILE_NAME, OPERATORS, ActionVocab
@@ -49,9 +48,9 @@ def push(folder: Path, name: str, *, licence: str | None = None, private: bool =
 
 def repository(folder: Path, name: str, *, licence: str | None = None) -> dict[str, str | Path]:
     """Return the files of a model's repository by their path: their text, or where they are."""
-    found = hub.find(folder, is_adapter_allowed=True)
-    if not found.samefile(folder):
-        raise ConfigError(f"{str(folder)!r} is not a folder.")
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {str(folder)!r}.")
+    hub.find(folder, is_adapter_allowed=True)  # refuses files that lead out of it
     files: dict[str, str | Path] = {
         path.name: path for kind in _FILES for path in sorted(folder.glob(kind))
     }
@@ -68,7 +67,7 @@ def script_for(folder: Path) -> str:
     fields = read_object(folder / FILE_NAME, CheckpointError)
     text, empty = SCRIPT.read_text("utf-8"), "VOCAB = {}\n"
     assert text.count(empty) == 1
-    return text.replace(empty, f"VOCAB = {json.dumps(fields)}\n".replace("null", "None"))
+    return text.replace(empty, f"VOCAB = {fields!r}\n")
 
 
 def _unsupported(folder: Path, vocab: ActionVocab) -> bool:

@@ -265,6 +265,8 @@ class Recipe:
                 "reinforce needs the whole weights in every process: use parallel: ddp, without"
                 " lora, compile and recompute."
             )
+        if self.data.windows.nodes[0] > 1:
+            raise ConfigError("reinforce makes its own examples: leave out data.windows.nodes.")
         if training.batch % reinforce.group:
             raise ConfigError(
                 f"training.batch is {training.batch} rollouts; it must be a multiple of"
