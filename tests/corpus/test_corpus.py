@@ -462,6 +462,7 @@ def test_a_slurm_task_does_its_share(
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # of its own settings
 @pytest.mark.parametrize("on", ["local", "ray", "slurm"])
 def test_killed_workers_lose_nothing(tmp_path: Path, on: Any) -> None:
     """The experiment at a small size: on a Ray cluster of three nodes, and a Slurm that is here."""
