@@ -348,6 +348,7 @@ def packages() -> str:
     drawn, y = [], 14.0
     for names in (re.findall(r"\w+", layer) for layer in layers if layer != "__main__"):
         wide = (400 - 6 * (len(names) - 1)) / len(names)
+        size = 14 if max(map(len, names)) * LETTER < wide else 11
         for n, name in enumerate(names):
             x = 64 + n * (wide + 6)
             fill = YES if name in HOLDS_WEIGHTS else PAPER
@@ -355,7 +356,7 @@ def packages() -> str:
                 f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="30" rx="4" fill="{fill}"'
                 f' stroke="{EDGE}"/>'
                 f'<text class="package" x="{x + wide / 2:.1f}" y="{y + 20}"'
-                f' text-anchor="middle" font-size="14" fill="{INK}">{name}</text>'
+                f' text-anchor="middle" font-size="{size}" fill="{INK}">{name}</text>'
             )
         y += 38
     drawn += [
