@@ -477,6 +477,11 @@ def test_killed_workers_lose_nothing(tmp_path: Path, on: Any) -> None:
     assert rows[1]["kills"] == 3
 
 
+def test_a_folder_without_a_job_is_not_called_broken_json(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^Cannot read '_job.json' in"):
+        list(results.read(str(tmp_path)))
+
+
 # -- the command ----------------------------------------------------------------------------------
 
 

@@ -109,8 +109,9 @@ class Folder:
 
     def read_json(self, name: str) -> Any:
         """Return the JSON value in a file."""
+        content = self.read(name)
         try:
-            return json.loads(self.read(name))
+            return json.loads(content)
         except ValueError as error:
             raise DataError(f"{name!r} in {self.name!r} is not JSON: {error}.") from error
 
