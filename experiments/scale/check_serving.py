@@ -31,7 +31,7 @@ def body(number: int, actions: int) -> dict[str, Any]:
 async def closed(port: int, count: int, actions: int, at_a_time: int, way: str) -> float:
     """Return the mean seconds of a request when `at_a_time` are always running."""
     asked = [body(n, actions) for n in range(count)]
-    took, answers = await load_up(port, asked, way, at_a_time)
+    took, answers = await load_up([port], asked, way, at_a_time)
     assert all(answer.status == 200 for answer in answers)
     return took * at_a_time / count
 

@@ -7,6 +7,7 @@ rounds with its quartiles.
 
     python -m experiments.speed.serve MODEL                    # Transformers
     python -m experiments.speed.serve MODEL --engine vllm      # in vLLM's environment
+    python -m experiments.speed.serve MODEL --against own_process=false    # beside another server
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -196,18 +197,18 @@ def _chunks(body: bytes) -> Iterator[bytes]:
 
 
 async def load_up(
-    port: int, asked: list[dict[str, Any]], way: str, concurrency: int
+    ports: Sequence[int], asked: list[dict[str, Any]], way: str, concurrency: int
 ) -> tuple[float, list[Response]]:
-    """Keep `concurrency` requests open until all have a response."""
+    """Keep `concurrency` requests open, spread over the servers, until all have a response."""
     answers: list[Response] = []
     left = iter(asked)
 
-    async def worker() -> None:
+    async def worker(port: int) -> None:
         for body in left:
             answers.append(await ask(port, body, way))
 
     start = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(concurrency)))
+    await asyncio.gather(*(worker(ports[n % len(ports)]) for n in range(concurrency)))
     return time.perf_counter() - start, answers
 
 
@@ -256,9 +257,65 @@ class Judge:
 # -- the run --------------------------------------------------------------------------------------
 
 
-def percentiles(values: list[float]) -> str:
+def percentiles(values: list[float]) -> tuple[float, float]:
+    """Return the 50th and the 99th percentile."""
     cut = statistics.quantiles(values, n=100)
-    return f"p50 {cut[49]:.3f} s, p99 {cut[98]:.3f} s"
+    return cut[49], cut[98]
+
+
+@dataclass
+class Arm:
+    """One or several servers of the same kind, and what was measured of them."""
+
+    name: str
+    ports: list[int]
+    processes: list[int]
+    rates: dict[str, list[float]]
+    kept: dict[str, list[Response]]
+
+    def measure(self, asked: list[dict[str, Any]], way: str, concurrency: int) -> float:
+        """Send all requests, to each server in turn, and return the seconds."""
+        seconds, answers = asyncio.run(load_up(self.ports, asked, way, concurrency))
+        assert len(answers) == len(asked)
+        self.kept[way] += answers
+        return seconds
+
+
+@contextmanager
+def arms(args: argparse.Namespace) -> Iterator[list[Arm]]:
+    """Run the servers of every arm inside the block."""
+    chosen = [f"--engine-option={option}" for option in args.engine_option]
+    common = "--engine", args.engine, f"--running={args.concurrency}", *chosen
+    wanted = [("server", 1, common)]
+    wanted += [(each, 1, (*common, f"--engine-option={each}")) for each in args.against]
+    wanted += [(f"{args.replicas} servers", args.replicas, common)] * (args.replicas > 1)
+    with ExitStack() as stack:
+        found = []
+        for name, count, options in wanted:
+            servers = [stack.enter_context(served(args.model, *options)) for _ in range(count)]
+            ports, processes = [s.port for s in servers], [s.process.pid for s in servers]
+            found.append(Arm(name, ports, processes, {w: [] for w in WAYS}, {w: [] for w in WAYS}))
+        yield found
+
+
+def summary(args: argparse.Namespace, bare: list[float], found: list[Arm]) -> dict[str, Any]:
+    """Return the ratios of every arm to the bare engine, with their quartiles, and latencies."""
+    return {
+        "requests": args.requests, "concurrency": args.concurrency, "rounds": args.rounds,
+        "engine": args.engine, "bare": bare,
+        "arms": {
+            arm.name: {
+                way: {
+                    "of_bare": ratio(arm.rates[way], bare),
+                    "whole_text": percentiles([answer.seconds for answer in arm.kept[way]]),
+                    "first_edit": percentiles([answer.first for answer in arm.kept[way]]),
+                    "rates": arm.rates[way],
+                }
+                for way in WAYS
+            }
+            for arm in found
+        },
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -266,52 +323,53 @@ def main() -> None:
     parser.add_argument("model", help="A model folder.")
     parser.add_argument("--engine", default="hf", choices=["hf", "vllm"])
     parser.add_argument("--engine-option", action="append", default=[], metavar="NAME=JSON")
+    parser.add_argument("--against", action="append", default=[], metavar="NAME=JSON",
+                        help="Another server, with this option of the engine.")  # fmt: skip
+    parser.add_argument("--replicas", type=int, default=1, help="Servers that share the requests.")
     parser.add_argument("--requests", type=int, default=1000, help="Requests per way and round.")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--actions", type=int, default=64, help="Mean actions per request.")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if args.bare:
         bare(args)
         return
-    engine, judge = Bare(sys.argv[1:]), Judge(args.model)
-    rates: dict[str, list[float]] = {name: [] for name in ("bare", *WAYS)}
-    kept: dict[str, list[Response]] = {name: [] for name in WAYS}
-    chosen = [f"--engine-option={option}" for option in args.engine_option]
-    running = f"--running={args.concurrency}"
-    with served(args.model, "--engine", args.engine, running, *chosen) as server:
+    engine, judge, bare_rates = Bare(sys.argv[1:]), Judge(args.model), []
+    with arms(args) as found:
         warm = bodies(args.concurrency, args.actions, 10**6)
         engine.run(warm)
-        asyncio.run(load_up(server.port, warm, "stream", args.concurrency))
+        for arm in found:
+            asyncio.run(load_up(arm.ports, warm, "stream", args.concurrency))
         for number in range(args.rounds):
             asked = bodies(args.requests, args.actions, number * args.requests)
             seconds, actions = engine.run(asked)
-            rates["bare"].append(actions / seconds)
-            line = [f"bare {actions / seconds:.0f} actions/s"]
-            for way in WAYS:
-                seconds, answers = asyncio.run(load_up(server.port, asked, way, args.concurrency))
-                assert len(answers) == len(asked)
-                actions = judge.actions(answers, way)
-                rates[way].append(actions / seconds)
-                kept[way] += answers
-                line.append(f"{way} {actions / seconds:.0f}")
-            rates_line = ", ".join(line)
-            print(
-                f"round {number + 1}: {rates_line}; {resident(server.process.pid):.0f} MiB",
-                flush=True,
-            )
+            bare_rates.append(actions / seconds)
+            print(f"round {number + 1}: bare {bare_rates[-1]:.0f} actions/s", flush=True)
+            for arm in found if number % 2 == 0 else found[::-1]:
+                line = []
+                for way in WAYS:
+                    seconds = arm.measure(asked, way, args.concurrency)
+                    actions = judge.actions(arm.kept[way][-len(asked) :], way)
+                    arm.rates[way].append(actions / seconds)
+                    line.append(f"{way} {arm.rates[way][-1]:.0f}")
+                memory = sum(map(resident, arm.processes))
+                print(f"  {arm.name}: {', '.join(line)}; {memory:.0f} MiB", flush=True)
     engine.close()
+    result = summary(args, bare_rates, found)
     print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
-    for way in WAYS:
-        middle, low, high = ratio(rates[way], rates["bare"])
-        print(
-            f"{way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's actions per second"
-        )
-        if way == "stream":
-            print(f"  first edit: {percentiles([answer.first for answer in kept[way]])}")
-        print(f"  whole text: {percentiles([answer.seconds for answer in kept[way]])}")
+    for name, ways in result["arms"].items():
+        for way, values in ways.items():
+            middle, low, high = values["of_bare"]
+            print(f"{name}, {way}: {middle:.3f} [{low:.3f}, {high:.3f}] of the bare engine's"
+                  " actions per second")  # fmt: skip
+            for what in ("first_edit", "whole_text")[way == "JSON" :]:
+                p50, p99 = values[what]
+                print(f"  {what.replace('_', ' ')}: p50 {p50:.3f} s, p99 {p99:.3f} s")
+    if args.save:
+        args.save.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def served(model: str, *arguments: str) -> Iterator[Served]:
 
 def load(server: Served, way: str, *, count: int, actions: int = 24, **settings: Any) -> Any:
     asked = [body | settings for body in bodies(count, actions, 0)]
-    return asyncio.run(load_up(server.port, asked, way, 64))[1]
+    return asyncio.run(load_up([server.port], asked, way, 64))[1]
 
 
 @pytest.mark.full

@@ -120,13 +120,13 @@ class ModelChoice:
         chosen = {name: value for name, value in given.items() if value is not None}
         return chosen | parse_options(self.engine_options)
 
-    def load(self) -> Reviser:
+    def load(self, **defaults: Any) -> Reviser:
         """Open the model; a line on standard error says so if it takes long."""
         from reviser.writing.model import load
 
         quiet_libraries(self.model)
         with announce_if_slow(f"Loading model {self.model} ..."):
-            return load(self.model, engine=self.engine, **self.options)
+            return load(self.model, engine=self.engine, **(defaults | self.options))
 
     def check(self, task: Task, config: DecodeConfig) -> None:
         """Refuse a task that a local model cannot run, before torch is imported."""

@@ -119,7 +119,7 @@ def serve(
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model
     page_text = read_page_text(find(choice.model, CONFIG_FILES))
-    with choice.load() as reviser:
+    with choice.load(own_process=choice.engine == "hf") as reviser:
         app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins, hosts=hosts,
                        playground=playground, page_text=page_text)  # fmt: skip
         status = run(app, socket)

@@ -97,7 +97,8 @@ class HFEngine:
         self._agree = agree
         self._model = model.eval()
         self._device = next(model.parameters()).device
-        self._context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        self.context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        """Length of the longest history that the model can read."""
         has_option = "logits_to_keep" in signature(model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if has_option else {}
         self._reads_canvas = reads_canvas(model)
@@ -128,7 +129,7 @@ class HFEngine:
 
     def check(self, request: Request) -> None:
         """Raise ConfigError for a request that this engine cannot run."""
-        request.check(self.vocab, self._context)
+        request.check(self.vocab, self.context)
 
     def add(self, request: Request) -> int:
         """Check a request and queue it; return its number."""
@@ -224,7 +225,7 @@ class HFEngine:
             return "stop"
         if row.actions == row.request.config.max_actions:
             return "max_actions"
-        return "context" if row.ids >= self._context else None
+        return "context" if row.ids >= self.context else None
 
     def _go_on(self) -> torch.Tensor:
         """Let the trunk read the newest action of every row; return the logits after it."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
+from reviser.engines.process import ProcessEngine
 from reviser.engines.settings import SETTINGS, DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.markup.spans import Span
@@ -369,12 +370,18 @@ def _warn(old: str, new: str) -> None:
 
 
 def load(
-    name: str | Path, *, engine: str = "hf", base: str | Path | None = None, **options: Any
+    name: str | Path,
+    *,
+    engine: str = "hf",
+    base: str | Path | None = None,
+    own_process: bool = False,
+    **options: Any,
 ) -> Reviser:
     """Open a model by its folder, or by its name on the hub.
 
     An adapter is merged with its base model the first time: the one that it names, or the folder,
-    GGUF file or hub name that `base` gives.
+    GGUF file or hub name that `base` gives. With `own_process`, engine "hf" runs in a process of
+    its own, so that what this one does meanwhile does not delay it; vLLM always does.
 
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; those of vLLM's
     `EngineArgs` for "vllm", or the `url` of a vLLM server that runs the model (or a list of them).
@@ -383,6 +390,8 @@ def load(
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
     if engine == "hf" and "url" in options:
         raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
+    if engine == "vllm" and own_process:
+        raise ConfigError("own_process is for engine 'hf' only: vLLM has processes of its own.")
     is_remote = "url" in options
     # Importing torch takes seconds: a wrong name or a damaged folder is reported before that.
     files = hub.CONFIG_FILES if is_remote else hub.MODEL_FILES
@@ -390,14 +399,8 @@ def load(
     editing, codec = Editing.load(folder), Codec.load(folder)
     opened: Any
     if engine == "hf":
-        try:
-            from reviser.engines.hf import HFEngine
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
-                " pip install 'reviser-lm[hf]'."
-            ) from error
-        opened, _ = HFEngine.load(folder, **options)
+        apart = partial(ProcessEngine, _open_hf)
+        opened = (apart if own_process else _open_hf)(folder, options)
     else:
         from reviser.engines.vllm import VLLMEngine
         from reviser.engines.vllm_server import VLLMServer
@@ -410,3 +413,15 @@ def load(
             f" vocabulary has {opened.vocab.tokens}: the two do not belong together."
         )
     return Reviser(opened, codec, provenance=provenance, editing=editing)
+
+
+def _open_hf(folder: Path, options: dict[str, Any]) -> Any:
+    """Return a Transformers engine; a process of its own calls this too."""
+    try:
+        from reviser.engines.hf import HFEngine
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Engine 'hf' needs the hf extra: {error.name} is not installed. Install it with:"
+            " pip install 'reviser-lm[hf]'."
+        ) from error
+    return HFEngine.load(folder, **options)[0]

@@ -1,0 +1,187 @@
+"""An engine in a process of its own: the same steps, and no fault of it makes a caller wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+import pytest
+
+from reviser.core.actions import ActionVocab
+from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
+from reviser.engines.process import ProcessEngine
+from reviser.errors import ConfigError, EngineError
+from reviser.writing.driver import Driver
+from reviser.writing.model import load
+from reviser.writing.tasks import Continue, Infill, Revise
+
+VOCAB = ActionVocab.build(20)
+SCRIPT = [3, 4, 5, VOCAB.stop]
+
+
+class Scripted(ScriptedEngine):
+    """A scripted engine with what a process needs to know; some tokens make it fail."""
+
+    context = 100_000
+    versions: ClassVar = {"scripted": "1"}
+
+    def __init__(self, script: list[int]) -> None:
+        super().__init__(VOCAB, script)
+        self._fails = False
+
+    def add(self, request: Request) -> int:
+        """Refuse a request that begins with 7; fail all after one that begins with 8 or 9."""
+        first = request.history[1:2]
+        if first == (7,):
+            raise ConfigError("Not this one.")
+        if first == (9,):
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._fails |= first == (8,)
+        return super().add(request)
+
+    def step(self) -> list[Step]:
+        """Return the next steps, or fail once."""
+        if self._fails:
+            self._fails = False
+            self.close()
+            raise RuntimeError("Out of memory.")
+        return super().step()
+
+
+def open_refused() -> Any:
+    raise ConfigError("There is no such model.")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Any:
+    opened = ProcessEngine(Scripted, SCRIPT)
+    yield opened
+    opened.close()
+
+
+def request(first: int = 2, tokens: int = 1) -> Request:
+    return Request.continuation(VOCAB, [first] * tokens, DecodeConfig())
+
+
+def drain(engine: ProcessEngine) -> dict[int, list[Step]]:
+    found: dict[int, list[Step]] = {}
+    while steps := engine.step():
+        for step in steps:
+            found.setdefault(step.request, []).append(step)
+    return found
+
+
+def test_every_request_gets_the_steps_of_the_engine_in_order(engine: ProcessEngine) -> None:
+    assert (engine.vocab, engine.versions) == (VOCAB, Scripted.versions)
+    numbers = [engine.add(request()) for _ in range(50)]
+    found = drain(engine)
+    assert sorted(found) == numbers
+    for steps in found.values():
+        assert [step.action for step in steps] == SCRIPT
+        assert [step.ended for step in steps] == [None, None, None, "stop"]
+    assert engine.step() == []
+
+
+def test_transformers_gives_the_same_results(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
+    from support import small_models
+
+    folder = small_models.editor(tmp_path / "editor")
+    tasks = [Continue("ab"), Infill("a{}c"), Revise("abc")]
+    config = DecodeConfig(max_actions=12)
+    with load(folder) as here, load(folder, own_process=True) as there:
+        expected, found = (list(model.run_many(tasks, config)) for model in (here, there))
+    assert [result.text for result in found] == [result.text for result in expected]
+    with pytest.raises(ConfigError, match="rows is 0"):
+        load(folder, own_process=True, rows=0)
+
+
+def test_a_cancelled_request_has_no_further_step(engine: ProcessEngine) -> None:
+    kept, dropped = engine.add(request()), engine.add(request())
+    engine.cancel(dropped)
+    engine.cancel(dropped)
+    assert list(drain(engine)) == [kept]
+
+
+def test_neither_side_waits_for_the_other_with_its_pipe_full(engine: ProcessEngine) -> None:
+    numbers = [engine.add(request(tokens=5000)) for _ in range(500)]  # megabytes, both ways
+    assert sorted(drain(engine)) == numbers
+
+
+def test_a_request_that_is_refused_in_the_process_fails_alone(engine: ProcessEngine) -> None:
+    bad, good = engine.add(request(7)), engine.add(request())
+    found = drain(engine)
+    assert "Not this one." in str(found[bad][0].error)
+    assert len(found[good]) == len(SCRIPT)
+
+
+def test_the_caller_refuses_what_the_engine_would(engine: ProcessEngine) -> None:
+    with pytest.raises(ConfigError, match="limit"):
+        engine.add(request(tokens=Scripted.context))
+
+
+def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) -> None:
+    engine.add(request(8))
+    with pytest.raises(EngineError, match=r"RuntimeError: Out of memory\."):
+        drain(engine)
+    number = engine.add(request())
+    assert [step.action for step in drain(engine)[number]] == SCRIPT
+
+
+def test_a_process_that_is_killed_is_an_error_and_never_a_wait() -> None:
+    engine = ProcessEngine(Scripted, SCRIPT)
+    engine.add(request(9))
+    with pytest.raises(EngineError, match="exit code -9"):
+        drain(engine)
+    with pytest.raises(EngineError, match="exit code -9"):
+        Driver(engine).take([Driver(engine).add(request())])
+
+
+def test_the_reason_why_an_engine_does_not_open_reaches_the_caller() -> None:
+    with pytest.raises(ConfigError, match="no such model"):
+        ProcessEngine(open_refused)
+    with pytest.raises(EngineError, match="TypeError"):
+        ProcessEngine(Scripted)
+
+
+def test_it_ends_with_its_caller_however_that_ends(tmp_path: Path) -> None:
+    code = """
+import sys, time
+from reviser.engines.process import ProcessEngine
+from engines.test_process import SCRIPT, Scripted
+if __name__ == "__main__":
+    engine = ProcessEngine(Scripted, SCRIPT)
+    print(engine._process.pid, flush=True)
+    time.sleep(60)
+"""
+    script = tmp_path / "caller.py"
+    script.write_text(code)
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    caller = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )  # fmt: skip
+    assert caller.stdout is not None
+    child = psutil.Process(int(caller.stdout.readline()))
+    caller.kill()
+    caller.communicate()
+    until = time.monotonic() + 30
+    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_signals_of_the_terminal_do_not_end_it_but_close_does(engine: ProcessEngine) -> None:
+    child = psutil.Process(engine._process.pid)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        child.send_signal(number)
+    engine.add(request())
+    assert drain(engine)
+    engine.close()
+    assert not child.is_running()
