@@ -86,7 +86,7 @@ test-core: build
     {{ core_venv }}/bin/python -m pip install -qq --upgrade pip
     {{ core_venv }}/bin/python -m pip install -qq dist/*.whl numba --group test
     {{ core_venv }}/bin/python -c "import importlib.util as u; assert not any(map(u.find_spec, ['torch', 'transformers']))"
-    PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} tests/core tests/trajectories
+    PATH="$PWD/{{ core_venv }}/bin:$PATH" {{ pytest }} -m "not full" tests/core tests/trajectories
 
 # an environment with vLLM's CPU build; minutes to install
 install-vllm:
@@ -116,9 +116,9 @@ test-vllm-all *args:
 
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
-    NUMBA_DISABLE_JIT=1 {{ pytest }} tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
+    NUMBA_DISABLE_JIT=1 {{ pytest }} -m "not full" tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
 
-# the property tests at length
+# every test of the core, its property tests at length
 search *args:
     REVISER_HYPOTHESIS=full {{ pytest }} tests/core tests/trajectories {{ args }}
 
@@ -187,7 +187,7 @@ bench-train *args:
 check: lint imports install-ort
     {{ steps }} install-vllm types wheel test-vllm touched test
 
-# everything, for a release or after a change to what the gate leaves out
+# everything, for a release or after a change to what the gate leaves out (`search` has the core's)
 full: lint imports install-base install-ort
-    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm test-all
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "test-all --ignore=tests/core --ignore=tests/trajectories"
     PYTHONPATH=tests python -m support.affected --record
