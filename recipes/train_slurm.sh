@@ -25,7 +25,7 @@ requeue() {
 trap 'requeue; exit 0' USR1
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export MACHINES="$SLURM_JOB_NUM_NODES" PROCESSES="${SLURM_GPUS_ON_NODE:-gpu}"
+export MACHINES="$SLURM_JOB_NUM_NODES" PROCESSES="${SLURM_GPUS_ON_NODE:-${PROCESSES:-gpu}}"
 export HEAD="$head:29500" RUN="$SLURM_JOB_ID"
 
 srun --kill-on-bad-exit=1 sh recipes/train_elastic.sh "$@" &

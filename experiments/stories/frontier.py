@@ -1,14 +1,13 @@
-"""Does a model that takes back its own mistakes write better than one that only appends?
+"""Does a model that revises write better than one that only appends?
 
 Each system continues the same prompts at several temperatures. Texts are judged by the model that
 wrote the training stories: bits per character, against distinct-2. A lower temperature lowers both,
 so a system wins only below the line that the baseline draws: fewer bits at the same diversity.
 
-    python -m experiments.stories.frontier measure PROMPTS JUDGE append=FOLDER own=FOLDER ...
-    python -m experiments.stories.frontier report     # prints the table, writes the figure
+    python -m experiments.stories.frontier NAME PROMPTS JUDGE append=FOLDER late=FOLDER ...
 
-The first system is the baseline. `docs/guides/train.md` has the recipe and says how to make the
-pairs. Finished texts are kept in the model folders, so a second start continues.
+The first system is the baseline. `experiments.stories.report` writes the tables and figures.
+Finished texts are kept in the model folders, so a second start continues.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ from reviser.evals.systems import System
 from reviser.files import write_json
 from reviser.provenance import made_with
 
-RESULTS = Path(__file__).parent / "results" / "frontier.json"
-FIGURE = Path(__file__).parents[2] / "docs" / "img" / "frontier.svg"
+RESULTS = Path(__file__).parent / "results" / "frontier"
 TEMPERATURES = (1.0, 0.9, 0.8, 0.7)
 
 
@@ -51,7 +49,12 @@ def measure(texts: System, scorer: perplexity.Scorer) -> dict[str, Any]:
         "bits_per_character": report.bits_per_character.to_dict(),
         **{name: found[name].to_dict() for name in ("distinct_2", "distinct_3", "words")},
         "actions_per_token": actions.to_dict(),
-        "revised": intervals.share([count > 0 for count in taken_back]).to_dict(),
+        "revised": intervals.share(
+            [
+                count + rollout.statistics.moves > 0
+                for count, rollout in zip(taken_back, rollouts, strict=True)
+            ]
+        ).to_dict(),
         "deletes_per_token": sum(taken_back) / sum(written),
     }
 
@@ -98,27 +101,26 @@ def figure(found: dict[str, Any]) -> str:
     return lines.chart(series, x="distinct-2 (varied to the right)", y="bits per character")
 
 
-def report() -> None:
-    """Print the table and write the figure."""
-    found = json.loads(RESULTS.read_text("utf-8"))
+def read(name: str) -> dict[str, Any]:
+    """Return the record of one comparison."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def compared(found: dict[str, Any]) -> str:
+    """Return the table of one comparison."""
     head = ["system", "temperature", "bits per character", "distinct-2", "ratio to the line"]
-    print(table([*head, "actions per token", "texts with a deletion"], rows(found)))
-    FIGURE.write_text(figure(found), "utf-8")
+    return table([*head, "actions per token", "texts revised"], rows(found))
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("measure")
-    command.add_argument("prompts", type=Path)
-    command.add_argument("judge", type=Path)
-    command.add_argument("systems", nargs="+", metavar="NAME=FOLDER")
-    commands.add_parser("report")
+    parser.add_argument("name", help="Name of the comparison.")
+    parser.add_argument("prompts", type=Path)
+    parser.add_argument("judge", type=Path)
+    parser.add_argument("systems", nargs="+", metavar="NAME=FOLDER")
     options = parser.parse_args()
-    if options.command == "report":
-        report()
-        return
     scorer, found = perplexity.Scorer.load(options.judge), {}
     for each in options.systems:
         name, _, folder = each.partition("=")
@@ -128,8 +130,9 @@ def main() -> None:
             texts = system(Path(folder), options.prompts, settings)
             found[name].append({"temperature": temperature, **measure(texts, scorer)})
             print(name, json.dumps(found[name][-1]), flush=True)
-            write_json(RESULTS, {"systems": found, **made_with("torch", "transformers")})
-    report()
+            record = {"systems": found, **made_with("torch", "transformers")}
+            write_json(RESULTS / f"{options.name}.json", record)
+    print(compared(found=record))
 
 
 if __name__ == "__main__":

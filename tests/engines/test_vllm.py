@@ -289,7 +289,7 @@ def free_port() -> int:
 def processes(
     request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """An engine and a server, and for the full tests two more and another, started together."""
+    """An engine and a server, and for the full tests two more of each, started together."""
     work = tmp_path_factory.mktemp("work")
     is_full = any(item.get_closest_marker("full") for item in request.session.items)
     jobs = {"quick": [free_runs(folder, QUICK)]}
@@ -310,12 +310,12 @@ def processes(
                 more = {"PYTHONPATH": path, "TRITON_INTERPRET": "1", "TRITON_BACKENDS_IN_TREE": "1"}
             script = str(Path(vllm_runs.__file__))
             running[name] = Process(work / f"{name}.log", [script, str(work / name)], **more)
-        for name in ("masked", "bare")[: 1 + is_full]:
+        for name in ("masked", "twin", "bare") if is_full else ("masked",):
             port = free_port()
             command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(folder / "text")]
             command += ["--port", str(port), "--dtype", "float32", "--enforce-eager"]
             command += ["--max-num-seqs", "16", "--host", "127.0.0.1"]
-            command += ["--logits-processors", PROCESSOR] if name == "masked" else []
+            command += ["--logits-processors", PROCESSOR] if name != "bare" else []
             running[name] = Process(work / f"{name}.log", command)
             running[name].url = f"http://127.0.0.1:{port}"
         running["work"] = work
@@ -634,6 +634,37 @@ def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
     assert rollout.provenance["engine"] == "vllm"
     assert len(list(reviser.generate_many(["The", "A", "cat"], max_actions=9))) == 3
     reviser.engine.close()  # type: ignore[attr-defined]
+
+
+@full
+def test_several_servers_share_the_requests_and_one_may_die(
+    processes: dict[str, Any], server: str, folder: Path
+) -> None:
+    twin = processes["twin"]
+    engine, _ = VLLMServer.load(folder / "text", url=[server, url_of(twin)])
+    local, _ = HFEngine.load(folder / "text")
+    rng, config = Random(5), DecodeConfig(temperature=0.0, stop_bias=-100.0, max_actions=40)
+    requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
+    expected: list[list[int]] = [[] for _ in requests]
+    for step in Driver(local).run(requests):
+        expected[step.request].append(step.action)
+    found: list[list[int]] = [[] for _ in requests]
+    failed = set()
+    for step in Driver(engine).run(requests):
+        if twin.popen.poll() is None and len(found[step.request]) == 3:  # both have begun
+            os.killpg(twin.popen.pid, signal.SIGKILL)
+            twin.popen.wait()
+        if step.error is None:
+            found[step.request].append(step.action)
+        else:
+            failed.add(step.request)
+    assert 0 < len(failed) < len(requests)  # those that the dead one had begun
+    for number, actions in enumerate(expected):
+        length = len(found[number]) if number in failed else None
+        assert found[number] == actions[:length]
+    after = [step for step in Driver(engine).run(requests) if step.error is not None]
+    assert not after
+    engine.close()
 
 
 @full

@@ -1,0 +1,93 @@
+"""Measure how processor time grows with tokens and with processes.
+
+    python -m experiments.scale.growth TEXT TOKENIZER
+
+Tokens: pieces of a text are tokenized, each twice as long as the one before. Processes: one job
+over a corpus is done by more and more processes. Processor seconds are counted, not the time on the
+wall: two cores cannot show how fast eight processes would be, but they show what these cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from experiments.scale.corpus import SETTINGS, make_corpus, make_model
+from experiments.scale.inputs import RESULTS
+from experiments.scale.record import middle
+from reviser.corpus.job import begin
+from reviser.corpus.run import run
+from reviser.data.shards import tokenize
+from reviser.provenance import made_with
+
+MEBIBYTES = (1, 2, 4, 8, 16)
+PROCESSES = (1, 2, 4, 8)
+DOCUMENTS = 4000
+
+
+def spent() -> float:
+    """Return the processor seconds of this process, and of those that it started and that ended."""
+    kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    used = [resource.getrusage(kind) for kind in kinds]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def by_tokens(text: Path, tokenizer: Path, rounds: int) -> list[dict[str, Any]]:
+    """Return the processor seconds of tokenizing, by tokens."""
+    whole = text.read_bytes()
+    rows = []
+    for size in MEBIBYTES:
+        took, tokens = [], 0
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as name:
+                source = Path(name, "text.txt")
+                source.write_bytes(whole[: size << 20].rpartition(b"\n\n")[0])
+                shards = Path(name, "shards")
+                before = spent()
+                tokens = tokenize([source], shards, tokenizer, workers=1).tokens
+                took.append(spent() - before)
+        rows.append({"tokens": tokens, "seconds": middle(took)})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def by_processes(rounds: int) -> list[dict[str, Any]]:
+    """Return the processor seconds of a job, by processes."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model, corpus = make_model(folder), make_corpus(folder, DOCUMENTS)
+        for processes in PROCESSES:
+            took = []
+            for number in range(rounds):
+                output = str(folder / f"{processes}-{number}")
+                job = begin(str(corpus), output, str(model), settings=SETTINGS, chunk_rows=100)
+                before = spent()
+                run(job, workers=processes)
+                took.append(spent() - before)
+            rows.append({"processes": processes, "documents": DOCUMENTS, "seconds": middle(took)})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", type=Path)
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    content = {
+        "tokens": by_tokens(given.text, given.tokenizer, given.rounds),
+        "processes": by_processes(given.rounds),
+        "made": made_with("numpy", "torch", "transformers") | {"load": os.getloadavg()[0]},
+    }
+    (RESULTS / "growth.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
