@@ -150,18 +150,18 @@ def test_the_reason_why_an_engine_does_not_open_reaches_the_caller() -> None:
         ProcessEngine(Scripted)
 
 
-def test_it_ends_with_its_caller_however_that_ends(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize("end", ["time.sleep(60)", "sys.exit(3)"])
+def test_it_ends_with_its_caller_however_that_ends(tmp_path: Path, end: str) -> None:
+    script = tmp_path / "caller.py"
+    script.write_text(f"""
 import sys, time
 from reviser.engines.process import ProcessEngine
 from engines.test_process import SCRIPT, Scripted
 if __name__ == "__main__":
     engine = ProcessEngine(Scripted, SCRIPT)
     print(engine._process.pid, flush=True)
-    time.sleep(60)
-"""
-    script = tmp_path / "caller.py"
-    script.write_text(code)
+    {end}
+""")
     paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     caller = subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, text=True,
@@ -169,8 +169,10 @@ if __name__ == "__main__":
     )  # fmt: skip
     assert caller.stdout is not None
     child = psutil.Process(int(caller.stdout.readline()))
-    caller.kill()
-    caller.communicate()
+    if "sleep" in end:
+        caller.kill()
+    assert caller.wait(30) == (-9 if "sleep" in end else 3)
+    caller.stdout.close()
     until = time.monotonic() + 30
     while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < until

@@ -7,13 +7,16 @@ come. This module knows neither models nor torch: a function opens the engine in
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
@@ -39,6 +42,8 @@ class ProcessEngine:
         )
         self._process.start()
         other.close()  # the process holds the only other end now, so its death ends the channel
+        self._close = partial(_close, self._channel, self._process)
+        atexit.register(self._close)  # before multiprocessing's own hook, which would wait for it
         self._running: set[int] = set()
         self._added = 0
         self.vocab, self._context, self.versions = self._receive()
@@ -73,10 +78,8 @@ class ProcessEngine:
 
     def close(self) -> None:
         """End the process."""
-        self._channel.close()
-        self._process.join(END_SECONDS)
-        self._process.kill()
-        self._process.join()
+        atexit.unregister(self._close)
+        self._close()
 
     def _send(self, command: tuple[int, Request | None]) -> None:
         try:
@@ -99,6 +102,13 @@ class ProcessEngine:
         self._process.join(END_SECONDS)
         status = self._process.exitcode
         return EngineError(f"The engine's process has ended, with exit code {status}.")
+
+
+def _close(channel: Connection, process: BaseProcess) -> None:
+    channel.close()  # the process ends by itself then
+    process.join(END_SECONDS)
+    process.kill()
+    process.join()
 
 
 def _serve(channel: Connection, open_engine: Callable[..., Any], arguments: Any) -> None:
