@@ -164,9 +164,6 @@ def filled(text: str) -> str:
     return VALUE.sub(value_of, text)
 
 
-FILLED = {
-    page: [filled(text) for text in kinds.get("values", [])] for page, kinds in ENTRIES.items()
-}
 DEFAULTS = {each.name: each.default for kind in (DecodeConfig, Revise) for each in fields(kind)} | {
     "delay": constant("reviser.lsp.settings.Settings.delay")
 }
@@ -183,7 +180,7 @@ def entries(page: str) -> list[str]:
     """Return the parts of a page that have a source."""
     kinds = ENTRIES.get(page, {})
     named = [*kinds.get("printed", {}).values(), *kinds.get("tested", {}).values()]
-    return [*FILLED.get(page, []), *chain(*named), *kinds.get("said", [])]
+    return [*map(filled, kinds.get("values", [])), *chain(*named), *kinds.get("said", [])]
 
 
 def defaults(text: str) -> Iterator[tuple[re.Match[str], object]]:
