@@ -7,7 +7,7 @@ rounds with its quartiles.
 
     python -m experiments.speed.serve MODEL                    # Transformers
     python -m experiments.speed.serve MODEL --engine vllm      # in vLLM's environment
-    python -m experiments.speed.serve MODEL --against own_process=false    # beside another server
+    python -m experiments.speed.serve MODEL --against own_process=false    # next to another server
 """
 
 from __future__ import annotations
