@@ -237,10 +237,6 @@ class Canvas:
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
         return undone
 
-    def forget(self) -> None:
-        """Drop the undo log, which grows with every id; nothing can be rolled back any more."""
-        self._log.clear()
-
     def resume(
         self,
         *,
