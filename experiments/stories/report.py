@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.markdown import estimate
-from experiments.stories import frontier, page_text, tables
+from experiments.stories import page_text, tables
 from experiments.stories.curves import curves
 from experiments.stories.model_cards import cards
 from experiments.stories.tables import BASELINE, RESULTS, Run
@@ -54,7 +53,6 @@ def pages() -> dict[str, str]:
         infilling(),
         f"{page_text.CHECKS}\n{tables.checks()}",
         f"{page_text.DECODING}\n{tables.decoding()}",
-        *revising(figures),
         page_text.LEARNED,
     ]
     return {"results.md": "\n".join(parts), **figures}
@@ -110,17 +108,6 @@ def infilling() -> str:
         actions=f"{found['actions']:.0f}",
     )
     return f"{text}\n{tables.infilling(found)}"
-
-
-def revising(figures: dict[str, str]) -> Iterator[str]:
-    """Yield the section on quality against diversity, and add its figures."""
-    yield page_text.REVISING
-    for name, text in page_text.COMPARED.items():
-        found = frontier.read(name)
-        figures[f"results-{name}.svg"] = frontier.figure(found)
-        image = f"![Bits per character against distinct-2, {name}](results-{name}.svg)"
-        yield f"{text}\n{frontier.compared(found)}\n{image}\n"
-    yield page_text.REVISING_END
 
 
 def main() -> None:
