@@ -28,7 +28,7 @@ PAGES = sorted(
     for pattern in ("*.md", "models/*/README.md", "docs/**/*.md", "experiments/**/*.md")
     for path in ROOT.glob(pattern)
 )
-PLAYERS = ("edits.html", "gallery.html", "rollouts.html")  # built with the site
+BUILT = ("edits.html", "gallery.html", "rollouts.html", "try")  # with the site
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- (runs|prints) -->\n+\Z")
 """On the line before a block of commands that the tests run; `prints`: with just this output."""
@@ -270,7 +270,7 @@ def test_links_between_files_lead_somewhere(page: Path) -> None:
             continue
         file = page if not place.path else (page.parent / unquote(place.path)).resolve()
         is_there = file.exists() and file.is_relative_to(ROOT.resolve())
-        is_there = is_there or (file.parent == DOCS and file.name in PLAYERS)
+        is_there = is_there or (file.parent == DOCS and file.name in BUILT)
         # The anchors of the API are made with the site, and checked there.
         if is_there and place.fragment and not place.fragment.startswith("reviser."):
             is_there = file.suffix != ".md" or place.fragment in slugs(file)

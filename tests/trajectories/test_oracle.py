@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reviser.core.actions import Action, ActionVocab, Kind
@@ -65,19 +65,20 @@ def test_the_oracle_followed_from_any_state_reaches_the_target(
 
 
 @given(st.integers(0, 2**32))
+@example(13503159)  # after the oracle's own action, another script of as many edits has more moves
 def test_an_action_is_its_own_label_just_if_nothing_shorter_follows_another(seed: int) -> None:
     rng = Random(seed)
     before, after = ([rng.randrange(4) for _ in range(rng.randrange(7))] for _ in range(2))
     visit = Visit(VOCAB, Canvas(VOCAB, before, rng.randint(0, len(before))), after)
     for _ in range(4):
         least = remaining(VOCAB, visit.canvas, after)
-        taken = random_action(rng, visit.canvas)
+        taken, advice = random_action(rng, visit.canvas), list(visit.advice)
         first = len(visit.ids)
         for action_id in taken:
             visit.take(action_id)
         rest = remaining(VOCAB, visit.canvas, after)
         labels = visit.labels[first:]
-        if len(taken) + len(rest) <= len(least):
+        if len(taken) + len(rest) <= len(least) or taken == advice:
             assert labels == taken
         else:
             assert labels[0] == least[0]

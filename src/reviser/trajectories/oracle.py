@@ -17,12 +17,12 @@ from reviser.trajectories.policy import Address
 class Visit:
     """A draft that a model revises, the ids so far, and a label for each of them.
 
-    A label is the first id of the shortest script from that state to the target. Often other
-    actions are as good, such as deleting one or the other of two equal tokens. So an action after
-    which the rest of the script is as short as with the oracle's is its own label: the loss accepts
-    any of the best actions that the model takes. Within an action that is worse, ids are labelled
-    as far as they are those of the oracle's action, and at the first that differs; the rest have
-    None.
+    A label is the first id of the oracle's script from that state to the target, which has the
+    fewest edits, though not always the fewest moves. Often other actions are as good, such as
+    deleting one or the other of two equal tokens. So an action after which the rest of the script
+    is as short as with the oracle's is its own label: the loss accepts any of the best actions that
+    the model takes. Within an action that is worse, ids are labelled as far as they are those of
+    the oracle's action, and at the first that differs; the rest have None.
 
     If the text is new, that is, written from nothing, whatever the model has written after its
     first mistake is to be removed, even where the target has such tokens further on.
