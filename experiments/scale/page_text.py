@@ -81,6 +81,16 @@ SERVING_AFTER = """\
 The price of equal output is the ratio of actions times the ratio of step times. The mask is a few numpy operations for all rows, also with marks and searches; it was a Python loop over rows before. Microseconds of processor time per row and step, before and after, taking turns in one run on a busy machine (`python -m experiments.speed.masks`); the ratio is before to after, with its range over rounds:
 """
 
+SERVER = """\
+### The server and its engine
+
+With Transformers, the engine has a process of its own, next to the server's; vLLM always has. {requests} requests of {concurrency} at a time, {rounds} rounds; the bare engine and the servers take turns on a machine with two cores, one compute thread per engine, and the client on the same cores (`python -m experiments.speed.serve models/stories-revise --against own_process=false --replicas 3`). [..] are quartiles over the rounds:
+"""
+
+SERVER_END = """\
+In its own process the engine loses almost nothing to the server; in the server's it lost an eighth while it streamed, because one interpreter ran both. Three servers on two cores write a third more than one: the second core, which the client and the server hardly use, then runs an engine too. On a machine with a core for each, expect more; it was not measured.
+"""
+
 OTHERS = """\
 Published steps that are not inputs of the model:
 """
@@ -126,6 +136,10 @@ The MFU of the paper's size is assumed: small trunks in contexts of 512 reach le
 DATA_END = """\
 ![Memory of a loader process by documents, before and after](../img/scale-loader.svg)
 
+![Processor seconds by tokens](../img/scale-tokens.svg)
+
+Tokenizing grows in proportion to the text (`python -m experiments.scale.growth`, one process).
+
 **Shards by node.** By default the order is over all windows, so every node must reach all shards. With `data.windows.nodes: [NODES, PROCESSES]` each node has its own part of the shards and an order within it; 10T's shards are larger than a node's disks, so set it there.
 
 **Breaks next:** the order within a node is not the order of the whole corpus, so similar documents should not be neighbours in the input: shuffle files first.
@@ -138,6 +152,10 @@ CORPUS = """\
 """
 
 CORPUS_AFTER = """\
+![Processor seconds of one job by processes](../img/scale-processes.svg)
+
+Processes share nothing but the folder, so more of them do not make a document dearer. Each adds its start: importing torch and loading a small model takes {start:.1f} seconds of a core here, where the {documents:,} documents of this job, with a random model of one layer, take {alone:.1f} (`python -m experiments.scale.growth`).
+
 At one 8B device's {capacity:.0f} requests per second, a billion continuations of {text} tokens take {days:,.0f} device days; corrections take less, because an editor writes only the changes. The number of chunks is the only list that grows: 10,000 documents each make 100,000 files.
 """
 

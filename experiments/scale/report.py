@@ -136,6 +136,19 @@ def mask_table() -> str:
     return table(["", "before", "after", "ratio"], rows)
 
 
+def server_table() -> str:
+    """Return what serving costs over the bare engine."""
+    names = {"server": "engine in its own process", "own_process=false": "in the server's"}
+    rows = []
+    for name, ways in recorded("server")["arms"].items():
+        for way, found in ways.items():
+            middle, low, high = found["of_bare"]
+            (half, late) = found["whole_text"]
+            rows.append([f"{names.get(name, name)}, {way}", f"{middle:.2f} [{low:.2f}, {high:.2f}]",
+                         f"{half:.1f}, {late:.1f} s"])  # fmt: skip
+    return table(["", "actions per second, to the bare engine's", "whole text, p50, p99"], rows)
+
+
 def figures() -> dict[str, str]:
     """Return the growth curves by file name."""
     loader: dict[str, list[tuple[float, float]]] = {}
@@ -149,7 +162,16 @@ def figures() -> dict[str, str]:
             if row["mask"] in ("plain", "marks, used", "searches, used"):
                 name = f"{when}: {row['mask'].removesuffix(', used')}"
                 masks.setdefault(name, []).append((row["rows"], row[when]["value"]))
+    growth = recorded("growth")
+    tokens = [(row["tokens"], row["seconds"]["value"]) for row in growth["tokens"]]
+    work = [(row["processes"], row["seconds"]["value"]) for row in growth["processes"]]
     return {
+        "scale-tokens.svg": lines.chart(
+            {"tokenize": tokens}, x="tokens", y="processor seconds", log=True
+        ),
+        "scale-processes.svg": lines.chart(
+            {"a job over a corpus": work}, x="processes", y="processor seconds"
+        ),
         "scale-loader.svg": lines.chart(loader, x="documents", y="bytes kept", log=True),
         "scale-masks.svg": lines.chart(
             masks, x="rows", y="microseconds per row and step", log=True, dashed="before"
@@ -178,8 +200,17 @@ def corpus_section(rates: Rates) -> Iterator[str]:
     if (inputs.RESULTS / "corpus.json").is_file():
         yield corpus_table(recorded("corpus"))
     capacity = serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, "marks")["capacity"]
+    rows = recorded("growth")["processes"]
+    first, *_, last = [
+        (row["processes"], row["seconds"]["value"]) for row in rows if row["processes"] > 1
+    ]
     yield page_text.CORPUS_AFTER.format(
-        capacity=capacity, text=SERVICE.text, days=1e9 / capacity / 86400
+        start=(last[1] - first[1]) / (last[0] - first[0]),
+        alone=rows[0]["seconds"]["value"],
+        documents=rows[0]["documents"],
+        capacity=capacity,
+        text=SERVICE.text,
+        days=1e9 / capacity / 86400,
     )
 
 
@@ -264,6 +295,9 @@ def serving_section(rates: Rates) -> Iterator[str]:
     yield page_text.SERVING_AFTER
     yield mask_table()
     yield page_text.SERVING_END.format(actions=rate, actions_us=1e6 / rate)
+    yield page_text.SERVER.format(**recorded("server"))
+    yield server_table()
+    yield page_text.SERVER_END
     yield page_text.OTHERS
     rows = []
     for name, bandwidth, count, seconds, source in inputs.PUBLISHED:
