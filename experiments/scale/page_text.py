@@ -138,7 +138,7 @@ DATA_END = """\
 
 ![Processor seconds by tokens](../img/scale-tokens.svg)
 
-Tokenizing grows in proportion to the text (`python -m experiments.scale.growth`, one process).
+After its start, tokenizing takes time in proportion to the text (`python -m experiments.scale.growth`, one process).
 
 **Shards by node.** By default the order is over all windows, so every node must reach all shards. With `data.windows.nodes: [NODES, PROCESSES]` each node has its own part of the shards and an order within it; 10T's shards are larger than a node's disks, so set it there.
 
