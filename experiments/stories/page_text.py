@@ -82,3 +82,22 @@ LEARNED = """\
 
 Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 and 90 % appending, a mixture that changes from appending to spans; the third seed at the full budget; other biases and limits in decoding. The machine with matrix units that all of this ran on is no longer available, and the sampled corpus was lost with it. Its replacement reaches a twelfth of its peak (0.23 TFLOP/s on two cores, in float32, which is its best), so the corpus alone would take hours and the runs days. To run one, add it to `ARMS` in `experiments/stories/arms.py`.
 """
+
+REVISING = """\
+## Does taking back pay?
+
+A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues 200 held-out beginnings at four temperatures without top-k, in float32, and is judged by bits per character of stories15M against distinct-2 of the texts. A model that revises wins if it is below the line that the model which only appends draws: "ratio to the line" compares it with that line at the same diversity, and with the line's nearer end outside it.
+"""
+
+OWN_ERRORS = """\
+Both models start from the shipped left-to-right baseline and train on 4,059 stories that were sampled from stories15M for this, with equal training FLOPs and one seed (1,290 and 1,200 steps of 8 stories). One only appends. The other learns to [take back its own mistakes](guides/train.md#let-the-model-take-back-its-mistakes): in two rounds of DAgger an oracle wrote the stories, the model wrote up to four ids in its place now and then (`oracle: 0.9`, `turn: 4`), and what the story does not have was deleted.
+"""
+
+OWN_ERRORS_END = """\
+No: it loses, and writes less for more. It deletes almost nine tokens for ten that it keeps, needs 2.8 actions per token, and its bits per character are above the line at the same diversity. Two likely causes:
+
+- **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart. So the model can learn how often deletions come, but hardly where they help.
+- **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.
+
+A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. One seed; the deleting model was measured at two of the four temperatures, because its folder was lost with the machine.
+"""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.markdown import estimate
-from experiments.stories import page_text, tables
+from experiments.stories import frontier, page_text, tables
 from experiments.stories.curves import curves
 from experiments.stories.model_cards import cards
 from experiments.stories.tables import BASELINE, RESULTS, Run
@@ -53,6 +54,7 @@ def pages() -> dict[str, str]:
         infilling(),
         f"{page_text.CHECKS}\n{tables.checks()}",
         f"{page_text.DECODING}\n{tables.decoding()}",
+        *revising(figures),
         page_text.LEARNED,
     ]
     return {"results.md": "\n".join(parts), **figures}
@@ -108,6 +110,16 @@ def infilling() -> str:
         actions=f"{found['actions']:.0f}",
     )
     return f"{text}\n{tables.infilling(found)}"
+
+
+def revising(figures: dict[str, str]) -> Iterator[str]:
+    """Yield the section on quality against diversity, and add its figures."""
+    yield page_text.REVISING
+    found = frontier.read("own-errors")
+    figures["results-own-errors.svg"] = frontier.figure(found)
+    image = "![Bits per character against distinct-2](results-own-errors.svg)"
+    yield f"{page_text.OWN_ERRORS}\n{frontier.compared(found)}\n{image}\n"
+    yield page_text.OWN_ERRORS_END
 
 
 def main() -> None:
