@@ -23,7 +23,7 @@ These models come with the checkout, in `models/`. There is nothing to download,
 
 """
 TAIL = """
-The scores are measured in different ways, so read them in the card of each model, its `README.md`: [..] and "to" are 95 % intervals. Perplexity and bits per character are those of stories15M, which also wrote the training text; lower is better. F0.5 is ERRANT's, in per cent, on 100 sentences of each set.
+The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Perplexity and bits per character are measured with stories15M, which also generated the training text; lower is better. F0.5 is computed by ERRANT, in per cent, on 100 sentences of each set; higher is better.
 
 | to measure a row again | run |
 | --- | --- |
@@ -85,7 +85,7 @@ def page() -> str:
         kind, scores = proofreader() if name == "proofreader" else story_model(name)
         card = f"`models/{name}`"
         rows.append([card, task, f"{kind}, {megabytes(name)}", scores, f"`{command}`"])
-    columns = ["model", "for", "what it is", "public scores", "run it"]
+    columns = ["model", "for", "what it is", "scores", "run it"]
     return HEAD + table(columns, rows, numbers=False) + TAIL
 
 

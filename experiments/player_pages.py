@@ -1,8 +1,9 @@
-"""The three player pages of the documentation, built with the site.
+"""The four player pages of the documentation, built with the site.
 
 `mkdocs.yml` names this module as a hook, so `mkdocs build` adds the pages to the site:
 
-- `rollouts.html`: ten stories that the shipped model wrote;
+- `proofreading.html`: twenty drafts that the proofreader corrected;
+- `rollouts.html`: eleven stories that the shipped model wrote;
 - `edits.html`: ten drafts that the story editor revised;
 - `gallery.html`: the ten trajectories that the paper prints.
 
@@ -20,16 +21,25 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
+from reviser.data.pair_dataset import word_starts
 from reviser.player.film import Film, Replayer
 from reviser.player.page import to_html
+from reviser.trajectories.alignment import revision
 from reviser.writing.rollout import Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 PRINTED = ROOT / "tests" / "fixtures" / "paper.json"
+PROOFREADING = (
+    "Drafts 1 to 10 were written for this page; 11 to 20 are held-out texts with mistakes that were"
+    " drawn by seed 7, not picked by hand. models/proofreader weighs what its word lists suggest."
+    " The page plays its changes as the shortest list of actions that makes them. It leaves alone"
+    " what it is not sure of."
+)
 STORIES = (
-    "Ten held-out prompts, continued by models/stories-revise (5.8 million parameters). They were"
-    " drawn by seed 7 from the thousand prompts of the results page, not picked by hand. The prompt"
-    " is grey. The model writes a story, leaves something out, goes back and writes that last."
+    "Held-out prompts, continued by models/stories-revise (5.8 million parameters). The first story"
+    " was picked by hand. The other ten were drawn by seed 7 from the thousand prompts of the"
+    " results page. The prompt is grey. The model writes a story, leaves something out, goes back"
+    " and writes that last."
 )
 DRAFTS = (
     "Ten held-out pieces with mistakes, revised by the story editor of the results page. They were"
@@ -44,19 +54,23 @@ PAPER = (
 
 
 def pages() -> dict[str, str]:
-    """Return the three pages by file name."""
+    """Return the four pages by file name."""
     stories = ROOT / "models" / "stories-revise"
+    replayer = Replayer(ActionVocab.load(stories), Codec.load(stories))
+    rollouts = ROOT / "experiments" / "stories" / "results"
     edits = ROOT / "experiments" / "revise" / "results"
     # The editor has the tokenizer of its base, models/stories-append.
     editor_codec = Codec.load(ROOT / "models" / "stories-append")
     return {
+        "proofreading.html": to_html(
+            proofread_films(), title="Twenty drafts, proofread", note=PROOFREADING
+        ),
         "rollouts.html": to_html(
-            films(
-                ROOT / "experiments" / "stories" / "results" / "rollouts.jsonl",
-                Replayer(ActionVocab.load(stories), Codec.load(stories)),
-                "Story",
-            ),
-            title="Ten stories, written by editing",
+            [
+                *films(rollouts / "picked.jsonl", replayer, "Picked story"),
+                *films(rollouts / "rollouts.jsonl", replayer, "Drawn story"),
+            ],
+            title="Stories, written by editing",
             note=STORIES,
         ),
         "edits.html": to_html(
@@ -77,6 +91,30 @@ def films(rollouts: Path, replayer: Replayer, name: str) -> list[Film]:
         replayer.film_of(Rollout.from_json(line), name=f"{name} {n}")
         for n, line in enumerate(lines, start=1)
     ]
+
+
+def proofread_films() -> list[Film]:
+    """Return the drafts that the proofreader corrected, first those that were written for it."""
+    results = ROOT / "experiments" / "proofreader" / "results" / "showcase.json"
+    saved = json.loads(results.read_text("utf-8"))
+    folder = ROOT / "models" / "proofreader"
+    vocab, codec = ActionVocab.load(folder), Codec.load(folder)
+    replayer = Replayer(vocab, codec)
+    drafts = [*saved["written"], *saved["drawn"]]
+    return [_proofread_film(each, f"Draft {n}", replayer) for n, each in enumerate(drafts, 1)]
+
+
+def _proofread_film(draft: dict[str, Any], name: str, replayer: Replayer) -> Film:
+    before, after = (replayer.codec.encode(draft[key]) for key in ("before", "after"))
+    starts = word_starts(replayer.codec, before), word_starts(replayer.codec, after)
+    trajectory = revision(replayer.vocab, before, after, starts=starts, address="search")
+    facts = [
+        (f"{100 * each['confidence']:.0f} % sure", f"{each['before']!r} to {each['after']!r}")
+        for each in draft["changes"]
+    ]
+    if "right" in draft:
+        facts.append(("Without mistakes", draft["right"]))
+    return replayer.film(trajectory, name=name, facts=facts, start=len(trajectory.no_loss))
 
 
 def printed_films() -> list[Film]:

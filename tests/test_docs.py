@@ -28,7 +28,7 @@ PAGES = sorted(
     for pattern in ("*.md", "models/*/README.md", "docs/**/*.md", "experiments/**/*.md")
     for path in ROOT.glob(pattern)
 )
-BUILT = ("edits.html", "gallery.html", "rollouts.html", "try")  # with the site
+BUILT = ("edits.html", "gallery.html", "proofreading.html", "rollouts.html", "try")  # with the site
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- (runs|prints) -->\n+\Z")
 """On the line before a block of commands that the tests run; `prints`: with just this output."""
@@ -100,6 +100,7 @@ def test_the_code_runs(
         tmp_path / "runs" / "smoke", tokenizer=small_tokenizers.byte_level()
     )
     Editing(edit_probabilities=True).save(tmp_path / "runs" / "smoke")  # so that it may revise
+    (tmp_path / "runs" / "editor").symlink_to(tmp_path / "runs" / "smoke")
     for name in ("models", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     namespace: dict[str, object] = {"__name__": "page"}

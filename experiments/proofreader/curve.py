@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reviser
 import torch
 from examples import Edit
 from scoring import TEST_SETS, Draft, _rounded, apart, count_edits, f05, f_score
 
+import reviser
 from reviser.evals import intervals
 
 CONFIDENCES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.8, 0.9)

@@ -5,7 +5,7 @@ INTRODUCTION = """\
 
 `python -m experiments.revise.report` writes this page from the files in `experiments/revise/results`. How to train and use an editor is in [guides/revise.md](guides/revise.md).
 
-The page compares an editor with a baseline that rewrites the whole text. Both come from the same base and the same pairs and read the same number of ids in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters). The pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes added by `reviser data corrupt` (six per hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor moves by searches and was trained to predict edit probabilities (`policy: {{kind: edits, address: search, noted: true}}`): it reads each draft first and edits only words with a predicted edit probability of at least {probability:.0%}. That reading counts as one step for each window; windows without such a word take no other step.
+The page compares an editor with a baseline that rewrites the whole text. Both come from the same base and the same pairs and read the same number of ids in training. The base is the story model `models/stories-append` without its actions ({parameters:.1f} million parameters). The pairs are pieces of stories of one to four sentences, sampled from stories15M, with mistakes added by `reviser data corrupt` (six per hundred words, three pieces in ten without any). Both read {ids:.1f} million ids in training ({editor_pairs:,} pairs and {rewriter_pairs:,}: a rewriter reads each text twice), in float32 on one core each. Decoding is greedy. The editor moves by searches and was trained to predict edit probabilities (`policy: {{kind: edits, address: search, edit_probabilities: true}}`): it reads each draft first and edits only words with a predicted edit probability of at least {probability:.0%}. That reading counts as one step for each window; windows without such a word take no other step.
 """
 
 ARMS = """\
@@ -43,7 +43,7 @@ Counted, not run: an editor that takes the shortest revision of each draft, and 
 PRECISION = """\
 ## Precision
 
-The smallest edit probability at which the editor changes a word, and the quality of its changes, on {pairs} other held-out pieces. `revise(precision=...)` uses the smallest one that reached that precision here with thirty changes or more, from the model folder's `calibration.json`.
+The smallest edit probability at which the editor changes a word, and the quality of its changes, on {pairs} other held-out pieces. `revise(precision=...)` uses the smallest one that reached that precision here with thirty changes or more, from `calibration` in the model folder's `editing.json`.
 """
 
 LEARNED = """\

@@ -5,9 +5,14 @@ INTRODUCTION = """\
 
 `python -m experiments.stories.report` writes this page from the files in `experiments/stories/results`. Each file names the recipe and the seed it came from.
 
-## The world
+## The corpus
 
-The corpus has {stories} stories, sampled from stories15M at temperature 1 without truncation: {tokens} of its tokens, {own} of ours. {ended} % of the stories end by themselves, the others where the context of 256 ends. The judge is stories15M itself, so a text's perplexity under it is exact with respect to the distribution that every arm learns, as long as the text fits that context; the few longer ones are judged in windows. (Stories were sampled in bf16 and are judged in float32, which differ by {divergence} nats per token.) Our tokens cost the source {nats} nats each, which is a lower bound of all scores below. The files, by SHA-256, are {hashes}. These commands sample them:
+The same model, stories15M, generates the training text and judges the results; below, it is also called the source. An *arm* is one model of the comparison.
+
+- **Size.** {stories} stories, sampled at temperature 1 without truncation: {tokens} of its tokens, {own} of ours. {ended} % of the stories end by themselves, the others where the context of 256 tokens ends.
+- **The judge is exact.** Every arm learns the distribution of stories15M, so a text's perplexity under stories15M is measured against the true distribution, as long as the text fits its context. The few longer texts are judged in windows. (Stories were sampled in bf16 and are judged in float32, which differ by {divergence} nats per token.)
+- **Lower bound.** Our tokens cost the source {nats} nats each. No score below can be lower.
+- **Files**, by SHA-256: {hashes}. These commands sample them:
 
 ```sh
 python -m experiments.stories.sample_corpus STORIES15M -o WORLD/stories-0.jsonl --batches 395 --share 0/2
@@ -45,7 +50,7 @@ The arms:
 | `annealed-`, `then-`, `half-` | append at first; late spans come gradually, after 60 %, or between 40 and 60 % of training |
 
 - **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is the part of it that no model can avoid; the part above it is counting and choosing that this model has not learned.
-- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. You can [watch ten rollouts](rollouts.html) of the shipped model, drawn by a seed.
+- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. You can [watch rollouts](rollouts.html) of the shipped model. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
 - **Cursor**: the paper's trajectory statistics of these rollouts. "Moves" are shares of all actions, `back` included and `mark` not. Distances and travel are in tokens. The position of an insert goes from 0, the start of the text, to 1.
 """
 INFILLING = """\
@@ -56,7 +61,7 @@ INFILLING = """\
 CHECKS = """\
 ## Another judge, and real stories
 
-300 held-out prompts each from the world and from real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python -m experiments.stories.run check RUN --world WORLD --judge STORIES15M --second SMOLLM2 --real tiny_stories.txt.xz`).
+300 held-out prompts each from this corpus ("world" in the table) and from real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python -m experiments.stories.run check RUN --world WORLD --judge STORIES15M --second SMOLLM2 --real tiny_stories.txt.xz`).
 """
 DECODING = """\
 ## Decoding
@@ -66,11 +71,11 @@ DECODING = """\
 LEARNED = """\
 ## What was learned, and what failed
 
-- **Random order costs the paper's policy most**, in two ways. Of the 3.24 nats per token that `paper` is above `append`, 1.29 are the order itself, which no model can avoid, and 1.85 are tokens that are harder to predict out of order; 0.12 are counting and choosing. Left to right with one sentence written last (`late-1`), the order costs 0.02.
-- **Counting is next.** `late-1` should go back to the start of a sentence and reaches one 5 % of the time. Marks, which need no counting, bring its ratio from 1.29 to 1.09 at a fifth of the budget. Moves that count sentences ("hops") also reach a sentence every time: their ratio was 1.032 [0.992, 1.079] at a fifth of the budget and 1.179 [1.153, 1.206] at the full one. They were removed, because the mask then needs the text.
-- **Then filling.** At the full budget, `late-1-marks` is above the baseline in every part of a story: by 0.039 [0.029, 0.050] nats per token before the mark, although the model has seen the same text there as the baseline; by 0.076 [0.065, 0.087] after it, where a sentence is missing; and by 0.150 [0.122, 0.181] in the sentence written last (300 held-out stories). That sentence should be the cheapest, because the model has both sides in view. It hardly matters to the judge: the evalPPL of 292 rollouts is 11.34 [10.85, 11.90], and 11.21 [10.69, 11.78] without those sentences; that of the baseline is 9.97 [9.58, 10.43], and 10.69 [10.26, 11.22] with a random sentence removed. A model of this size has seen 58,000 such sentences, a tenth of its text.
+- **Random order is what costs the paper's policy most.** `paper` is 3.24 nats per token above `append`: 1.29 are the order itself, which no model can avoid; 1.85 are tokens that are harder to predict out of order; 0.11 are moves that the model has not learned to count or choose. Left to right with one sentence written last (`late-1`), the order costs 0.02.
+- **Counting costs next most.** `late-1` should go back to the start of a sentence and reaches one 5 % of the time. Marks, which need no counting, bring its ratio from 1.29 to 1.09 at a fifth of the budget. Moves that count sentences ("hops") also reach a sentence every time: their ratio was 1.032 [0.992, 1.079] at a fifth of the budget and 1.179 [1.153, 1.206] at the full one. They were removed, because the mask then needs the text.
+- **The rest is spread over the whole story.** At the full budget, `late-1-marks` is above the baseline in every part of a story: by 0.039 [0.029, 0.050] nats per token before the mark, although the model has seen the same text there as the baseline; by 0.076 [0.065, 0.087] after it, where a sentence is missing; and by 0.150 [0.122, 0.181] in the sentence written last (300 held-out stories). That sentence should be the cheapest, because the model has both sides in view. It hardly matters to the judge: the evalPPL of 292 rollouts is 11.34 [10.85, 11.90], and 11.21 [10.69, 11.78] without those sentences; that of the baseline is 9.97 [9.58, 10.43], and 10.69 [10.26, 11.22] with a random sentence removed. A model of this size has seen 58,000 such sentences, a tenth of its text.
 - **Models decode nearly the same mix of actions as their policy**, so a bias has little to correct: 0.007 of the actions are moves in the policy of `late-1-marks` and in its rollouts, 0.131 and 0.140 with `delete-0.9`. `paper` has 0.231 and 0.279, with detours (1.40 actions per token where 1.30 would be enough). A bias towards marks (`move_bias` 1, above) makes more texts revised and costs quality.
-- **Seeds differ by as much as arms.** Two seeds of `append` are 4 % apart in evalPPL, 5 % in distinct-2 and ten words in length, at the full budget; `late-1-marks` is 0.08 nats per token above its baseline with one seed and 0.05 with the other. Differences of that size between single runs mean nothing, here and in the screening.
+- **Seeds differ by as much as arms.** Two seeds of `append` are 4 % apart in evalPPL, 5 % in distinct-2 and ten words in length, at the full budget; `late-1-marks` is 0.08 nats per token above its baseline with one seed and 0.04 with the other. Differences of that size between single runs mean nothing, here and in the screening.
 - **It does not matter when late spans are trained.** Appending for the first 40 % of training and late spans alone for the last 40 % (`half-late-marks`) ends where late spans throughout do. Mixtures that reach late spans only at the very end (`annealed-late-marks`, `then-late-marks`) revise fewer texts; that they write better is within the difference between seeds.
 - **Nothing between the paper's policy and late spans pays.** Fewer moves (`delete-0.9`) reduce the ratio from 43 to 11; half append and half spans of 16 (`mixed-50`) is at 1.34 and revises 29 % of its texts.
 - **Going back sooner does not help**: the sentence written as soon as the next one is there, instead of at the end of the story, was at 1.118 [1.077, 1.166] at a fifth of the budget, at the same nats per token. It is not in the library.
@@ -86,7 +91,7 @@ Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 
 REVISING = """\
 ## Does taking back pay?
 
-A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues 200 held-out beginnings at four temperatures without top-k, in float32, and is judged by bits per character of stories15M against distinct-2 of the texts. A model that revises wins if it is below the line that the model which only appends draws: "ratio to the line" compares it with that line at the same diversity, and with the line's nearer end outside it.
+A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues 200 held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end.
 """
 
 OWN_ERRORS = """\
@@ -94,7 +99,7 @@ Both models start from the shipped left-to-right baseline and train on 4,059 sto
 """
 
 OWN_ERRORS_END = """\
-No: it loses, and writes less for more. It deletes almost nine tokens for ten that it keeps, needs 2.8 actions per token, and its bits per character are above the line at the same diversity. Two likely causes:
+No. The model that deletes writes worse text at a higher cost. It deletes almost nine tokens for ten that it keeps, needs 2.8 actions per token, and its bits per character are above the line at the same diversity. Two likely causes:
 
 - **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart. So the model can learn how often deletions come, but hardly where they help.
 - **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.

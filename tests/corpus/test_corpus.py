@@ -379,6 +379,40 @@ def test_an_engine_that_failed_for_a_moment_is_asked_again(
     assert run(asked).failed == 3  # the texts that are too long
 
 
+def test_one_document_that_always_fails_does_not_stop_a_job(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Faults(monkeypatch, 2)  # the only document of the first chunk, both times
+    write_jsonl(tmp_path / "in.jsonl", [{"prompt": "a"}, {"prompt": "b"}])
+    asked = job(tmp_path / "in.jsonl", tmp_path / "out", model, chunk_rows=1)
+    assert (run(asked).documents, run(asked).failed) == (2, 1)
+    assert [record.get("error") for record in results.read(asked.output)] == ["gone", None]
+
+
+def test_an_id_can_be_anything_that_parquet_has(model: Path, tmp_path: Path) -> None:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    times = arrow.array([1, 2], arrow.timestamp("us"))
+    table = arrow.table({"id": times, "prompt": ["a", "b"]})
+    parquet.write_table(table, tmp_path / "in.parquet")
+    for form in ("parquet", "jsonl"):
+        asked = job(tmp_path / "in.parquet", tmp_path / form, model, format=form)
+        run(asked)
+        found = [record["id"] for record in results.read(asked.output)]
+        assert "1970-01-01 00:00:00.000001" in str(found[0])
+
+
+def test_files_of_a_url_on_this_machine_appear_whole_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(f"file://{tmp_path}/out")
+    assert folder.is_local
+    monkeypatch.setattr(type(folder._system), "pipe_file", None)  # which writes in place
+    folder.write("a", b"whole")
+    assert folder.read("a") == b"whole"
+
+
 def test_a_broken_engine_writes_no_results(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +492,23 @@ def test_a_slurm_task_does_its_share(
     monkeypatch.setattr(sys, "argv", ["on_slurm", asked.output])
     on_slurm.main()
     assert sorted(files_in(asked.output)) == ["00000001.parquet", "00000004.parquet"]
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # of its own settings
+@pytest.mark.parametrize("on", ["local", "ray"])
+def test_the_reason_why_a_worker_failed_reaches_the_user(
+    model: Path, tmp_path: Path, on: Any
+) -> None:
+    own = shutil.copytree(model, tmp_path / "model")
+    asked = job(corpus(tmp_path / "in", "jsonl"), tmp_path / "out", own, chunk_rows=4)
+    (tmp_path / "in" / "0.jsonl").write_text("{}\n", "utf-8")
+    with pytest.raises(DataError, match=r"has 3 bytes; it had .* when the job began"):
+        run(asked, on=on, workers=2)
+    data = (own / "model.safetensors").read_bytes()
+    (own / "model.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ConfigError, match="is another model than the one"):
+        run(asked, on=on, workers=2)
 
 
 @pytest.mark.full

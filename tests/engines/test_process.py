@@ -49,7 +49,6 @@ class Scripted(ScriptedEngine):
         """Return the next steps, or fail once."""
         if self._fails:
             self._fails = False
-            self.close()
             raise RuntimeError("Out of memory.")
         return super().step()
 
@@ -127,6 +126,7 @@ def test_the_caller_refuses_what_the_engine_would(engine: ProcessEngine) -> None
 
 
 def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) -> None:
+    engine.add(request())  # the engine keeps this one, but its caller was told that it is lost
     engine.add(request(8))
     with pytest.raises(EngineError, match=r"RuntimeError: Out of memory\."):
         drain(engine)
@@ -141,6 +141,8 @@ def test_a_process_that_is_killed_is_an_error_and_never_a_wait() -> None:
         drain(engine)
     with pytest.raises(EngineError, match="exit code -9"):
         Driver(engine).take([Driver(engine).add(request())])
+    engine._running.add(99)
+    engine.cancel(99)  # a process that has ended runs nothing
 
 
 def test_the_reason_why_an_engine_does_not_open_reaches_the_caller() -> None:

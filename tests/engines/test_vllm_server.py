@@ -305,6 +305,29 @@ def test_servers_that_are_down_at_the_start_are_used_once_they_are_up(
         pass
 
 
+def test_a_dead_server_makes_one_request_wait_and_no_other(
+    pods: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[float] = []
+
+    def answer_late(self: Any) -> None:
+        checks.append(time.monotonic())
+        time.sleep(0.5)
+        self.answer(500, b"")
+
+    with opened(pods) as engine:
+        engine._pods.leave_out(engine._pods.all[0])
+        engine._pods.all[0].left_out_until = 0.0
+        monkeypatch.setattr(pods[0], "do_GET", answer_late)
+        assert all(text in TEXTS[1:] for text in results(engine, 12))
+        assert len(checks) == 1
+        # If there is no other server, all wait for the same check.
+        engine._pods.all[1:] = []
+        engine._pods.all[0].left_out_until = 0.0
+        assert all("server at" in text for text in results(engine, 12))
+        assert len(checks) == 2
+
+
 def test_without_any_server_the_reason_is_reported(pods: list[Any]) -> None:
     for pod in pods:
         pod.do_GET = lambda self: self.answer(500, b"out of order")

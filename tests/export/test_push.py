@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from support import small_tokenizers
 from support.fake_hub import TOKEN, FakeHub, fake_hub
 
 pytest.importorskip("torch")
@@ -18,6 +20,8 @@ pytest.importorskip("torch")
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
 from reviser.export.push import SCRIPT_NAME, repository
+from reviser.models.trunk_config import CanvasReading
+from reviser.models.trunks import TrunkConfig, build, save
 
 ROOT = Path(__file__).parents[2]
 STORIES = ROOT / "models" / "stories-revise"
@@ -130,7 +134,7 @@ def test_the_card_of_the_folder_is_kept_and_says_how_to_run_the_model() -> None:
     card = str(files["README.md"])
     assert card.startswith("---\n")
     assert card.count("license: mit") == 1
-    assert "tags: [reviser, custom_generate]" in card
+    assert "tags:\n- reviser\n- custom_generate\n" in card
     assert "](../" not in card  # links to other folders lead nowhere
     assert card.index("# stories-revise") < card.index("## Run it") < card.index("## Data")
     assert "custom_generate=name" in card
@@ -149,6 +153,33 @@ def test_a_folder_without_a_card_gets_one(tmp_path: Path) -> None:
     assert "leave a mark and go back to it" in card
     assert "| held out, nats per text token | 2.340 ± 0.041 |" in card
     assert card.index("## Run it") < card.index("## Data and training") < card.index("## Limits")
+
+
+def test_the_head_of_a_card_keeps_its_own_tags_and_lists(tmp_path: Path) -> None:
+    for path in STORIES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    head = "license: mit\nlanguage:\n- en\n- de\ntags:\n- stories\n- reviser\n"
+    (tmp_path / "README.md").write_text(f"---\n{head}---\n\n# Mine\n")
+    card = str(repository(tmp_path, NAME)["README.md"])
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert head["language"] == ["en", "de"]
+    assert head["tags"] == ["stories", "reviser", "custom_generate"]
+    (tmp_path / "README.md").write_text("---\n- [\n---\n")
+    with pytest.raises(ConfigError, match=r"head of README\.md is not YAML"):
+        repository(tmp_path, NAME)
+
+
+def test_a_trunk_that_reads_its_canvas_is_not_offered_for_vllm(tmp_path: Path) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    vocab = ActionVocab.from_tokenizer(tokenizer, max_move=8)
+    trunk = TrunkConfig(
+        architecture="llama", layers=1, width=16, heads=2, mlp_width=16, context=64,
+        canvas=CanvasReading(),
+    )  # fmt: skip
+    save(build(trunk, vocab), tokenizer, vocab, tmp_path)
+    card = str(repository(tmp_path, NAME, licence="mit")["README.md"])
+    assert "reviser generate" in card
+    assert "vllm" not in card
 
 
 def test_a_model_with_more_actions_has_no_script() -> None:

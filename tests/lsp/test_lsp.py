@@ -249,6 +249,18 @@ def test_the_editor_never_waits_for_the_model(project: Path) -> None:
     with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
 
 
+def test_typing_while_the_model_loads_stops_a_command(project: Path) -> None:
+    async def work(editor: Editor) -> None:
+        await editor.open("Hi {} you.")
+        asked = asyncio.ensure_future(editor.command("reviser.fillGap", types.Position(0, 3)))
+        await asyncio.sleep(0.5)
+        editor.change(0, 0, "Oh. ")
+        assert await asked == "cancelled"
+        assert editor.text == "Oh. Hi {} you."
+
+    with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
+
+
 def test_the_command_without_a_model_says_what_to_do_and_ends_when_asked(project: Path) -> None:
     async def run() -> int | None:
         async with editing(project / "page.md", "reviser", "lsp") as editor:
@@ -267,6 +279,24 @@ def test_a_model_that_cannot_be_opened_is_reported(project: Path) -> None:
         assert editor.messages[0] == "Reviser: There is no model folder 'missing'."
 
     with_editor(work, project / "page.md", "missing")
+
+
+def test_a_model_that_could_not_be_opened_is_tried_again(project: Path) -> None:
+    failures = [ConfigError("The hub cannot be reached."), RuntimeError("Out of memory.")]
+
+    def load(*_: object) -> Reviser:
+        if failures:
+            raise failures.pop(0)
+        return correcting.reviser()
+
+    async def ask() -> None:
+        server, settings = make_server(load, "mine"), find_settings(project / "page.md")
+        for message in ("cannot be reached", "Out of memory"):
+            with pytest.raises(Exception, match=message):
+                await server.checker(settings)
+        assert (await server.checker(settings)).model is not None
+
+    asyncio.run(ask())
 
 
 def test_the_base_of_an_adapter_is_the_command_s_or_that_of_the_settings(project: Path) -> None:

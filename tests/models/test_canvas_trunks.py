@@ -150,7 +150,10 @@ def test_a_folder_gives_the_same_model(kind: str, tmp_path: Path) -> None:
     assert reads_canvas(opened)
     ids = torch.tensor([[*vocab.prefix_actions([3]), 5, 6]])
     with torch.no_grad():
-        assert torch.equal(opened.eval()(ids).logits, model(ids).logits)
+        logits = model(ids).logits
+        assert torch.equal(opened.eval()(ids).logits, logits)
+        assert torch.equal(opened(ids, logits_to_keep=1).logits, logits[:, -1:])
+    assert HFEngine(opened, vocab)._last_only  # or a long prompt would need gigabytes
     with reviser.load(tmp_path, dtype=torch.float32) as loaded:
         assert loaded.generate("The", max_actions=5, seed=1).text.startswith("The")
     with pytest.raises(ConfigError, match="reads its canvas at every step"):

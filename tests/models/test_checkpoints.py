@@ -3,8 +3,10 @@
 The released files are not available here, so the tests write files of that shape.
 """
 
+import json
 import math
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
 from reviser.models.checkpoints import convert  # noqa: E402
 from reviser.models.trunks import TrunkConfig, build, load, rows_for  # noqa: E402
-from support.paths import DATA  # noqa: E402
+from support.paths import DATA, ROOT  # noqa: E402
 
 VOCAB = ActionVocab.paper()
 SMALL = {"layers": 2, "width": 128, "mlp_width": 192}
@@ -349,3 +351,22 @@ def test_the_command_writes_a_folder_and_prints_its_sizes(case: Case) -> None:
     sizes = "2 layers, width 128, 2 heads, MLP width 192, context 300"
     assert result.stdout == f"{case.folder}: {sizes}\n"
     assert load(case.folder)[1] == VOCAB
+
+
+@pytest.mark.full
+def test_one_command_measures_a_released_file_as_the_paper_does(tmp_path: Path) -> None:
+    """The script of the guide, with GPT-2's tokenizer and documents of C4."""
+    tokenizer, documents = DATA / "gpt2-tokenizer", DATA / "c4-sample" / "c4_sample.jsonl.xz"
+    if not (tokenizer.is_dir() and documents.is_file()):
+        pytest.skip("There are no GPT-2 tokenizer and C4 in the data folder: name REVISER_DATA.")
+    torch.save(with_buffers(released()), tmp_path / "released.pt")
+    script = ["sh", ROOT / "recipes" / "released.sh", "released.pt", tokenizer, "out"]
+    asked = {"TEXT": str(documents), "COUNT": "20"}
+    asked["MEASURES"] = f"--scorer {ROOT / 'models' / 'stories-append'}"
+    for _ in range(2):  # the second time, everything is there
+        subprocess.run(script, cwd=tmp_path, env=os.environ | asked, check=True)
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    record = json.loads((tmp_path / "out" / "eval.json").read_text("utf-8"))
+    [system] = [each for each in record["systems"] if each["name"] == "reviser"]
+    assert system["samples"] == 60
+    assert "Reviser 100M" in report

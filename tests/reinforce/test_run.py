@@ -188,7 +188,9 @@ def test_prompts_depend_on_the_seed_and_their_number_only(bench: Path, tmp_path:
             assert len({each.text + each.target for each in found[: len(prompts)]}) > 1
             for prompt in found:
                 prompt.request.check(inputs.vocab, inputs.context)
-                whole = prompt.oracle(inputs.vocab, 1.0)
+                whole = prompt.oracle(inputs.vocab, 1.0, 10_000)
+                least = len(prompt.request.history) + 3
+                assert len(prompt.oracle(inputs.vocab, 1.0, least)) <= 2
                 assert (
                     (*whole, inputs.vocab.stop) == prompt.script if prompt.is_draft else not whole
                 )

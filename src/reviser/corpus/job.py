@@ -22,6 +22,7 @@ from reviser.corpus.storage import Folder, absolute, find_files
 from reviser.errors import ConfigError, DataError
 from reviser.files import refuse_other_job
 from reviser.models import adapters
+from reviser.writing.batch import MACHINE_OPTIONS
 
 Scheduler = Literal["local", "ray", "slurm"]
 """Where workers run: on this machine, on a Ray cluster, or as a Slurm array."""
@@ -198,14 +199,10 @@ def begin(
     return job
 
 
-_MACHINE_OPTIONS = ("base", "rows", "timeout", "url")
-"""Options that do not change what is written, or not by their names: the weights are compared."""
-
-
 def _comparable(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return what must be the same when a job is continued; where files lie may differ."""
     sources = [[each["label"], each["size"], each["rows"]] for each in manifest["sources"]]
-    options = {k: v for k, v in manifest["options"].items() if k not in _MACHINE_OPTIONS}
+    options = {k: v for k, v in manifest["options"].items() if k not in MACHINE_OPTIONS}
     kept = {k: v for k, v in manifest.items() if k not in ("location", "sources", "options")}
     return {**kept, "input": sources, "options": options}
 

@@ -6,18 +6,18 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 from reviser.corpus.job import Job
 from reviser.corpus.worker import Worker, work
 from reviser.errors import ConfigError, EngineError
+from reviser.writing.batch import share_of_cores
 
-_worker: Worker
+_worker: Worker | None = None
 """The worker of this process, in a process of the pool."""
 
 
@@ -35,16 +35,21 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
     places = context.Queue()
     for place in range(workers):
         places.put(place)
+    is_over = context.Event()
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(job.output, places)
+        workers, mp_context=context, initializer=_begin, initargs=(places, is_over)
     )
+
+    def submit(count: int) -> set[Future[int]]:
+        return {pool.submit(_run, job.output, number) for number in islice(numbers, count)}
+
     numbers = iter(missing)
     try:
-        with _threads(max(1, (os.cpu_count() or 1) // workers)):
-            waiting: set[Future[int]] = {pool.submit(_run, n) for n in islice(numbers, 2 * workers)}
+        with share_of_cores(workers):
+            waiting = submit(2 * workers)
             while waiting:  # few at a time: a corpus may have a million chunks
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                waiting |= {pool.submit(_run, n) for n in islice(numbers, len(done))}
+                waiting |= submit(len(done))
                 for future in done:
                     yield future.result()
     except BrokenProcessPool as error:
@@ -54,36 +59,26 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        is_over.set()  # or this process would wait for chunks that nobody needs now
 
 
-def _begin(output: str, places: Any) -> None:
-    """Open the model in a new process, which ends when its parent does."""
-    global _worker
+def _begin(places: Any, is_over: Any) -> None:
+    """Prepare a new process, which ends when its parent does, or when the job is over."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # exit at once, without a traceback
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_die_after, args=(parent,), daemon=True).start()
+    for wait_for_end in (parent.join, is_over.wait):
+        threading.Thread(target=_die_after, args=(wait_for_end,), daemon=True).start()
     os.environ["LOCAL_RANK"] = str(places.get())  # which accelerator to use, if there are several
-    _worker = Worker(output)
 
 
-def _die_after(parent: Any) -> None:
-    parent.join()
+def _die_after(wait_for_end: Callable[[], object]) -> None:
+    wait_for_end()
     os._exit(1)
 
 
-def _run(number: int) -> int:
+def _run(output: str, number: int) -> int:
+    """Run a chunk; the first one opens the model, so that its errors reach the caller."""
+    global _worker
+    _worker = _worker or Worker(output)
     return _worker.run(number)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Give processes that start meanwhile their share of the cores, unless the user did."""
-    name = "OMP_NUM_THREADS"
-    is_set = name in os.environ
-    os.environ.setdefault(name, str(count))
-    try:
-        yield
-    finally:
-        if not is_set:
-            del os.environ[name]

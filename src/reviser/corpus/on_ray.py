@@ -23,10 +23,13 @@ class _ChunkActor:
     """An actor that runs the chunks whose numbers it gets."""
 
     def __init__(self, output: str) -> None:
-        self._worker = Worker(output)
+        self._output = output
+        self._worker: Worker | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"documents": [self._worker.run(int(number)) for number in batch["chunk"]]}
+        # Not in the constructor: Ray would not say why it failed.
+        worker = self._worker = self._worker or Worker(self._output)
+        return {"documents": [worker.run(int(number)) for number in batch["chunk"]]}
 
 
 def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) -> Iterator[int]:
@@ -40,6 +43,7 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
             " pip install 'reviser-lm[ray]'."
         ) from error
     logging.getLogger("ray.data").setLevel(logging.WARNING)
+    ray.data.DataContext.get_current().raise_original_map_exception = True
     if not ray.is_initialized():
         ray.init(log_to_driver=False)  # the cluster of RAY_ADDRESS, or a new local one
     numbers = ray.data.from_items(

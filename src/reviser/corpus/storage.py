@@ -45,17 +45,23 @@ def opened(name: str) -> tuple[Any, str]:
     return system, path
 
 
+_OBJECT_STORES = {"s3", "gs", "abfs", "az", "adl", "oci", "oss", "hf", "memory"}
+"""Protocols of file systems on which nothing is ever seen in part."""
+
+
+def _protocols(system: Any) -> set[str]:
+    found = system.protocol
+    return {found} if isinstance(found, str) else set(found)
+
+
 class Folder:
     """An output folder: files appear whole or not at all, under their own names."""
 
     def __init__(self, name: str) -> None:
         self.name = absolute(name)
         self._system, self._path = opened(self.name)
-
-    @property
-    def is_local(self) -> bool:
+        self.is_local = "file" in _protocols(self._system)
         """True if the folder is on a disk of this machine."""
-        return not is_url(self.name)
 
     def path(self, name: str) -> str:
         """Return the path of a file on the folder's file system."""
@@ -80,14 +86,20 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that it is never seen in part.
 
-        A local file is renamed once it is complete. Object stores show an object once it is whole.
+        Object stores show an object once it is whole. Elsewhere a file is renamed once it is
+        complete.
         """
         if self.is_local:
             write_whole(Path(self.path(name)), content)
             return
+        path = self.path(name)
         try:
             self._system.makedirs(self._path, exist_ok=True)
-            self._system.pipe_file(self.path(name), content)
+            if _OBJECT_STORES & _protocols(self._system):
+                self._system.pipe_file(path, content)
+            else:
+                self._system.pipe_file(f"{path}.partial", content)
+                self._system.mv(f"{path}.partial", path)
         except OSError as error:
             raise DataError(
                 f"Cannot write {name!r} to {self.name!r}: {reason_of(error)}."

@@ -68,7 +68,7 @@ class Worker:
         for n, result in zip(again, self._run([plans[n] for n in again]), strict=True):
             found[n] = result
         failed = [result for result in found if isinstance(result, EngineError)]
-        if failed and len(failed) == sum(isinstance(plan, Plan) for plan in plans):
+        if failed and Driver(self._model.engine).probe() is not None:
             raise failed[0]  # the engine is broken, not the documents
         for record, result in zip(records, found, strict=True):
             if isinstance(result, ReviserError):

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -65,7 +66,8 @@ class ProcessEngine:
         """Drop a request, finished or not; no further step of it is returned."""
         if number in self._running:
             self._running.remove(number)
-            self._send((number, None))
+            with suppress(EngineError):  # a process that has ended runs nothing
+                self._send((number, None))
 
     def step(self) -> list[Step]:
         """Wait for the next actions; none if nothing is left."""
@@ -158,6 +160,8 @@ def _run(engine: Engine, commands: SimpleQueue[Any], send: Callable[..., None]) 
             if not steps:
                 raise EngineError("The engine has nothing left to run, yet a request waits.")
         except Exception as error:  # noqa: BLE001 - all running requests are lost
+            for own in ours.values():
+                engine.cancel(own)  # some may still wait
             send(_portable(error), frozenset(ours))
             ours.clear()
             continue

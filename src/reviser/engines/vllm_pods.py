@@ -25,11 +25,13 @@ class Pod:
     running: int = 0
     """Requests that it runs for us."""
     left_out_until: float = 0.0
+    failures: int = 0
+    """How many times it was left out."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Pods:
-    """Chooses the server with the fewest of our requests that has not failed lately."""
+    """Chooses the server with the fewest of our requests that works, as far as is known."""
 
     def __init__(
         self,
@@ -45,11 +47,14 @@ class Pods:
     def choose(self, tried: Collection[Pod] = ()) -> Pod | None:
         """Return the next server for a request that has failed on some; None if all were tried.
 
-        A server that failed lately is still better than none.
+        A server that failed lately, or is being checked, is still better than none.
         """
         now = self._clock()
-        candidates = [pod for pod in self.all if pod not in tried]
-        return min(candidates, key=lambda p: (p.left_out_until > now, p.running), default=None)
+
+        def rank(pod: Pod) -> tuple[bool, int]:
+            return pod.left_out_until > now or pod.checking.locked(), pod.running
+
+        return min((pod for pod in self.all if pod not in tried), key=rank, default=None)
 
     @contextmanager
     def counted(self, pod: Pod) -> Iterator[None]:
@@ -62,5 +67,6 @@ class Pods:
 
     def leave_out(self, pod: Pod) -> None:
         """Send a server nothing for a while; it is checked again before it gets requests."""
+        pod.failures += 1
         pod.left_out_until = self._clock() + self._seconds
         pod.model = ""

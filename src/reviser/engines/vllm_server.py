@@ -27,6 +27,11 @@ from reviser.models import hub
 _INVALID = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """Errors of code that reads a response which is not vLLM's."""
 
+CONNECT_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+CHECK_SECONDS = 120.0
+"""How long a server may take to answer while it is checked."""
+
 log = logging.getLogger("reviser.engines")
 
 
@@ -64,8 +69,10 @@ class VLLMServer:
         self._asked_model = model
         self._httpx = _httpx()
         api_key = api_key or os.environ.get("VLLM_API_KEY")
+        connect = min(timeout, CONNECT_SECONDS)
+        self._check_timeout = self._httpx.Timeout(min(timeout, CHECK_SECONDS), connect=connect)
         self._options: dict[str, Any] = {
-            "timeout": self._httpx.Timeout(timeout, connect=min(timeout, 10.0)),
+            "timeout": self._httpx.Timeout(timeout, connect=connect),
             "limits": self._httpx.Limits(max_connections=None),
             "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
         }
@@ -167,7 +174,10 @@ class VLLMServer:
 
     async def _check(self, pod: Pod) -> None:
         """Check a server that is new or has failed, before it gets requests."""
+        failures = pod.failures
         async with pod.checking:
+            if pod.failures > failures:  # another request has found out
+                raise _NotSent(f"The server at {pod.url} has failed.")
             if not pod.model:
                 try:
                     context = await asyncio.to_thread(self._open, pod)
@@ -308,7 +318,8 @@ class VLLMServer:
 
     def _ask(self, pod: Pod, method: str, path: str, asked: dict[str, Any] | None = None) -> Any:
         try:
-            with self._httpx.Client(**self._options) as client:
+            options = self._options | {"timeout": self._check_timeout}
+            with self._httpx.Client(**options) as client:
                 answer = client.request(method, pod.url + path, json=asked)
                 if answer.status_code != 200:
                     raise _Lost(_refusal(pod.url, answer.content))

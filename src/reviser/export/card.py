@@ -9,7 +9,7 @@ from typing import Any
 
 from reviser.errors import CheckpointError, ConfigError
 from reviser.files import read_object
-from reviser.models import hub
+from reviser.models import editing, hub
 from reviser.models.info import describe
 
 _HEAD = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -26,14 +26,17 @@ class Card:
     licence: str
     own: str
     """The text of the folder's README.md without its head; empty if there is none."""
-    head: str
-    """The head of that README.md, as YAML."""
+    head: dict[str, Any]
+    """The head of that README.md."""
     facts: dict[str, Any]
     """The model as `reviser info` describes it; empty for an adapter."""
     base: str | None
     """The model that this one was made from."""
     has_script: bool
     """True if plain Transformers can write with this model."""
+    is_editor: bool
+    """True if the model was trained to revise drafts."""
+    runs_on_vllm: bool
 
     @classmethod
     def of(cls, folder: Path, name: str, *, has_script: bool, licence: str | None) -> Card:
@@ -41,9 +44,8 @@ class Card:
         readme = folder / "README.md"
         text = readme.read_text("utf-8") if readme.is_file() else ""
         found = _HEAD.match(text)
-        head = found[1] if found else ""
-        stated = re.search(r"^license: *(\S+)", head, re.MULTILINE)
-        licence = licence or (stated[1] if stated else None)
+        head = _read_head(found[1]) if found else {}
+        licence = licence or head.get("license")
         if licence is None:
             raise ConfigError(
                 "A model on the hub needs a licence that you may give it: pass --license, for"
@@ -64,6 +66,8 @@ class Card:
             facts=facts,
             base=base if isinstance(base, str) and not Path(base).exists() else None,
             has_script=has_script,
+            is_editor=(folder / editing.FILE_NAME).is_file(),
+            runs_on_vllm=bool(facts) and not hub.is_canvas_trunk(folder),
         )
 
     def text(self) -> str:
@@ -76,18 +80,22 @@ class Card:
         return f"---\n{self._head()}\n---\n\n{body}\n"
 
     def _head(self) -> str:
-        fields = {"license": self.licence, "library_name": "reviser"}
+        import yaml
+
+        fields: dict[str, Any] = dict(self.head, license=self.licence, library_name="reviser")
         if self.base:
             fields["base_model"] = self.base
+        tags = fields.get("tags") or []
+        fields["tags"] = [*([tags] if isinstance(tags, str) else tags), "reviser"]
         if self.has_script:
-            fields |= {"pipeline_tag": "text-generation", "tags": "[reviser, custom_generate]"}
-        else:
-            fields["tags"] = "[reviser]"
-        kept = [line for line in self.head.splitlines() if line.partition(":")[0] not in fields]
-        return "\n".join([*kept, *(f"{key}: {value}" for key, value in fields.items())])
+            fields["pipeline_tag"] = "text-generation"
+            fields["tags"].append("custom_generate")
+        fields["tags"] = list(dict.fromkeys(fields["tags"]))
+        text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+        return text.rstrip()
 
     def _use(self) -> str:
-        what = "revise draft.txt -m" if not self.has_script else 'generate "Once" -m'
+        what = "revise draft.txt -m" if self.is_editor else 'generate "Once" -m'
         parts = [
             _USE,
             "With the package `reviser-lm`, in a terminal or from Python"
@@ -110,7 +118,7 @@ class Card:
                 ")\n"
                 "print(tokenizer.decode(ids[0], skip_special_tokens=True))\n```",
             ]
-        if self.facts:
+        if self.runs_on_vllm:
             parts += [
                 "With vLLM, through a plugin of `reviser-lm` that allows only valid actions:",
                 f"```sh\npip install 'reviser-lm[vllm,serve]'\nreviser serve {self.name}"
@@ -139,6 +147,18 @@ class Card:
             " should not be used for.",
         ]
         return parts
+
+
+def _read_head(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The head of README.md is not YAML: {error}.") from error
+    if not isinstance(found, dict):
+        raise ConfigError("The head of README.md must have a key and a value on each line.")
+    return found
 
 
 def _training(record: dict[str, Any]) -> list[str]:

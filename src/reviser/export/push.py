@@ -13,7 +13,6 @@ from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.export.card import Card
 from reviser.files import read_object
 from reviser.models import hub
-from reviser.models.trunk_config import CANVAS_MODEL
 from reviser.models.wordlists import WORDS
 
 SCRIPT = Path(__file__).parent / "assets" / "generate.py"
@@ -73,7 +72,4 @@ def script_for(folder: Path) -> str:
 def _unsupported(folder: Path, vocab: ActionVocab) -> bool:
     """Return whether a model has more than the script can do."""
     actions = any(getattr(vocab, name) is not None for name in (*OPERATORS, "find"))
-    if actions or hub.is_adapter(folder):
-        return True
-    config = read_object(folder / "config.json", CheckpointError)
-    return config.get("model_type") == CANVAS_MODEL
+    return actions or hub.is_adapter(folder) or hub.is_canvas_trunk(folder)

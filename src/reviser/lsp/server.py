@@ -152,7 +152,13 @@ class Server(LanguageServer):
             self._checker = asyncio.ensure_future(
                 asyncio.to_thread(lambda: Checker(self._load(name, base)))
             )
-        return await asyncio.shield(self._checker)
+        loading = self._checker
+        try:
+            return await asyncio.shield(loading)
+        except Exception:
+            if self._checker is loading:
+                self._checker = None  # the next call loads it again; the reason may be gone
+            raise
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -196,7 +202,7 @@ class Server(LanguageServer):
                 self._publish(document, lines, version, found, checker, settings)
         except Cancelled:
             return
-        except ReviserError as error:
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task
             self.show_error(error)
 
     def _check_one(
@@ -252,10 +258,10 @@ class Server(LanguageServer):
 
         Typing stops it: then the document is not what the last edit left.
         """
+        sent = document.text
         settings = self.settings_of(document)
         model = (await self.checker(settings)).model
         writing = await asyncio.to_thread(model.stream, task)
-        sent = document.text
         before, after = sent[:start], sent[end:]
         edits = aiter(writing)
         is_done = False

@@ -135,7 +135,11 @@ class CanvasForCausalLM(LlamaForCausalLM):
         self.post_init()
 
     def forward(
-        self, input_ids: torch.Tensor, canvas: torch.Tensor | None = None, **options: Any
+        self,
+        input_ids: torch.Tensor,
+        canvas: torch.Tensor | None = None,
+        logits_to_keep: int | torch.Tensor = 0,  # named, so that engines find it
+        **options: Any,
     ) -> Any:
         """Run Llama with the summaries of the canvas added to its inputs or its layers."""
         if canvas is None:
@@ -150,7 +154,7 @@ class CanvasForCausalLM(LlamaForCausalLM):
             options["canvas_memory"] = memory_BTND
         else:
             inputs_BTD = inputs_BTD + self.canvas_projection(memory_BTND[:, :, 0])
-        return super().forward(inputs_embeds=inputs_BTD, **options)
+        return super().forward(inputs_embeds=inputs_BTD, logits_to_keep=logits_to_keep, **options)
 
     def _canvases(self, ids_BT: torch.Tensor) -> torch.Tensor:
         vocab = ActionVocab.from_json(self.config.action_vocab)

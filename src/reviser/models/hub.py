@@ -44,10 +44,17 @@ def weights_in(folder: Path) -> list[Path]:
     return weights
 
 
+def is_canvas_trunk(folder: Path) -> bool:
+    """Return whether the model in a folder reads its canvas at every step."""
+    config = folder / "config.json"
+    if not config.is_file():
+        return False
+    return read_object(config, CheckpointError).get("model_type") == CANVAS_MODEL
+
+
 def refuse_canvas_trunk(folder: Path) -> None:
     """Refuse a model that reads its canvas, where an engine has only its history."""
-    config = folder / "config.json"
-    if config.is_file() and read_object(config, CheckpointError).get("model_type") == CANVAS_MODEL:
+    if is_canvas_trunk(folder):
         raise ConfigError(
             f"The model in {str(folder)!r} reads its canvas at every step, which vLLM cannot give"
             " it. Use engine 'hf'."

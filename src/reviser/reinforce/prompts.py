@@ -42,11 +42,20 @@ class Prompt:
         """Number of tokens before the text that the model may change."""
         return self.request.gaps[0][0]
 
-    def oracle(self, vocab: ActionVocab, share: float) -> tuple[int, ...]:
-        """Return the ids of a share of the oracle's actions, from the first on and without STOP."""
+    def oracle(self, vocab: ActionVocab, share: float, context: int) -> tuple[int, ...]:
+        """Return the ids of a share of the oracle's actions, from the first on and without STOP.
+
+        There are fewer where the context has no room for them and for an id of the model.
+        """
         actions = [a for a in vocab.read(self.script) if a.kind is not Kind.STOP]
-        taken = actions[: int(share * len(actions))]
-        return tuple(i for action in taken for i in vocab.spell(action))
+        room = context - len(self.request.history) - 1
+        ids: list[int] = []
+        for action in actions[: int(share * len(actions))]:
+            spelled = vocab.spell(action)
+            if len(ids) + len(spelled) > room:
+                break
+            ids += spelled
+        return tuple(ids)
 
 
 class Prompts:

@@ -56,7 +56,7 @@ def roll_out(
     running: dict[int, list[int]] = {}
     chosen: list[list[int]] = []
     for prompt in prompts:
-        first = prompt.oracle(engine.vocab, oracle)
+        first = prompt.oracle(engine.vocab, oracle, engine.context)
         request = _after(engine, prompt, first, _seed(seed, prompt, seen[prompt.key]))
         seen[prompt.key] += 1
         started.append(first)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Literal
 
-from reviser.core.actions import Kind
-from reviser.engines.base import DecodeConfig, Request, Step, StopReason
+from reviser.engines.base import Step, StopReason
 from reviser.errors import EngineError, ReviserError
 from reviser.serve.events import edit_data, event
 from reviser.serve.jobs import EngineJob
@@ -239,24 +238,12 @@ class EngineWorker:
         self._set_state("ready")
 
     def _probe(self) -> Exception | None:
-        """Ask the engine for one action on an empty text; return its error, None if it works."""
-        vocab = self._driver.engine.vocab
-        token = int((vocab.kinds == Kind.INSERT).argmax())
-        prefix = [] if vocab.prefix_actions([]) else [token]
-        config = DecodeConfig(max_actions=1, temperature=0.0)
-        request = Request.continuation(vocab, prefix, config)
+        """Ask the engine for one action; return its error, None if it works."""
         self.stepping_since = time.monotonic()
-        number = None
         try:
-            number = self._driver.add(request)
-            errors = (step.error for step in self._driver.take([number]))
-            return next((error for error in errors if error is not None), None)
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it does not work
-            return error
+            return self._driver.probe()
         finally:
             self.stepping_since = None
-            if number is not None:
-                self._driver.drop(number)
 
 
 def _failed(job: EngineJob, error: Exception) -> Update:

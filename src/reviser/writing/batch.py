@@ -133,13 +133,13 @@ def work(job: Job, worker: int) -> Iterator[int]:
         first = next(lines, None)
         if first is None:
             return
-        model = load(job.model, engine=job.engine, **job.options)
-        model.provenance |= {"weights": read_object(job.folder / CLAIM)["weights"]}
-        for record in _records(model, job, chain([first], lines)):
-            with _writing(job), part.open("ab") as out:
-                out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-            done += 1
-            yield done
+        with load(job.model, engine=job.engine, **job.options) as model:
+            model.provenance |= {"weights": read_object(job.folder / CLAIM)["weights"]}
+            for record in _records(model, job, chain([first], lines)):
+                with _writing(job), part.open("ab") as out:
+                    out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+                done += 1
+                yield done
 
 
 def _records(
@@ -181,7 +181,7 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
             pipe, sender = context.Pipe(duplex=False)
             workers[pipe] = worker
             process = context.Process(target=_work_alone, args=(job, worker, sender), daemon=True)
-            with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // job.workers))):
+            with share_of_cores(job.workers):
                 process.start()
             processes.append(process)
             sender.close()  # our copy: the receiver then notices the end of the process
@@ -207,15 +207,16 @@ def _work_together(job: Job, progress: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def _environment(**defaults: str) -> Iterator[None]:
-    """Set environment variables for processes that start meanwhile, unless they are set."""
-    before = dict(os.environ)
-    os.environ.update(defaults | before)
+def share_of_cores(workers: int) -> Iterator[None]:
+    """Give processes that start meanwhile their share of the cores, unless the user did."""
+    name = "OMP_NUM_THREADS"
+    is_set = name in os.environ
+    os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        if not is_set:
+            del os.environ[name]
 
 
 def _work_alone(job: Job, worker: int, sender: Connection) -> None:

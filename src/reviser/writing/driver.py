@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from reviser.engines.base import Engine, Reading, Request, Step, failed_step
+from reviser.core.actions import Kind
+from reviser.engines.base import DecodeConfig, Engine, Reading, Request, Step, failed_step
 from reviser.errors import EngineError, ReviserError
 
 READINGS = 1000
@@ -138,6 +139,23 @@ class Driver:
                     yield replace(step, request=n)
         finally:  # the caller may stop listening early
             for number in order:
+                self.drop(number)
+
+    def probe(self) -> Exception | None:
+        """Ask the engine for one action on an empty text; return its error, None if it works."""
+        vocab = self.engine.vocab
+        token = int((vocab.kinds == Kind.INSERT).argmax())
+        prefix = [] if vocab.prefix_actions([]) else [token]
+        config = DecodeConfig(max_actions=1, temperature=0.0)
+        number = None
+        try:
+            number = self.add(Request.continuation(vocab, prefix, config))
+            errors = (step.error for step in self.take([number]))
+            return next((error for error in errors if error is not None), None)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it does not work
+            return error
+        finally:
+            if number is not None:
                 self.drop(number)
 
     def _waits(self, numbers: Collection[int]) -> bool:
