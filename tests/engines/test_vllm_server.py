@@ -276,6 +276,8 @@ def test_a_request_that_two_servers_lost_is_not_sent_to_a_third(pods: list[Any])
 
 def test_a_request_that_is_refused_is_not_sent_again(pods: list[Any]) -> None:
     pods[0].status, pods[0].lines = 400, (b"{}",)
+    for pod in pods:
+        pod.delay = 0.3  # so that each is still busy when the next request comes
     with opened(pods) as engine:
         (found,) = results(engine, 1)
         assert "refused" in found
