@@ -555,7 +555,7 @@ def test_wrong_arguments_are_refused_before_they_reach_a_worker(first: list[Any]
     said = [run[0] for run in first[-1]["runs"][5 : 5 + len(WRONG_ARGS)]]
     for name, words in zip(WRONG_ARGS, said, strict=True):
         assert name in words
-    assert "Did you mean 'reviser_max_length'?" in said[-1]
+    assert "Did you mean `reviser_max_length`?" in said[-1]
     assert "thinking" in first[-1]["runs"][-2][0]
 
 
@@ -651,7 +651,8 @@ def test_several_servers_share_the_requests_and_one_may_die(
     found: list[list[int]] = [[] for _ in requests]
     failed = set()
     for step in Driver(engine).run(requests):
-        if twin.popen.poll() is None and len(found[step.request]) == 3:  # both have begun
+        begun = sum(map(bool, found))
+        if twin.popen.poll() is None and begun > len(requests) / 2:  # so both have begun some
             os.killpg(twin.popen.pid, signal.SIGKILL)
             twin.popen.wait()
         if step.error is None:
