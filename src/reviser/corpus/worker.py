@@ -84,8 +84,10 @@ class Worker:
         try:
             values = document if isinstance(document, dict) else parse_line(document)
             if isinstance(values, dict):
-                if values.get("id") is not None:
-                    record["id"] = values["id"]
+                name = values.get("id")
+                if name is not None:  # of Parquet it may be a time, or bytes
+                    has_json = isinstance(name, (str, int, float, list, dict))
+                    record["id"] = name if has_json else str(name)
                 if job.text_key is not None:
                     values = _renamed(values, job.text_key, used_fields(job.is_revision))
             plan = plan_line(
