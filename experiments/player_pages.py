@@ -100,7 +100,9 @@ def proofread_films() -> list[Film]:
     folder = ROOT / "models" / "proofreader"
     vocab, codec = ActionVocab.load(folder), Codec.load(folder)
     replayer = Replayer(vocab, codec)
-    drafts = [*saved["written"], *saved["drawn"]]
+    # The page opens on the draft with the most changes.
+    written = sorted(saved["written"], key=lambda draft: -len(draft["changes"]))
+    drafts = [*written, *saved["drawn"]]
     return [_proofread_film(each, f"Draft {n}", replayer) for n, each in enumerate(drafts, 1)]
 
 
