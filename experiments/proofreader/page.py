@@ -23,9 +23,10 @@ What does a proofreader find, what does it break, and what does it cost? This pa
 writes the whole text again. `experiments/proofreader/README.md` says how each number was
 measured, and `python page.py` in that folder writes this page.
 
-In short: the proofreader is right more often than the baseline that rewrites, leaves correct text
-alone and needs less time, but it finds fewer mistakes. Checkers with rules need a small part of
-that time; of these, only lists of known misspellings leave correct text alone as often.
+In short: the proofreader is right more often than the baseline that rewrites, and leaves correct
+text alone more often, but it finds fewer mistakes. It needs less time than that baseline on long
+drafts with few mistakes, and more on short sentences with many. Checkers with rules need a small
+part of that time; of these, only lists of known misspellings leave correct text alone as often.
 """
 QUALITY = """\
 ## Quality
@@ -33,9 +34,9 @@ QUALITY = """\
 ERRANT's precision / recall / **F0.5** in per cent, with a 95 % interval of F0.5 over sentences.
 *n* is the number of sentences; smaller samples are part of larger ones. A dash was not measured.
 False alarms are changes per 1,000 words of text that is taken to be right. Seconds are CPU seconds
-per 1,000 such words, on one core. "Held-out units" are texts of one to four sentences that were
-kept out of training; "docs" are the plain paragraphs of this repository's documentation. Neither
-was checked by hand.
+per 1,000 words, on one core of a busy machine. "Held-out units" are texts of one to four sentences
+that were kept out of training; "docs" are the plain paragraphs of this repository's documentation.
+Neither was checked by hand.
 
 - *hunspell*: the first suggestion of a spelling dictionary.
 - *quire*: rules and an edit tagger made from DistilBERT.
@@ -71,11 +72,13 @@ def tables(results: dict[str, Any]) -> str:
         count = " or ".join(map(str, sorted(sizes)))
         lines.append(f"| {name} | {count} | {each(_errant, row, TEST_SETS)} |")
     columns = ["JFLEG GLEU", "false alarms, held-out units", "false alarms, docs"]
-    lines += ["", f"| | {' | '.join(columns)} | seconds |", "|---|---|---|---|---|"]
+    columns += ["seconds, units", "seconds, docs", "seconds, BEA-19"]
+    lines += ["", f"| | {' | '.join(columns)} |", "|---|---|---|---|---|---|---|"]
     for name, row in results.items():
         gleu = each(lambda cell: _interval(cell["gleu"], 100), row, ["jfleg-test"])
         clean = each(lambda c: _interval(c["per_1000_words"]), row, ["clean units", "clean docs"])
-        seconds = each(lambda c: f"{c['seconds_per_1000_words']:.2g}", row, ["clean units"])
+        timed = ["clean units", "clean docs", "bea19-dev"]
+        seconds = each(lambda c: f"{c['seconds_per_1000_words']:.2g}", row, timed)
         lines.append(f"| {name} | {gleu} | {clean} | {seconds} |")
     return "\n".join(lines)
 
@@ -151,8 +154,8 @@ def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
             pairs = zip(found[OURS], found[name], strict=True)
             estimate = intervals.mean([a["seconds"] / b["seconds"] for a, b in pairs])
             yield (
-                f"The proofreader needs {estimate.value:.2f} times the seconds of the {name}"
-                f" (95 % interval over drafts: {estimate.low:.2f} to {estimate.high:.2f}).\n\n"
+                f"The proofreader needs {estimate.value:.2f} times the seconds of the {name}, as a"
+                f" mean over drafts (95 % interval: {estimate.low:.2f} to {estimate.high:.2f}).\n\n"
             )
 
 

@@ -3,7 +3,7 @@
 INTRODUCTION = """\
 # Results
 
-`python -m experiments.stories.report` writes this page from the files in `experiments/stories/results`. Each file names the recipe and the seed it came from.
+`python -m experiments.stories.report` writes this page from the files in `experiments/stories/results`. Each file of a run in `full` and `screen` names its arm, its seed, its changes of `recipes/world.yaml` and the commit.
 
 ## The corpus
 
@@ -83,7 +83,7 @@ LEARNED = """\
 - **Showing the model the text around the cursor after a move does not pay.** With eight tokens shown on either side, and trained to correct slips, `late-1` reached the start of a sentence half of the time, but saw 14 % less text than `append` for the same FLOPs and wrote no better (1.290 [1.239, 1.352]). It was removed.
 - **Short gaps are worse than sentences** at this budget: four tokens left out within a sentence (`short-1-marks`) break the text around them.
 
-`late-2` cannot be trained again with today's code: late spans came in random order then. `commit` in each result file names the code it was made with; "dirty" is a tree with uncommitted changes.
+`late-2` cannot be trained again with today's code: late spans came in random order then. `commit` in the file of a run names the code it was made with; "dirty" is a tree with uncommitted changes. These runs have one: {dirty}.
 
 Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 and 90 % appending, a mixture that changes from appending to spans; the third seed at the full budget; other biases and limits in decoding. The machine with matrix units that all of this ran on is no longer available, and the sampled corpus was lost with it. Its replacement reaches a twelfth of its peak (0.23 TFLOP/s on two cores, in float32, which is its best), so the corpus alone would take hours and the runs days. To run one, add it to `ARMS` in `experiments/stories/arms.py`.
 """

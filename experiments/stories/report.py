@@ -55,7 +55,7 @@ def pages() -> dict[str, str]:
         f"{page_text.CHECKS}\n{tables.checks()}",
         f"{page_text.DECODING}\n{tables.decoding()}",
         *revising(figures),
-        page_text.LEARNED,
+        page_text.LEARNED.replace("{dirty}", dirty_runs()),
     ]
     return {"results.md": "\n".join(parts), **figures}
 
@@ -110,6 +110,15 @@ def infilling() -> str:
         actions=f"{found['actions']:.0f}",
     )
     return f"{text}\n{tables.infilling(found)}"
+
+
+def dirty_runs() -> str:
+    """Return the names of the runs that were made with uncommitted changes."""
+    found = []
+    for path in sorted(RESULTS.glob("full/*.json")) + sorted(RESULTS.glob("screen/*.json")):
+        if json.loads(path.read_text("utf-8")).get("commit", "").endswith("-dirty"):
+            found.append(f"`{path.parent.name}/{path.stem}`")
+    return ", ".join(found)
 
 
 def revising(figures: dict[str, str]) -> Iterator[str]:

@@ -200,6 +200,13 @@ def test_an_engine_that_dies_without_work_is_noticed() -> None:
         assert "the engine broke" in server.log.read_text()
 
 
+def test_an_engine_that_has_ended_is_not_waited_for() -> None:
+    with serving(limits={"probe_seconds": 0.1, "recovery_seconds": 600}) as server:
+        server.fault.write_text("end")
+        assert server.wait() == 1
+        assert "the engine has ended" in server.log.read_text()
+
+
 @pytest.mark.parametrize(("word", "statuses"), [("raise once", [200, 200, 502]), ("raise", None)])
 def test_an_engine_that_fails_during_a_drain_loses_only_what_it_ran(
     word: str, statuses: list[int] | None

@@ -23,7 +23,7 @@ from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.engines.base import Request, Step
+from reviser.engines.base import EngineEnded, Request, Step
 from reviser.errors import EngineError
 from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
@@ -56,6 +56,8 @@ class FaultyEngine(RandomEngine):
             time.sleep(0.01)
         if word in ("raise once", "step error"):
             self._fault.unlink()
+        if word == "end":
+            raise EngineEnded("the engine has ended")
         if word.startswith("raise"):
             raise RuntimeError("/secret/path: the engine broke")
         if word.startswith("step error"):  # like a remote engine that is gone

@@ -32,6 +32,14 @@ _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on
 }
 
 
+def check_max_move(longest: int) -> None:
+    """Refuse a longest move that is no power of two, or too large."""
+    if not 1 <= longest <= LARGEST_MOVE or longest & (longest - 1):
+        raise VocabError(
+            f"max_move is {longest}; it must be a power of two from 1 to {LARGEST_MOVE}."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class VocabLayout:
     """The ids of one model's actions.
@@ -73,10 +81,7 @@ class VocabLayout:
     """Ends a search: the cursor moves to the end of the match; present exactly if `find` is."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_move <= LARGEST_MOVE or self.max_move & (self.max_move - 1):
-            raise VocabError(
-                f"max_move is {self.max_move}; it must be a power of two from 1 to {LARGEST_MOVE}."
-            )
+        check_max_move(self.max_move)
         if not 0 < self.tokens <= self.size:
             raise VocabError(f"tokens is {self.tokens}; it must be from 1 to size, {self.size}.")
         if self.size > MOST_IDS:

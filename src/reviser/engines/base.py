@@ -290,6 +290,10 @@ class Engine(Protocol):
         ...
 
 
+class EngineEnded(EngineError):
+    """An engine whose process has ended, so that it will never run anything again."""
+
+
 class ScriptedEngine:
     """An engine for tests, without a model: each request gets the same actions, legal or not."""
 

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from reviser.engines.base import Engine, Request, Step, failed_step
+from reviser.engines.base import Engine, EngineEnded, Request, Step, failed_step
 from reviser.errors import EngineError, ReviserError
 
 END_SECONDS = 5.0
@@ -100,10 +100,10 @@ class ProcessEngine:
             raise answer
         return answer
 
-    def _ended(self) -> EngineError:
+    def _ended(self) -> EngineEnded:
         self._process.join(END_SECONDS)
         status = self._process.exitcode
-        return EngineError(f"The engine's process has ended, with exit code {status}.")
+        return EngineEnded(f"The engine's process has ended, with exit code {status}.")
 
 
 def _close(channel: Connection, process: BaseProcess) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Literal
 
-from reviser.engines.base import Step, StopReason
+from reviser.engines.base import EngineEnded, Step, StopReason
 from reviser.errors import EngineError, ReviserError
 from reviser.serve.events import edit_data, event
 from reviser.serve.jobs import EngineJob
@@ -227,11 +227,12 @@ class EngineWorker:
         self._on_updates([_failed(job, error) for job in lost])
 
     def _recover(self) -> None:
-        """Probe the engine until it responds or the recovery time is over."""
+        """Probe the engine until it responds, has ended, or the recovery time is over."""
         until, pause = time.monotonic() + self._recovery_seconds, 0.05
         while (failure := self._probe()) is not None:
             self.reason = _reason(failure)
-            if time.monotonic() + pause > until or self._closing.wait(pause):
+            is_over = isinstance(failure, EngineEnded) or time.monotonic() + pause > until
+            if is_over or self._closing.wait(pause):
                 self._set_state("dead")
                 return
             pause = min(2 * pause, 2.0)

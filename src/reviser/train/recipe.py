@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from reviser.core.layout import check_max_move
 from reviser.data.readers import SplitBy, find_sources
 from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
@@ -49,6 +50,9 @@ class VocabConfig:
     with late spans then use marks."""
     search: bool = False
     """True lets the cursor jump to the next occurrence of some tokens."""
+
+    def __post_init__(self) -> None:
+        check_max_move(self.max_move)  # before any text is tokenized
 
     @property
     def options(self) -> dict[str, Any]:
