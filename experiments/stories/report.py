@@ -124,11 +124,16 @@ def dirty_runs() -> str:
 def revising(figures: dict[str, str]) -> Iterator[str]:
     """Yield the section on quality against diversity, and add its figures."""
     yield page_text.REVISING
-    found = frontier.read("own-errors")
-    figures["results-own-errors.svg"] = frontier.figure(found)
-    image = "![Bits per character against distinct-2](results-own-errors.svg)"
-    yield f"{page_text.OWN_ERRORS}\n{frontier.compared(found)}\n{image}\n"
-    yield page_text.OWN_ERRORS_END
+    parts = {
+        "own-errors": (page_text.OWN_ERRORS, page_text.OWN_ERRORS_END),
+        "own-errors-few": (page_text.FEW_ERRORS, page_text.FEW_ERRORS_END),
+    }
+    for name, (before, after) in parts.items():
+        found = frontier.read(name)
+        figures[f"results-{name}.svg"] = frontier.figure(found)
+        image = f"![Bits per character against distinct-2](results-{name}.svg)"
+        yield f"{before}\n{frontier.compared(found)}\n{image}\n"
+        yield after
 
 
 def main() -> None:

@@ -148,6 +148,13 @@ def test_a_draft_of_one_part_can_be_streamed(least: float | None) -> None:
     assert old.rollout() == writing.rollout()
 
 
+@pytest.mark.parametrize("draft", ["", "\n", "a"])
+def test_a_draft_with_nothing_to_judge_has_no_changes(draft: str) -> None:
+    model = reviser(small_tokenizers.byte_level)
+    model.editing = Editing(edit_probabilities=True, label_delay=3, delimiters=3, threshold=1.0)
+    assert not model.revise(draft).changes.changes
+
+
 def test_the_old_name_of_an_option_warns() -> None:
     with pytest.warns(DeprecationWarning, match="`notes` is called `min_edit_probability`"):
         old = BYTES.revise("one two", notes=0.3, max_actions=9)

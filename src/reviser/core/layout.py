@@ -33,7 +33,7 @@ _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on
 
 
 def check_max_move(longest: int) -> None:
-    """Refuse a longest move that is no power of two, or too large."""
+    """Refuse a longest move that is not a power of two, or too large."""
     if not 1 <= longest <= LARGEST_MOVE or longest & (longest - 1):
         raise VocabError(
             f"max_move is {longest}; it must be a power of two from 1 to {LARGEST_MOVE}."

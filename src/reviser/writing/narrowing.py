@@ -84,6 +84,8 @@ def edit_probabilities(
 ) -> tuple[list[int], list[float]]:
     """Return the tokens of a draft, and the probability that an edit ends at each boundary."""
     shown = shown_at(request, vocab, instruction_length)
+    if not shown.size:  # an empty draft
+        return [], []
     judged = np.append(shown, shown[-1:] + 1 + np.arange(editing.delimiters))
     found = np.array(reading.edit_probabilities(among_controls=editing.among_controls))[judged]
     return [request.history[n] for n in shown.tolist()], found[editing.label_delay :].tolist()
