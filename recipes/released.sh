@@ -16,8 +16,9 @@ test -f "$output/model/config.json" ||
   reviser convert "$checkpoint" -o "$output/model" --tokenizer "$tokenizer"
 reviser prompts "$text" --tokenizer "$tokenizer" -o "$output/prompts" --count "${COUNT:-1000}"
 for seed in 123 124 125; do # the paper's; a line adds its number to the seed
-  reviser generate -m "$output/model" --input "$output/prompts/$seed.jsonl" \
-    --output "$output/texts/$seed.jsonl" --seed "${seed}000000"
+  test -f "$output/texts/$seed.jsonl" ||
+    reviser generate -m "$output/model" --input "$output/prompts/$seed.jsonl" \
+      --output "$output/texts/$seed.jsonl" --seed "${seed}000000"
 done
 # shellcheck disable=SC2086  # several options
 reviser eval "reviser=$output/texts" --prompts "$output/prompts" $measures -o "$output/eval.json"
