@@ -12,28 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from examples import Edit
-from scoring import TEST_SETS, Draft, _rounded, apart, count_edits, f05, f_score
+from scoring import TEST_SETS, apart, score_edits
 
 import reviser
-from reviser.evals import intervals
 
 CONFIDENCES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.8, 0.9)
 SETS = ("jfleg-test", "bea19-dev")
-
-
-def scores(drafts: list[Draft], found: list[list[tuple[float, Edit]]], least: float) -> Any:
-    """Return the scores of the changes with at least this confidence."""
-    revised = [
-        draft.revised(apart([edit for confidence, edit in some if confidence >= least]))
-        for draft, some in zip(drafts, found, strict=True)
-    ]
-    table = np.array(count_edits(drafts, revised)[0], np.float64)
-    interval = intervals.bootstrap(lambda some: f05(*some.sum(0)), table)
-    made = int(table[:, 1].sum())
-    return {"made": made, **f_score(*table.sum(0)), "f05": _rounded(interval)}
 
 
 def main() -> None:
@@ -49,17 +35,18 @@ def main() -> None:
     model = reviser.load(given.model, base=given.base)
     assert model.editing is not None
     model.editing = replace(model.editing, min_confidence=CONFIDENCES[0])
-    results: dict[str, Any] = {}
+    results: dict[str, dict[str, Any]] = {}
     for name in SETS:
         drafts = TEST_SETS[name](given.tests, given.first)
-        changes = [model.revise(draft.text).changes.changes for draft in drafts]
-        found = [
-            [(each.confidence or 0.0, Edit(each.start, each.end, each.after)) for each in some]
-            for some in changes
-        ]
-        rows = {str(least): scores(drafts, found, least) for least in CONFIDENCES}
-        results[name] = {"sentences": len(drafts), "confidences": rows}
-        print(name, json.dumps(rows), flush=True)
+        found = [model.revise(draft.text).changes.changes for draft in drafts]
+        results[name] = {}
+        for least in CONFIDENCES:
+            edits = [
+                apart([Edit(c.start, c.end, c.after) for c in some if (c.confidence or 0) >= least])
+                for some in found
+            ]
+            results[name][str(least)] = score_edits(drafts, edits)
+        print(name, json.dumps(results[name]), flush=True)
         given.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -236,6 +236,15 @@ def proofreader(given: Given) -> Rival:
     return f"threshold {editing.threshold}, confidence {editing.min_confidence}", check
 
 
+def blocks(given: Given) -> Rival:
+    """Return the untrained base, asked for search-and-replace blocks."""
+    import torch
+    from blocks import EXAMPLES, Blocks
+
+    torch.set_num_threads(1)
+    return f"greedy, {len(EXAMPLES)} examples", Blocks(given.base)
+
+
 def rewriter(given: Given) -> Rival:
     """Return the baseline that writes the whole text again."""
     import torch
@@ -254,10 +263,11 @@ RIVALS: dict[str, Callable[[Given], Rival]] = {
     "quire": quire,
     "languagetool": languagetool,
     "lists": lists,
+    "blocks": blocks,
     "rewriter": rewriter,
     "proofreader": proofreader,
 }
-OURS = ("lists", "rewriter", "proofreader")
+OURS = ("lists", "blocks", "rewriter", "proofreader")
 """Those that need a base model or a trained one, and run only if they are asked for."""
 
 
@@ -279,6 +289,8 @@ def scored(given: Given) -> None:
             continue
         for part in given.sets or sets:
             found = sets[part](check)
+            if name == "blocks":
+                found["unusable_blocks"] = check.unusable_share()
             print(name, part, json.dumps(found), flush=True)
             # Another process may have added results since.
             results = json.loads(given.output.read_text()) if given.output.exists() else {}
@@ -305,7 +317,7 @@ def main() -> None:
     parser.add_argument("--tuning", type=int, default=100, help="sentences that tune lists")
     parser.add_argument("--hunspell", default="hunspell -d en_US", help="command of hunspell")
     parser.add_argument("--languagetool", help="class path of LanguageTool's server")
-    parser.add_argument("--base", type=Path, help="base model, for lists and proofreader")
+    parser.add_argument("--base", type=Path, help="base model, for lists, blocks and proofreader")
     parser.add_argument("--model", type=Path, help="folder of proofreader")
     parser.add_argument("--rewriter", type=Path, help="folder of rewriter")
     parser.add_argument("--table", type=Path, help="print the tables of a JSON file, and stop")

@@ -341,6 +341,11 @@ def run(check: Check, texts: Sequence[str]) -> tuple[list[list[Change]], float]:
 def score(check: Check, drafts: Sequence[Draft]) -> dict[str, Any]:
     """Return the scores of a proofreader on one test set, with 95 % intervals."""
     edits, seconds = run(check, [draft.text for draft in drafts])
+    return score_edits(drafts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
+
+
+def score_edits(drafts: Sequence[Draft], edits: Sequence[Sequence[Change]]) -> dict[str, Any]:
+    """Return the scores of the edits of each sentence, with 95 % intervals."""
     revised = [draft.revised(some) for draft, some in zip(drafts, edits, strict=True)]
     rows, _ = count_edits(drafts, revised)
     table = np.array(rows, np.float64)
@@ -349,7 +354,6 @@ def score(check: Check, drafts: Sequence[Draft]) -> dict[str, Any]:
         "made": int(table[:, 1].sum()),
         **f_score(*table.sum(0)),
         "f05": _rounded(intervals.bootstrap(lambda some: f05(*some.sum(0)), table)),
-        "seconds_per_1000_words": round(seconds, 3),
     }
     if all(draft.references for draft in drafts):
         scores["gleu"] = _rounded(intervals.bootstrap(gleu_score, gleu_table(drafts, revised)))

@@ -88,7 +88,7 @@ With Transformers, the engine has a process of its own, next to the server's; vL
 """
 
 SERVER_END = """\
-In its own process the engine loses almost nothing to the server; in the server's it lost an eighth while it streamed, because one interpreter ran both. Three servers on two cores write a third more than one: the second core, which the client and the server hardly use, then runs an engine too. On a machine with a core for each, expect more; it was not measured.
+In its own process the engine loses almost nothing to the server; in the server's it lost an eighth while it streamed, because one interpreter ran both. Three servers on two cores write about 30 % more than one, probably because the second core, which the client and the server hardly use, then runs an engine too. On a machine with a core for each, expect more; it was not measured.
 """
 
 OTHERS = """\

@@ -89,7 +89,7 @@ Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 
 """
 
 REVISING = """\
-## Does taking back pay?
+## Does deleting its own mistakes help?
 
 A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues 200 held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end.
 """
@@ -106,11 +106,11 @@ No. The model that deletes writes worse text at a higher cost. It deletes almost
 """
 
 FEW_ERRORS = """\
-So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then the right answer to most tokens is to continue, and only those that the model writes far more often than the stories do are worth a deletion. New runs from the same start, on 1,800 other stories with equal training FLOPs: 420 steps of appending, 402 of this.
+So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser train recipes/take-back.yaml --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
 """
 
 FEW_ERRORS_END = """\
-The cost is gone, the loss is not: one token in 200 is deleted, at 1.01 to 1.02 actions per token, but the texts are still 6 to 13 % above the line, and only up to 40 % of them have a deletion (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
+This model costs hardly more than one that only appends: it deletes one token in 200 and takes 1.01 to 1.02 actions per token. But its bits per character are still 6 to 13 % above the line, and at most 40 % of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
 
 A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. All of this is one seed.
 """

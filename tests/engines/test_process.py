@@ -136,13 +136,12 @@ def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) 
 
 def test_a_process_that_is_killed_is_an_error_and_never_a_wait() -> None:
     engine = ProcessEngine(Scripted, SCRIPT)
-    engine.add(request(9))
+    number = engine.add(request(9))
     with pytest.raises(EngineError, match="exit code -9"):
         drain(engine)
     with pytest.raises(EngineError, match="exit code -9"):
         Driver(engine).take([Driver(engine).add(request())])
-    engine._running.add(99)
-    engine.cancel(99)  # a process that has ended runs nothing
+    engine.cancel(number)  # a process that has ended runs nothing
 
 
 def test_the_reason_why_an_engine_does_not_open_reaches_the_caller() -> None:

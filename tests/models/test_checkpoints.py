@@ -358,7 +358,7 @@ def test_one_command_measures_a_released_file_as_the_paper_does(tmp_path: Path) 
     """The script of the guide, with GPT-2's tokenizer and documents of C4."""
     tokenizer, documents = DATA / "gpt2-tokenizer", DATA / "c4-sample" / "c4_sample.jsonl.xz"
     if not (tokenizer.is_dir() and documents.is_file()):
-        pytest.skip("There are no GPT-2 tokenizer and C4 in the data folder: name REVISER_DATA.")
+        pytest.skip("The data folder lacks gpt2-tokenizer or c4-sample: name it with REVISER_DATA.")
     torch.save(with_buffers(released()), tmp_path / "released.pt")
     script = ["sh", ROOT / "recipes" / "released.sh", "released.pt", tokenizer, "out"]
     asked = {"TEXT": str(documents), "COUNT": "20"}

@@ -44,7 +44,7 @@ PARTS = (
                          "tests/trajectories", "tests/support/naive.py",
                          "tests/support/naive_policy.py")),
     tests_of("core", 3, "tests/support/slow_mask.py"),
-    tests_of("writing", 1),
+    tests_of("writing", 8),
     tests_of("corpus", 4, "src/reviser/writing", "experiments/scale/corpus.py",
              "recipes/corpus_servers.py"),
     tests_of("train", 4, "src/reviser/reproduce.py"),

@@ -6,10 +6,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.connection import Connection
 from typing import Any
 
 from reviser.corpus.job import Job
@@ -35,9 +36,9 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
     places = context.Queue()
     for place in range(workers):
         places.put(place)
-    is_over = context.Event()
+    ending, own_end = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(places, is_over)
+        workers, mp_context=context, initializer=_begin, initargs=(places, ending)
     )
 
     def submit(count: int) -> set[Future[int]]:
@@ -59,21 +60,23 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        is_over.set()  # or this process would wait for chunks that nobody needs now
+        own_end.close()  # or this process would wait for chunks that nobody needs now
+        ending.close()
 
 
-def _begin(places: Any, is_over: Any) -> None:
-    """Prepare a new process, which ends when its parent does, or when the job is over."""
+def _begin(places: Any, ending: Connection) -> None:
+    """Prepare a new process, which ends when the job is over or its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # exit at once, without a traceback
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    for wait_for_end in (parent.join, is_over.wait):
-        threading.Thread(target=_die_after, args=(wait_for_end,), daemon=True).start()
+    threading.Thread(target=_die_with, args=(ending,), daemon=True).start()
     os.environ["LOCAL_RANK"] = str(places.get())  # which accelerator to use, if there are several
 
 
-def _die_after(wait_for_end: Callable[[], object]) -> None:
-    wait_for_end()
+def _die_with(ending: Connection) -> None:
+    """End this process when the other end is closed.
+
+    An event would not do: `set` waits for ever for a process that was killed while it waited.
+    """
+    ending.poll(None)
     os._exit(1)
 
 

@@ -51,7 +51,7 @@ def sha256(text: str) -> str:
 def encode(records: Sequence[Record], form: str) -> bytes:
     """Return the content of a chunk's file."""
     if form == "jsonl":
-        return b"".join(_json(each).encode() + b"\n" for each in records)
+        return b"".join(json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in records)
     arrow, parquet = needed("pyarrow", "Parquet"), needed("pyarrow.parquet", "Parquet")
     text = arrow.large_string()
     types = dict.fromkeys(_COLUMNS, text) | {"row": arrow.int64(), "id": text}
@@ -62,20 +62,15 @@ def encode(records: Sequence[Record], form: str) -> bytes:
         for name in _COLUMNS:
             columns[name].append(record.get(name))
         if not isinstance(record["id"], str):  # a number or a list, as JSON
-            columns["id"][-1] = _json(record["id"])
+            columns["id"][-1] = json.dumps(record["id"], ensure_ascii=False)
         origin = rest.pop("provenance", None)
-        columns["provenance"].append(origin and _json(origin))
-        columns["result"].append(_json(rest) if rest else None)
+        columns["provenance"].append(origin and json.dumps(origin, ensure_ascii=False))
+        columns["result"].append(json.dumps(rest, ensure_ascii=False) if rest else None)
     counts = json.dumps(vars(Counts.of(records))).encode()
     table = arrow.table(columns, schema=schema.with_metadata({_KEY: counts}))
     file = io.BytesIO()
     parquet.write_table(table, file, compression="zstd")
     return file.getvalue()
-
-
-def _json(value: Any) -> str:
-    """Return a value as JSON; an id of Parquet may be a time or something else that JSON lacks."""
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def decode(content: bytes, form: str) -> list[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,10 +85,8 @@ class Worker:
         try:
             values = document if isinstance(document, dict) else parse_line(document)
             if isinstance(values, dict):
-                name = values.get("id")
-                if name is not None:  # of Parquet it may be a time, or bytes
-                    has_json = isinstance(name, (str, int, float, list, dict))
-                    record["id"] = name if has_json else str(name)
+                if values.get("id") is not None:  # of Parquet it may be a time, or bytes
+                    record["id"] = json.loads(json.dumps(values["id"], default=str))
                 if job.text_key is not None:
                     values = _renamed(values, job.text_key, used_fields(job.is_revision))
             plan = plan_line(

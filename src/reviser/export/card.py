@@ -37,6 +37,7 @@ class Card:
     is_editor: bool
     """True if the model was trained to revise drafts."""
     runs_on_vllm: bool
+    """True if vLLM can run this folder: it is a whole model that reads only its history."""
 
     @classmethod
     def of(cls, folder: Path, name: str, *, has_script: bool, licence: str | None) -> Card:

@@ -7,6 +7,7 @@ The server has no editing logic of its own: it turns documents into `Revise`, `I
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ from reviser.writing.tasks import GAP, Continue, Infill, Task
 if TYPE_CHECKING:
     from reviser.writing.model import Reviser
 
+log = logging.getLogger("reviser.lsp")
 FILL, CONTINUE = "reviser.fillGap", "reviser.continueHere"
 PAUSE = 0.25
 """Seconds between two messages with new suggestions, at least."""
@@ -202,7 +204,9 @@ class Server(LanguageServer):
                 self._publish(document, lines, version, found, checker, settings)
         except Cancelled:
             return
-        except Exception as error:  # noqa: BLE001 - nobody awaits this task
+        except Exception as error:  # nobody awaits this task
+            if not isinstance(error, ReviserError):
+                log.exception("The check of %s failed.", document.uri)
             self.show_error(error)
 
     def _check_one(

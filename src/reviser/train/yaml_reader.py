@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from reviser.errors import ConfigError, did_you_mean
+from reviser.errors import ConfigError, VocabError, did_you_mean
 from reviser.trajectories import policy as policies
 from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
 
@@ -125,7 +125,7 @@ def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
         raise ConfigError(f"{_path(where, missing[0])} is missing.")
     try:
         return cls(**fields)
-    except ConfigError as error:
+    except (ConfigError, VocabError) as error:
         raise ConfigError(f"{where}: {error}" if where else str(error)) from error
 
 

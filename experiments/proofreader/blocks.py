@@ -1,0 +1,89 @@
+"""A rival: the untrained base writes search-and-replace blocks, as coding agents do.
+
+The model sees three worked examples and the text. Each block names words of the text and what
+replaces them. A block whose words are not in the text exactly once cannot be applied; it is counted
+and left out.
+"""
+
+import re
+from pathlib import Path
+
+import torch
+from examples import Edit
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+ASKED = (
+    "Correct the mistakes in spelling, grammar and punctuation. Change nothing else. Answer with a"
+    " search-and-replace block for each mistake, or with NONE if there is none."
+)
+BLOCK = "<<<<<<< SEARCH\n{}\n=======\n{}\n>>>>>>> REPLACE"
+EXAMPLES = (
+    (
+        "Yesterday he go to the libary with his sister.",
+        (("he go to", "he went to"), ("the libary with", "the library with")),
+    ),
+    ("The report is ready, and I have sent it to you.", ()),
+    ("I am interesting in this job", (("am interesting in", "am interested in"),)),
+)
+PATTERN = re.compile(re.escape(BLOCK).replace(r"\{\}", "(.*?)"), re.DOTALL)
+MOST_TOKENS = 200
+
+
+class Blocks:
+    """A proofreader that applies the blocks that a chat model writes."""
+
+    def __init__(self, base: Path) -> None:
+        self.model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        tokenizer = str(base / "tokenizer.json")
+        self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=tokenizer)
+        self.end = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self.written = self.unusable = 0
+
+    def __call__(self, text: str) -> list[Edit]:
+        """Return the edits of the blocks that can be applied."""
+        blocks = PATTERN.findall(self.answer(text))
+        usable = [(old, new) for old, new in blocks if old and text.count(old) == 1]
+        self.written += len(blocks)
+        self.unusable += len(blocks) - len(usable)
+        starts = [text.index(old) for old, _ in usable]
+        return [
+            Edit(start, start + len(old), new)
+            for start, (old, new) in zip(starts, usable, strict=True)
+            if old != new
+        ]
+
+    def unusable_share(self) -> float:
+        """Return the share of blocks, of all so far, whose words are not in the text once."""
+        return round(self.unusable / max(1, self.written), 4)
+
+    @torch.inference_mode()
+    def answer(self, text: str) -> str:
+        """Return what the model answers."""
+        shown = [("system", ASKED)]
+        for draft, blocks in EXAMPLES:
+            shown += [("user", draft), ("assistant", answered(blocks))]
+        turns = "".join(f"<|im_start|>{who}\n{said}<|im_end|>\n" for who, said in shown)
+        prompt = f"{turns}<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+        ids = torch.tensor([self.tokenizer.encode(prompt)])
+        written = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=MOST_TOKENS,
+            eos_token_id=self.end,
+            pad_token_id=self.end,
+        )
+        return self.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+def answered(blocks: tuple[tuple[str, str], ...]) -> str:
+    """Return an answer with some blocks.
+
+    >>> print(answered((("a libary", "a library"),)))
+    <<<<<<< SEARCH
+    a libary
+    =======
+    a library
+    >>>>>>> REPLACE
+    """
+    return "\n".join(BLOCK.format(old, new) for old, new in blocks) or "NONE"
