@@ -26,7 +26,7 @@ EXAMPLES = (
     ("I am interesting in this job", (("am interesting in", "am interested in"),)),
 )
 PATTERN = re.compile(re.escape(BLOCK).replace(r"\{\}", "(.*?)"), re.DOTALL)
-MOST_TOKENS = 200
+MOST_TOKENS = 120
 
 
 class Blocks:

@@ -43,6 +43,9 @@ def test_corrections_are_the_nearest_words_then_the_most_frequent(word: str) -> 
     expected = [LISTED[rank] for far, rank in sorted(near) if far <= most][:MOST]
     found = spellings(word)
     assert found == ([] if word in LISTED else [(0, len(word), new) for new in expected])
+    nearest = min(near)[0]
+    for each in SPELLER.suggestions(word):
+        assert each.extra_letters == distance(word, each.text) - nearest
 
 
 @pytest.mark.parametrize(
@@ -91,14 +94,14 @@ LISTS_OF_ALL = WordLists(
 )
 def test_words_are_replaced_inserted_and_removed(text: str, edited: list[str]) -> None:
     found = [
-        text[:start] + new + text[end:] for start, end, new, _ in LISTS_OF_ALL.suggestions(text)
+        text[:start] + new + text[end:] for start, end, new, *_ in LISTS_OF_ALL.suggestions(text)
     ]
     assert sorted(found) == sorted(edited)
 
 
 @given(text=st.text("aI was the,. your'\n", max_size=30))
 def test_suggestions_lie_in_the_text_and_change_it(text: str) -> None:
-    for start, end, new, source in LISTS_OF_ALL.suggestions(text):
+    for start, end, new, source, _ in LISTS_OF_ALL.suggestions(text):
         assert 0 <= start <= end <= len(text)
         assert text[start:end] != new
         assert source in ("list", "spelling")

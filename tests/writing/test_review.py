@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from math import exp
+from math import exp, log
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from reviser.models.wordlists import WordLists
 from reviser.writing import review
 from reviser.writing.changes import Change, Changes
 from reviser.writing.model import Reviser
-from reviser.writing.narrowing import edit_probabilities
+from reviser.writing.narrowing import EXTRA_LETTER, edit_probabilities, suggest
 from reviser.writing.plan import _without_searches
 from reviser.writing.review import AFTER, BEFORE, COMPARED, FOLLOWING, SHOWN, compare
 from reviser.writing.rollout import Revision, Rollout
@@ -253,6 +254,15 @@ def is_plausible(request: Request, draft: str, start: int, end: int, new: str) -
     return having - without >= (review.REPLACED if start < end else review.INSERTED)
 
 
+def test_a_spelling_with_more_wrong_letters_than_the_nearest_is_less_likely() -> None:
+    draft, lists = "it occured", WordLists(["it", "occurs", "occurred"])
+    at = (0, 0, len(draft), len(draft))
+    likely = [0.5] * (len(draft) + 1)
+    found = suggest(Revise(draft), at, lists, np.arange(len(draft) + 1), likely, 0.3)
+    expected = {"occurred": log(0.5), "occurs": log(0.5) - EXTRA_LETTER}
+    assert {each.after: each.logprob for each in found} == expected
+
+
 def expected_suggestions(opened: Reviser, task: Revise) -> list[tuple[int, int, str]]:
     """What is compared for a draft of one window where an edit is likely, found slowly."""
     part = opened.plan(task).parts[0]
@@ -261,7 +271,7 @@ def expected_suggestions(opened: Reviser, task: Revise) -> list[tuple[int, int, 
     tokens, likely = edit_probabilities(part.request, reading, VOCAB, 0, opened.editing)
     offsets = CODEC.char_offsets(tokens).tolist()
     found = []
-    for start, end, new, source in LISTS.suggestions(task.draft):
+    for start, end, new, source, _ in LISTS.suggestions(task.draft):
         ends = [n for n, offset in enumerate(offsets) if offset >= end]
         begins = [n for n, offset in enumerate(offsets) if 0 <= offset <= start]
         judged = ends[:1] if start < end else begins[-1:]

@@ -50,6 +50,8 @@ class Suggestion(NamedTuple):
     end: int
     text: str
     source: Source
+    extra_letters: int = 0
+    """How many more letters are wrong than in the nearest spelling."""
 
 
 class WordLists:
@@ -117,8 +119,9 @@ class WordLists:
             if word == word.lower() or is_first or lower in self._replace:
                 for new in self._replace.get(lower, ()):
                     yield Suggestion(start, end, _like(new, is_title=is_title), "list")
-                for new in self._similar(lower) if word == word.lower() or is_first else ():
-                    yield Suggestion(start, end, _like(new, is_title=is_title), "spelling")
+                for new, extra in self._similar(lower) if word == word.lower() or is_first else ():
+                    put = _like(new, is_title=is_title)
+                    yield Suggestion(start, end, put, "spelling", extra)
             if text[start - 1 : start] == " ":
                 if lower in self._delete:
                     yield Suggestion(start - 1, end, "", "list")
@@ -133,7 +136,7 @@ class WordLists:
         if "." in self._insert and text[-1:].isalnum():
             yield Suggestion(len(text), len(text), ".", "list")
 
-    def _find_similar(self, word: str) -> tuple[str, ...]:
+    def _find_similar(self, word: str) -> tuple[tuple[str, int], ...]:
         from rapidfuzz import process
         from rapidfuzz.distance import OSA
 
@@ -145,8 +148,9 @@ class WordLists:
         )
         ranked = sorted((distance, rank) for _, distance, rank in found)
         halves = ((word[:n], word[n:]) for n in range(1, len(word)))
-        split = [f"{one} {two}" for one, two in halves if {one, two} <= self._frequent]
-        return (*split, *(self._words[rank] for _, rank in ranked[:MOST]))
+        split = [(f"{one} {two}", 0) for one, two in halves if {one, two} <= self._frequent]
+        near = [(self._words[rank], distance - ranked[0][0]) for distance, rank in ranked[:MOST]]
+        return (*split, *near)
 
 
 def _like(new: str, *, is_title: bool) -> str:

@@ -20,6 +20,9 @@ from reviser.models.wordlists import WordLists
 from reviser.writing.changes import Change
 from reviser.writing.tasks import Revise
 
+EXTRA_LETTER = 3.0
+"""What a spelling's log-probability loses for each letter more than the nearest one has wrong."""
+
 
 def narrow(
     request: Request,
@@ -116,7 +119,7 @@ def suggest(
     text, locks = task.draft[low:high], task.locked_spans
     whole = np.flatnonzero(offsets >= 0)  # boundaries that are not within a character
     ends = offsets[whole]
-    for start, end, new, source in lists.suggestions(text):
+    for start, end, new, source, extra in lists.suggestions(text):
         # An edit is judged where it ends: text is put before a word and its space.
         if start < end:
             at_end = whole[min(int(np.searchsorted(ends, end)), len(whole) - 1)]
@@ -137,7 +140,7 @@ def suggest(
                 end=end,
                 before=text[start:end],
                 after=new,
-                logprob=log(max(probability, 1e-4)),
+                logprob=log(max(probability, 1e-4)) - EXTRA_LETTER * extra,
                 actions=0,
                 source=source,
             )
