@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from reviser.errors import ConfigError, ReviserError
-from reviser.serve.hosts import allowed_hosts
+from reviser.serve.hosts import allowed_hosts, is_allowed
 from reviser.serve.limits import Limits
 from reviser.serve.schema import CompletionBody, GenerateBody, InfillBody, ReviseBody
 from reviser.writing.tasks import Revise
@@ -157,6 +157,36 @@ def test_a_page_that_rebinds_its_name_is_refused(server: Any, host: str, status:
     for path in ("/health", "/openapi.json", "/v1/models"):
         answer = server.get(path, headers=GOOD | {"host": host})
         assert answer.status_code == status
+        if status == 400:
+            message = error_message(answer)
+            assert repr(host) in message
+            assert "--allow-host" in message
+
+
+def test_a_wrong_host_is_logged_once(server: Any) -> None:
+    before = len(server.log.read_text())
+    answer = server.get("/health", headers={"host": "evil.example"})
+    lines = lambda: server.log.read_text()[before:].splitlines()  # noqa: E731
+    eventually(lambda: any(answer.headers["x-request-id"] in line for line in lines()))
+    (line,) = [json.loads(each) for each in lines() if answer.headers["x-request-id"] in each]
+    assert (line["status"], line["refused"]) == (400, "host")
+
+
+def test_a_request_may_not_name_two_hosts(server: Any) -> None:
+    with Target(server.port).connect() as connection:
+        head = b"GET /health HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n"
+        connection.sendall(head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    ("header", "is_fine"),
+    [("a.x.example", True), ("A.X.example:1", True), ("x.example", False), ("ax.example", False),
+     ("[::1]", True), ("[::1", False), ("::1", False), ("[::1]:8a", False), ("[::1]x", False),
+     ("a.x.example:80:evil", False)],
+)  # fmt: skip
+def test_the_form_of_a_host_header(header: str, is_fine: bool) -> None:
+    assert is_allowed(header, ["*.X.example", "[::1]"]) == is_fine
 
 
 def test_the_names_of_a_server_follow_its_address() -> None:

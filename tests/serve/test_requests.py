@@ -133,7 +133,7 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/infill", {"text": "ʒ" * 1000 + "{}"}, 400, "the limit is 900"),
         ("/v1/generate", {"prompt": "a" * 20_000}, 413, "20000 bytes or less"),
         ("/v1/generate", {"max_actions": 301}, 400, "max_actions is 301; this server's limit"),
-        ("/v1/completions", {"max_tokens": 301}, 400, "this server's limit is 300"),
+        ("/v1/completions", {"max_tokens": 301}, 400, "max_tokens is 301; this server's limit"),
         ("/v1/generate", {"temprature": 1}, 400, "not a field of this request. Did you"),
         ("/v1/generate", {"zzz": 1}, 400, "Choose from: temperature, "),
         ("/v1/generate", {"temperature": -1}, 400, "temperature is -1; it must be a number from 0"),

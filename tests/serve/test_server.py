@@ -204,7 +204,11 @@ def test_an_engine_that_has_ended_is_not_waited_for() -> None:
     with serving(limits={"probe_seconds": 0.1, "recovery_seconds": 600}) as server:
         server.fault.write_text("end")
         assert server.wait() == 1
-        assert "the engine has ended" in server.log.read_text()
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        states = [line for line in lines if line["event"] == "engine"]
+        found = [(line["level"], line["state"]) for line in states]
+        assert found == [("info", "ready"), ("error", "failing"), ("error", "dead")]
+        assert all("the engine has ended" in line["reason"] for line in states[1:])
 
 
 @pytest.mark.parametrize(("word", "statuses"), [("raise once", [200, 200, 502]), ("raise", None)])

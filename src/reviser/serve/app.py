@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
@@ -116,6 +115,7 @@ def make_app(
         metrics=service.metrics,
         keys=api_keys,
         quotas=service.quotas,
+        hosts=hosts,
     )
     if origins:
         app.add_middleware(
@@ -125,7 +125,6 @@ def make_app(
             allow_methods=["GET", "POST"],
             expose_headers=["x-stream-id", "retry-after"],
         )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
     dependencies = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)

@@ -48,6 +48,11 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
         if body.max_tokens is not None:
             if "max_actions" in body.model_fields_set:
                 raise ConfigError("max_tokens and max_actions mean the same. Send one of them.")
+            if body.max_tokens > service.limits.max_actions:
+                raise ConfigError(
+                    f"max_tokens is {body.max_tokens}; this server's limit is"
+                    f" {service.limits.max_actions}."
+                )
             body.max_actions = body.max_tokens
         texts = [body.text, body.suffix or ""]
         _, [job] = await service.submit(request, body, texts, body.task)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from reviser.errors import ConfigError
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 """The names of this machine for itself."""
+_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:\d*)?")
+"""A Host header in lower case: a name or an address, and maybe a port."""
 
 
 def allowed_hosts(address: str, names: Iterable[str] = ()) -> list[str]:
@@ -29,3 +32,17 @@ def allowed_hosts(address: str, names: Iterable[str] = ()) -> list[str]:
         return [*LOCAL_HOSTS, *names] if names else ["*"]
     own = f"[{address}]" if ":" in address else address
     return [*dict.fromkeys((*LOCAL_HOSTS, own, *names))]
+
+
+def is_allowed(header: str, hosts: Iterable[str]) -> bool:
+    """Return whether a Host header names one of these hosts; "*.example.org" is all below it.
+
+    >>> is_allowed("LOCALHOST:8000", LOCAL_HOSTS), is_allowed("example.org", LOCAL_HOSTS)
+    (True, False)
+    """
+    found = _HEADER.fullmatch(header.lower())
+    name = found[1] if found else ""
+    return bool(name) and any(
+        name.endswith(host[1:]) if host.startswith("*.") else name == host
+        for host in map(str.lower, hosts)
+    )

@@ -1,4 +1,4 @@
-"""Checks that every request passes before its route: API key, body size, log line and metrics.
+"""Checks that every request passes before its route: host, API key, body size; log and metrics.
 
 This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reviser.errors import ConfigError, RequestRefused
 from reviser.serve.failures import error_body, error_headers
+from reviser.serve.hosts import is_allowed
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.quotas import Quotas
@@ -73,13 +74,20 @@ class RequestMiddleware:
     """ASGI middleware that passes a request on to the app, or refuses it."""
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys, quotas: Quotas
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        keys: ApiKeys,
+        quotas: Quotas,
+        hosts: Sequence[str],
     ) -> None:
         self.app = app
         self.limits = limits
         self.metrics = metrics
         self.keys = keys
         self.quotas = quotas
+        self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -106,6 +114,7 @@ class RequestMiddleware:
 
         try:
             try:
+                self._check_host(scope)
                 state["owner"] = self._owner(scope)
                 body = await self._body(scope, receive, state["owner"])
             except RequestRefused as error:
@@ -118,6 +127,20 @@ class RequestMiddleware:
             seconds = round(time.monotonic() - began, 6)
             line = {"id": number, "route": route, "status": status, "seconds": seconds, **facts}
             log.info("request", extra={"facts": line})
+
+    def _check_host(self, scope: Scope) -> None:
+        if "*" in self.hosts:
+            return
+        names = [value.decode("latin-1") for key, value in scope["headers"] if key == b"host"]
+        wrong = [name for name in names or [""] if not is_allowed(name, self.hosts)]
+        if wrong:
+            self.metrics.refused.labels("host").inc()
+            scope["state"]["facts"]["refused"] = "host"
+            raise RequestRefused(
+                f"The Host header is {wrong[0][:100]!r}, which is not a name of this server. To"
+                " allow it, start the server with --allow-host.",
+                400,
+            )
 
     def _owner(self, scope: Scope) -> str:
         if not scope["path"].startswith("/v1/"):

@@ -117,7 +117,7 @@ class RequestQueue:
         if not self.is_dead:
             self.is_dead = self._is_closed = True
             self.metrics.ready.set(0)
-            log.error("engine is dead", extra={"facts": {"reason": reason}})
+            log.error("engine", extra={"facts": {"state": "dead", "reason": reason}})
             for job in list(self._running):
                 self._finish(job, error=EngineError(FAILED))
             while self._waiting:
@@ -147,7 +147,9 @@ class RequestQueue:
     def _set_engine_state(self, state: EngineState) -> None:
         self.metrics.ready.set(self.is_ready)
         reason = self._worker.reason if self._worker is not None and state != "ready" else ""
-        log.info("engine", extra={"facts": {"state": state, "reason": reason}})
+        if state != "dead":  # `_die` logs that
+            level = logging.ERROR if state == "failing" else logging.INFO
+            log.log(level, "engine", extra={"facts": {"state": state, "reason": reason}})
         if state == "failing":
             self.metrics.failures.inc()
             is_loss = self.is_draining and bool(self._running)
