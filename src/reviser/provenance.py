@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,28 @@ def digest(content: Any) -> str:
 
 
 def commit() -> str | None:
-    """Return the commit of this code, if it runs from its own checkout."""
+    """Return the commit of this code: of its own checkout, or the one that pip installed.
+
+    A package from an index has no commit; its version says what it is.
+    """
+    return _checked_out() or _installed()
+
+
+def _installed() -> str | None:
+    """Return the commit that pip noted if it installed from a git URL, else the version."""
+    try:
+        package = distribution("reviser-lm")
+    except PackageNotFoundError:
+        return None
+    try:
+        noted = json.loads(package.read_text("direct_url.json") or "{}")
+        return str(noted["vcs_info"]["commit_id"])
+    except (KeyError, TypeError, ValueError):
+        return f"reviser-lm {package.version}"
+
+
+def _checked_out() -> str | None:
+    """Return the commit of the checkout that this code runs from, if it does."""
     package = Path(__file__).parent
 
     def git(*words: str) -> str:

@@ -549,6 +549,7 @@ def test_the_command_writes_a_folder_and_counts_failures(model: Path, tmp_path: 
     told = command(*words, tmp_path / "out")
     assert told.exit_code == 1
     assert f"{tmp_path / 'out'}: 20 rollouts" in told.stdout
+    assert told.stderr.splitlines()[:2] == ["writing: 0 of 23", "writing: 23 of 23"]
     assert "3 of 23 documents failed. To see why, look for 'error' in" in told.stderr
     lines = corpus(tmp_path / "lines", "jsonl")
     for changed in (

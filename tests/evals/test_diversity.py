@@ -119,6 +119,7 @@ def test_a_report_holds_every_measure() -> None:
     assert report["characters"].value == (22 + 33 + 2) / 4
     assert report["repetition_4"].value == pytest.approx((0 + 1 / 3) / 2)
     assert report["words"].n == 3
+    assert report["words"].low == report["characters"].low == 0  # not less, with so few
     short = [Sample(system="s", id="1", prompt="", continuation="no")]
     assert list(diversity.diversity(short)) == ["distinct_1", "words", "characters"]
 

@@ -276,6 +276,17 @@ def test_equal_values_have_no_width_and_one_value_no_interval() -> None:
     assert (unsure.value, unsure.low, unsure.high) == (1.0, 0.0, 1.0)
 
 
+def test_no_perplexity_is_below_1() -> None:
+    found = perplexity([0.1, 9.0, 0.2], [1, 1, 1])
+    assert found.low == 1
+    assert found.high > found.value > 1
+    assert perplexity([2.0], [1]).low == 1
+
+
+def test_a_difference_may_be_negative() -> None:
+    assert mean([0.1, 9.0, 0.2]).low < 0
+
+
 def test_a_share_of_all_or_none_still_has_a_width() -> None:
     for found in (proportion(0, 30), share([False] * 30), share([False] * 30, range(30))):
         assert found.low == found.value == 0

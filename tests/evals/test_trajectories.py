@@ -279,6 +279,10 @@ def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
     assert few.insert_position is not None
     for estimate in (few.trailing_fraction, few.insert_position, *few.move_sizes.values()):
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    for found in (few, statistics(list(WALKS.values())[5:6])):  # one walk says nothing of others
+        for rate in (found.travel_per_token, found.move_distance, found.actions_per_token):
+            assert rate is not None
+            assert 0 <= rate.low <= rate.value <= rate.high
 
 
 def test_a_map_counts_each_token_at_its_place_and_time() -> None:

@@ -103,7 +103,8 @@ def test_sharded_bf16_adds_up_in_float32(workshop, tmp_path):
 
 @pytest.mark.full
 def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
-    changes = ["data.shards=null", "data.text=[text.txt]", "data.tokenizer=null", "data.bpe=300"]
+    changes = [f"data.text=[{workshop / 'text.txt'}]", "data.tokenizer=null", "data.bpe=300"]
+    changes += ["data.shards=null"]
     changes += ["training.steps=2", "training.micro_batch=2", "trunk.dropout=0"]
     run(workshop / "recipe.yaml", tmp_path / "four", *changes, processes=4)
     run(workshop / "recipe.yaml", tmp_path / "one", *changes)
@@ -113,7 +114,7 @@ def test_many_processes_begin_a_run_from_text_together(workshop, tmp_path):
 
 
 def test_a_refusal_is_printed_once(workshop, tmp_path):
-    arguments = words(workshop / "recipe.yaml", tmp_path, "data.shards=.")
+    arguments = words(workshop / "recipe.yaml", tmp_path, f"data.shards={workshop}")
     ranks = processes.start_ranks(2, *arguments)
     for rank in ranks:  # each ends by itself; nothing kills the one that is slower
         rank.wait()

@@ -30,6 +30,7 @@ from reviser.train.recipe import (
     Recipe,
     TrainingConfig,
     VocabConfig,
+    absolute_paths,
     load_recipe,
 )
 from reviser.train.yaml_reader import to_plain
@@ -204,6 +205,32 @@ def test_paths_are_relative_to_the_recipe_wherever_it_is_read_from(
     write(inside, LEAST | {"data": {"shards": "../s", "tokenizer": "/t"}})
     data = load_recipe("recipe.yaml").data
     assert (data.shards, data.tokenizer) == (inside / "../s", Path("/t"))
+
+
+def test_paths_of_a_command_are_relative_to_the_working_directory(
+    least: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "model").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    for change, made in {
+        "data.text=[a.txt, ../b.txt, /c.txt, 'hf:n', 's3://b/é😀']": (
+            f'data.text=["{here}/a.txt", "{here}/../b.txt", "/c.txt", "hf:n", "s3://b/é😀"]'
+        ),
+        "data.shards=s": f'data.shards="{here}/s"',
+        "data.shards=": "data.shards=null",
+        "data={pairs: [p], windows: {held_out: 1}}": (
+            f'data={{"pairs": ["{here}/p"], "windows": {{"held_out": 1}}}}'
+        ),
+        "base=model": f'base="{here}/model"',
+        "base=some/model": "base=some/model",
+        "training.steps=3": "training.steps=3",
+        "data.text=[": "data.text=[",
+        "nothing": "nothing",
+    }.items():
+        assert absolute_paths(change) == made
+    change = absolute_paths("data.text=[a😀.txt]")
+    assert load_recipe(least, [change]).data.text == (f"{here}/a😀.txt",)
 
 
 def test_a_base_is_a_folder_next_to_the_recipe_or_else_a_name(tmp_path: Path) -> None:

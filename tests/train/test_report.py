@@ -77,7 +77,7 @@ def state(step: int, **fields: Any) -> TrainerState:
     return TrainerState(global_step=step, max_steps=12, **fields)
 
 
-def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(
+def test_without_a_terminal_there_is_a_line_per_log_and_evaluation(
     arguments: TrainingArguments, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bar, control = TerminalBar(), TrainerControl()
@@ -89,8 +89,8 @@ def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(
         metrics[f"eval_{name}_cut"] = 0.125 if name == "append" else 0.0
     bar.on_train_begin(arguments, state(0), control)
     bar.on_step_end(arguments, state(1), control)
-    for _ in range(2):  # the second comes too soon
-        bar.on_log(arguments, state(1), control, logs={"loss": 1.0, "ids_per_second": 12.0})
+    for step in (1, 2):
+        bar.on_log(arguments, state(step), control, logs={"loss": 1.0, "ids_per_second": 12.0})
     bar.on_evaluate(arguments, state(5, is_world_process_zero=False), control, metrics=metrics)
     bar.on_evaluate(arguments, state(5), control, metrics=metrics)
     bar.stop()
@@ -98,6 +98,7 @@ def test_without_a_terminal_there_are_lines_per_minute_and_evaluation(
     assert said.out == ""
     assert said.err.splitlines() == [
         "step 1 of 12: 1.000 nats per id, 12 ids/s",
+        "step 2 of 12: 1.000 nats per id, 12 ids/s",
         "step 5, own: 2.000 +- 0.250 nats per text token (insert 1.500, move 0.500)",
         "step 5, append: 1.000 +- 0.250 nats per text token (insert 0.500, move 0.500);"
         " 12% of the texts cut to fit the context",

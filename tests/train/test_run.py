@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from transformers import (  # noqa: E402
 )
 
 from reviser.cli import main  # noqa: E402
+from reviser.cli.output import terminable  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.core.codec import Codec  # noqa: E402
@@ -589,8 +591,13 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
     ],
 )
 def test_a_bad_recipe_is_refused_in_one_line(
-    workshop: Path, tmp_path: Path, changes: list[str], sentence: str
+    workshop: Path,
+    tmp_path: Path,
+    changes: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(workshop)
     (workshop / "other").mkdir(exist_ok=True)
     small_tokenizers.byte_level().save(str(workshop / "other" / "tokenizer.json"))
     done = command(workshop / "recipe.yaml", tmp_path / "model", *changes)
@@ -611,3 +618,58 @@ def test_a_recipe_saved_before_a_setting_existed_has_its_default(
     check_claim(tmp_path, made)
     with pytest.raises(ConfigError, match=r"another vocab\.marks\."):
         check_claim(tmp_path, load_recipe(recipe, ["vocab.marks=true"]))
+
+
+@pytest.mark.parametrize("step", [None, 6])
+@pytest.mark.parametrize(
+    ("number", "word", "status"),
+    [(signal.SIGTERM, "Terminated", 143), (signal.SIGINT, "Interrupted", 130)],
+)
+def test_a_run_that_is_stopped_says_how_to_continue(
+    recipe: Path,
+    tmp_path: Path,
+    step: int | None,
+    number: signal.Signals,
+    word: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(_: Any, output: Path) -> Path:
+        if step is not None:
+            (output / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True)
+            (output / "checkpoints" / f"checkpoint-{step}" / "complete").write_text("plain")
+        if number == signal.SIGINT:  # which a process in the background ignores
+            raise KeyboardInterrupt
+        signal.raise_signal(number)
+        return output
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("reviser.train.run.train", stopped)
+    done = command(recipe, tmp_path / "model")
+    rest = {
+        None: "There is no checkpoint yet: the same command starts again from step 0.",
+        6: "Run the same command again to continue from step 6.",
+    }[step]
+    assert (done.exit_code, done.stdout, done.stderr) == (status, "", f"{word}. {rest}\n")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_one_of_several_processes_dies_of_sigterm_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    before = signal.getsignal(signal.SIGTERM)
+    with terminable():
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_paths_on_the_command_line_are_relative_to_the_working_directory(
+    finished: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").symlink_to(finished)
+    (tmp_path / "here").symlink_to(recipe.parent / "shards")
+    again = command(recipe, Path("model"), "data.shards=here", *SAME)  # finished: nothing to do
+    assert again.exit_code == 0, again.stderr
+    missing = command(recipe, Path("new"), "data.shards=nowhere")
+    assert f"there is no folder '{tmp_path}/nowhere'" in missing.stderr

@@ -22,7 +22,7 @@ from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Part
 from reviser.writing.rollout import Revision
-from reviser.writing.tasks import Revise
+from reviser.writing.tasks import Continue, Infill, Revise
 from reviser.writing.windows import windows
 from support import noting, small_tokenizers
 from support.random_engine import RandomEngine
@@ -205,6 +205,15 @@ def test_what_a_model_was_not_trained_for_is_refused(
     ):
         with pytest.raises(ConfigError, match=sentence):
             ask()
+
+
+def test_a_model_that_only_weighs_suggestions_does_not_write() -> None:
+    editing = Editing(True, samples=0)
+    model = Reviser(BYTES.engine, BYTES.codec, editing=editing, provenance={"model": "proofreader"})
+    for task in (Continue("one"), Infill("one {}")):
+        with pytest.raises(ConfigError, match=r"^proofreader only revises .* `reviser revise`"):
+            model.plan(task)
+    assert model.plan(Revise("one")).parts
 
 
 def test_a_lock_within_a_word_that_needs_an_edit_is_kept() -> None:

@@ -16,6 +16,7 @@ from reviser.cli.output import (
     print_table,
     progress_bars,
     quiet_libraries,
+    terminable,
 )
 from reviser.data.readers import Reader, Split
 from reviser.errors import ConfigError, plural
@@ -148,9 +149,10 @@ def evaluate(
     with progress_bars() as (_, progress):
         try:
             cache = output.with_suffix(".measured")
-            record = evaluate(compared, measures, cache=cache, progress=progress)
-        except KeyboardInterrupt:
-            exit_interrupted("Run the same command again to continue.")
+            with terminable():
+                record = evaluate(compared, measures, cache=cache, progress=progress)
+        except KeyboardInterrupt as error:
+            exit_interrupted(error, "Run the same command again to continue.")
     record |= texts.read_prompts_manifest(references)
     write_json(output, record)
     _print_record(record)

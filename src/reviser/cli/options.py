@@ -132,7 +132,7 @@ class ModelChoice:
         """Refuse a task that a local model cannot run, before torch is imported."""
         from reviser.core.actions import ActionVocab
         from reviser.core.codec import Codec
-        from reviser.models.editing import Editing, not_an_editor
+        from reviser.models.editing import Editing, check_ability
         from reviser.writing.plan import plan_task
         from reviser.writing.tasks import Revise
 
@@ -140,8 +140,7 @@ class ModelChoice:
         if not folder.is_dir():
             return
         vocab, editing = ActionVocab.load(folder), Editing.load(folder)
-        if isinstance(task, Revise) and editing is None:
-            raise not_an_editor(self.model)
+        check_ability(editing, self.model, revises=isinstance(task, Revise))
         plan = plan_task(task, config, vocab=vocab, codec=Codec.load(folder), editing=editing)
         for part in plan.parts:
             part.request.check(vocab, context_of(folder) or sys.maxsize)

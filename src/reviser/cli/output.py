@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a stage, how much of it is done, and its total."""
+LINE_INTERVAL = 30.0
+"""Seconds between two lines about the progress of a stage where there is no bar."""
 
 
 def quiet_libraries(*models: str) -> None:
@@ -44,10 +48,11 @@ def needs_extra(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bars() -> Iterator[tuple[Callable[[str], None], Progress]]:
+def progress_bars(*, lines: bool = True) -> Iterator[tuple[Callable[[str], None], Progress]]:
     """Yield two functions: one prints a message, the other updates the bar of a stage.
 
-    Both write to standard error; bars are only drawn in a terminal.
+    Both write to standard error. Bars are only drawn in a terminal; elsewhere each stage prints a
+    line at its beginning, at its end and from time to time, unless `lines` is False.
     """
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -55,11 +60,19 @@ def progress_bars() -> Iterator[tuple[Callable[[str], None], Progress]]:
     console = Console(stderr=True, highlight=False)
     bars = Progress(console=console, disable=not console.is_terminal)
     tasks: dict[str, TaskID] = {}
+    printed: dict[str, float] = {}
 
     def log(message: str) -> None:
         console.print(message, markup=False)
 
     def update(stage: str, done: int, total: int) -> None:
+        if not console.is_terminal:
+            now = time.monotonic()
+            is_due = now - printed.get(stage, -LINE_INTERVAL) >= LINE_INTERVAL
+            if lines and (is_due or done >= total):
+                printed[stage] = now
+                log(f"{stage}: {done:,} of {total:,}")
+            return
         if stage not in tasks:
             bars.start()  # not earlier: training draws its own bar
             tasks[stage] = bars.add_task(stage)
@@ -84,10 +97,38 @@ def announce_if_slow(message: str, seconds: float = 1.0) -> Iterator[None]:
         timer.cancel()
 
 
-def exit_interrupted(message: str) -> NoReturn:
-    """Print what was interrupted and exit with the status of Ctrl-C."""
-    click.echo(f"Interrupted. {message}", err=True)
-    raise SystemExit(130) from None
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a long command as Ctrl-C does."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` in the block at the first SIGTERM; a second one kills the process.
+
+    This is not done in one of several processes of a training run: it could wait forever for
+    processes that have ended, where an ordinary SIGTERM ends it at once.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        yield
+        return
+
+    def terminate(*_: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_interrupted(error: KeyboardInterrupt, message: str) -> NoReturn:
+    """Print what was interrupted and exit with the status of Ctrl-C, or of SIGTERM."""
+    word, status = ("Terminated", 143) if isinstance(error, Terminated) else ("Interrupted", 130)
+    click.echo(f"{word}. {message}", err=True)
+    raise SystemExit(status) from None
 
 
 def stop_message(reasons: Sequence[str], max_actions: int) -> str:
@@ -112,7 +153,7 @@ def read_stdin() -> str:
     try:
         return sys.stdin.read().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise DataError(f"Standard input is not UTF-8: {error}.") from error
+        raise DataError("Standard input is not text (UTF-8). Convert it to UTF-8.") from error
 
 
 def print_text(text: str, changes: Changes | None = None) -> None:

@@ -142,12 +142,13 @@ def _revisions(
     try:
         with choice.load() as reviser:
             for task in tasks:
-                with progress_bars() as (_, progress):
+                with progress_bars(lines=False) as (_, progress):
                     revision = reviser.run(task, config, progress=report)
                 reasons += [rollout.stop_reason for rollout in revision.rollouts]
                 yield revision
-    except KeyboardInterrupt:
-        exit_interrupted("The files before it are done." if reasons else "Nothing was written.")
+    except KeyboardInterrupt as error:
+        done = "The files before it are done." if reasons else "Nothing was written."
+        exit_interrupted(error, done)
     if message := stop_message(reasons, config.max_actions):
         click.echo(message, err=True)
 

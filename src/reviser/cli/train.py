@@ -19,7 +19,13 @@ from reviser.cli.options import (
     folder_option,
     parse_options,
 )
-from reviser.cli.output import exit_interrupted, needs_extra, print_table, progress_bars
+from reviser.cli.output import (
+    exit_interrupted,
+    needs_extra,
+    print_table,
+    progress_bars,
+    terminable,
+)
 from reviser.errors import plural
 
 if TYPE_CHECKING:
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 @folder_option("-o", "--output", help="Model folder to write, or to continue.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
               help="Replace a value of the recipe, in YAML, such as training.steps=100; may be"
-                   " repeated. Paths are relative to the recipe's folder.")  # fmt: skip
+                   " repeated. Paths are relative to the working directory.")  # fmt: skip
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model from a recipe.
 
@@ -43,8 +49,9 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         torchrun --nproc-per-node 8 -m reviser train RECIPE.yaml -o FOLDER
     """
     with needs_extra("train"):
-        from reviser.train.recipe import check_inputs, load_recipe
+        from reviser.train.recipe import absolute_paths, check_inputs, load_recipe
 
+        changes = tuple(map(absolute_paths, changes))
         read = load_recipe(recipe, changes)
         if not (output / "run.json").is_file():  # a finished run may outlive its data
             check_inputs(read)
@@ -57,11 +64,21 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         with needs_extra("rl"):
             from reviser.reinforce.run import reinforce as run
     try:
-        folder = run(read, output)
-    except KeyboardInterrupt:
-        exit_interrupted("Run the same command again to continue from the last checkpoint.")
+        with terminable():
+            folder = run(read, output)
+    except KeyboardInterrupt as error:
+        exit_interrupted(error, _how_to_continue(output))
     if os.environ.get("RANK", "0") == "0":
         click.echo(folder)
+
+
+def _how_to_continue(output: Path) -> str:
+    from reviser.train.resume import last_checkpoint, step_of
+
+    checkpoint = last_checkpoint(output)
+    if checkpoint is None:
+        return "There is no checkpoint yet: the same command starts again from step 0."
+    return f"Run the same command again to continue from step {step_of(checkpoint)}."
 
 
 @click.command()
@@ -87,8 +104,9 @@ def reproduce(
     A model that is already in FOLDER/models/ARM, trained elsewhere, is not trained again.
     """
     with needs_extra("train"):
-        from reviser.train.recipe import check_inputs, load_recipe
+        from reviser.train.recipe import absolute_paths, check_inputs, load_recipe
 
+        changes = tuple(map(absolute_paths, changes))
         read = load_recipe(recipe, changes)
         if not output.exists():  # what was done before may outlive its data
             check_inputs(read)
@@ -96,13 +114,14 @@ def reproduce(
         from reviser.reproduce import reproduce
     with progress_bars() as (log, progress):
         try:
-            page = reproduce(
-                recipe, output, changes=changes, engine=engine,
-                options=parse_options(engine_options), device=device, log=log,
-                progress=progress,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            exit_interrupted("Run the same command again to continue.")
+            with terminable():
+                page = reproduce(
+                    recipe, output, changes=changes, engine=engine,
+                    options=parse_options(engine_options), device=device, log=log,
+                    progress=progress,
+                )  # fmt: skip
+        except KeyboardInterrupt as error:
+            exit_interrupted(error, "Run the same command again to continue.")
     click.echo(page)
 
 

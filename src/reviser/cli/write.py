@@ -25,6 +25,7 @@ from reviser.cli.output import (
     quiet_libraries,
     read_stdin,
     stop_message,
+    terminable,
 )
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import EngineError, plural
@@ -131,19 +132,23 @@ def write_batch(
     batch: BatchChoice, choice: ModelChoice, *, settings: dict[str, Any], is_revision: bool = False
 ) -> None:
     """Write a file or a folder of rollouts or revisions, with a progress bar."""
+    from reviser.models.editing import Editing, check_ability
     from reviser.writing.tasks import Revise
 
     if is_revision:
         choice.check(Revise(""), DecodeConfig())
+    elif Path(choice.model).is_dir():
+        check_ability(Editing.load(choice.model), choice.model, revises=False)
     quiet_libraries(choice.model)
     write = _write_file if batch.is_file else _write_corpus
     with progress_bars() as (_, progress):
         try:
-            written, failed = write(
-                batch, choice, settings, is_revision, lambda *done: progress("writing", *done)
-            )
-        except KeyboardInterrupt:
-            exit_interrupted("Run the same command again to continue.")
+            with terminable():
+                written, failed = write(
+                    batch, choice, settings, is_revision, lambda *done: progress("writing", *done)
+                )
+        except KeyboardInterrupt as error:
+            exit_interrupted(error, "Run the same command again to continue.")
     result = "revision" if is_revision else "rollout"
     click.echo(f"{batch.output}: {plural(written - failed, result)}")
     if failed:

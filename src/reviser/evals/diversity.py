@@ -57,8 +57,12 @@ def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
         repeated = [repetition(texts[n]) for n in long_enough]
         found = intervals.mean(repeated, [clusters[n] for n in long_enough])
         report[f"repetition_{LONGEST}"] = found.within(0, 1)
-    report["words"] = intervals.mean([len(text) for text in texts], clusters)
-    report["characters"] = intervals.mean([len(s.continuation) for s in samples], clusters)
+    sizes = {
+        "words": [len(text) for text in texts],
+        "characters": [len(sample.continuation) for sample in samples],
+    }
+    for name, counts in sizes.items():
+        report[name] = intervals.mean(counts, clusters).within(0, math.inf)
     return report
 
 

@@ -112,8 +112,11 @@ def ratio_of_means(numerators: Values, denominators: Values, clusters: Clusters 
 
 
 def perplexity(nll: Values, tokens: Values, clusters: Clusters = None) -> Estimate:
-    """Estimate perplexity per token from each text's summed NLL and number of tokens."""
-    return ratio_of_means(nll, tokens, clusters).map(_exp)
+    """Estimate perplexity per token from each text's summed NLL and number of tokens.
+
+    It is 1 or more, as is its interval: no text has a negative NLL.
+    """
+    return ratio_of_means(nll, tokens, clusters).within(0, math.inf).map(_exp)
 
 
 def proportion(successes: int, n: int) -> Estimate:

@@ -249,7 +249,7 @@ def evaluate(
     nll = [score.nll for score in scores]
     tokens = [score.tokens for score in scores]
     characters = [score.characters for score in scores]
-    per_character = intervals.ratio_of_means(nll, characters, clusters)
+    per_character = intervals.ratio_of_means(nll, characters, clusters).within(0, math.inf)
     return PerplexityReport(
         perplexity=intervals.perplexity(nll, tokens, clusters),
         bits_per_character=per_character.map(lambda nats: nats / math.log(2)),

@@ -74,7 +74,7 @@ def revision(
     kept = np.array([locality(*text) for text in texts], np.float64)
     equal = [exact_match(hypothesis, ours) for _, hypothesis, ours in texts]
     report = {
-        "gleu": intervals.bootstrap(gleu_score, grams, clusters=clusters),
+        "gleu": intervals.bootstrap(gleu_score, grams, clusters=clusters).within(0, 1),
         "sari": intervals.mean([sari(*text) for text in texts], clusters).within(0, 1),
     }
     for name, score in (
@@ -82,7 +82,7 @@ def revision(
         ("edit_recall", edit_recall),
         ("edit_f", edit_f),
     ):
-        report[name] = intervals.bootstrap(score, edits, clusters=clusters)
+        report[name] = intervals.bootstrap(score, edits, clusters=clusters).within(0, 1)
     if kept[:, 1].any():
         share = intervals.ratio_of_means(kept[:, 0], kept[:, 1], clusters)
         report["locality"] = share.within(0, 1)

@@ -7,6 +7,7 @@ first action (the prefix, and the text after a gap), is never counted.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -187,7 +188,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         denominators = list(bottom)
         if sum(denominators) <= 0:
             return None
-        return ratio_of_means(list(top), denominators, clusters)
+        return ratio_of_means(list(top), denominators, clusters).within(0, math.inf)
 
     def fraction(top: Iterable[float], bottom: Iterable[float]) -> Estimate | None:
         found = per(top, bottom)

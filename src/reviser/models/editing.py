@@ -79,6 +79,11 @@ class Editing:
             raise ConfigError("changes to choose from need a confidence")
 
     @property
+    def writes(self) -> bool:
+        """True if the model writes text of its own, and not only weighs suggestions."""
+        return self.samples > 0
+
+    @property
     def compares(self) -> bool:
         """True if the model compares the text with and without each change, to choose by."""
         return bool(self.confidence or self.suggestions)
@@ -172,12 +177,18 @@ class Editing:
         return replace(editing, lists=WordLists.load(folder)) if editing.suggestions else editing
 
 
-def not_an_editor(name: str) -> ConfigError:
-    """Return the error for a model that was asked to revise and was not trained to."""
-    return ConfigError(
-        f"{name} was not trained to edit, so it cannot revise a draft. Use generate or infill with"
-        " it, or train an editor with recipes/revise.yaml."
-    )
+def check_ability(editing: Editing | None, name: str, *, revises: bool) -> None:
+    """Refuse to revise with a model that was not trained to, or to write with one that cannot."""
+    if revises and editing is None:
+        raise ConfigError(
+            f"{name} was not trained to edit, so it cannot revise a draft. Use generate or infill"
+            " with it, or train an editor with recipes/revise.yaml."
+        )
+    if not revises and editing is not None and not editing.writes:
+        raise ConfigError(
+            f"{name} only revises drafts and does not write. Use `reviser revise` with it, or"
+            " generate and infill with another model."
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

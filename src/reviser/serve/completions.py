@@ -73,8 +73,7 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
 
 def _model(service: Service) -> Model:
     editing = service.reviser.editing
-    # A model that writes no changes of its own only weighs what its word lists suggest.
-    writes = editing is None or editing.samples > 0
+    writes = editing is None or editing.writes
     compares = editing is not None and editing.compares
     return Model(
         id=service.name,

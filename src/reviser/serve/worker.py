@@ -20,7 +20,7 @@ from reviser.serve.events import edit_data, event
 from reviser.serve.jobs import EngineJob
 from reviser.writing.model import Reviser
 from reviser.writing.rollout import Rollout
-from reviser.writing.tasks import Infill
+from reviser.writing.tasks import Infill, Revise
 
 EngineState = Literal["starting", "ready", "failing", "dead", "closed"]
 
@@ -112,8 +112,10 @@ class EngineWorker:
 
     def _warm_up(self) -> None:
         """Do once what is slow the first time: the tokenizer's tables, compiled functions."""
+        editing = self._reviser.editing
+        task = Infill("a{}b") if editing is None or editing.writes else Revise("a b")
         with suppress(ReviserError):
-            self._reviser.start(self._reviser.plan(Infill("a{}b")).parts[0])
+            self._reviser.start(self._reviser.plan(task).parts[0])
 
     def _set_state(self, state: EngineState) -> None:
         self.state = state

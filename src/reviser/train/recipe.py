@@ -6,6 +6,7 @@ Every default is declared with its field. This module opens no data and no model
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from reviser.trajectories.policy import PRESETS, Dagger, Edits, PairPolicy, Poli
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
+_DATA_PATHS = ("shards", "tokenizer", "text", "pairs")
+"""Settings of the section data that are paths, or lists of paths."""
 COMPARISON = "comparison"
 """The section of a recipe that is not about one training run; see `reviser.reproduce`."""
 
@@ -305,6 +308,35 @@ def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
             pairs=tuple(str(folder / s) for s in data.pairs),
         ),
     )
+
+
+def absolute_paths(change: str) -> str:
+    """Return a change from a command line, whose paths are relative to the working directory.
+
+    `load_recipe` would resolve them relative to the recipe's folder, like the paths in a recipe.
+    """
+    import yaml
+
+    name, _, text = change.partition("=")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return change  # `load_recipe` reports it
+    is_folder = name == "base" and isinstance(value, str) and Path(value).is_dir()
+    if is_folder or name in [f"data.{key}" for key in _DATA_PATHS]:
+        value = _absolute(value)
+    elif name == "data" and isinstance(value, dict):
+        value = {k: _absolute(v) if k in _DATA_PATHS else v for k, v in value.items()}
+    else:
+        return change
+    return f"{name}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_absolute(part) for part in value]
+    is_path = isinstance(value, str) and not _is_remote(value)
+    return str(Path(value).absolute()) if is_path else value
 
 
 def _is_remote(source: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from reviser.files import write_whole
 from reviser.train.trainer import GROUPS
-
-LINE_INTERVAL = 60.0
-"""Seconds between two lines of progress where there is no bar."""
 
 
 class LogWriter(TrainerCallback):
@@ -49,12 +45,11 @@ class LogWriter(TrainerCallback):
 
 
 class TerminalBar(TrainerCallback):
-    """Steps, loss and time left on standard error; without a terminal, a line per minute."""
+    """Steps, loss and time left on standard error; without a terminal, a line per log."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
         self._console = console
-        self._last_line = -LINE_INTERVAL
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -84,16 +79,14 @@ class TerminalBar(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Show the newest loss or reward; without a terminal, print a line from time to time."""
+        """Show the newest loss or reward; without a terminal, print a line."""
         logs = given["logs"]
         if "loss" in logs:
             first = f"reward {logs['reward']:.3f}" if "reward" in logs else None
             first = first or f"{logs['loss']:.3f} nats per id"
             figures = f"{first}, {logs['ids_per_second']:,.0f} ids/s"
             self._progress.update(self._task, figures=figures)
-            now = time.monotonic()
-            if not self._console.is_terminal and now - self._last_line > LINE_INTERVAL:
-                self._last_line = now
+            if not self._console.is_terminal:
                 self.print(f"step {state.global_step} of {state.max_steps}: {figures}")
 
     def on_evaluate(

@@ -20,7 +20,7 @@ from reviser.engines.settings import SETTINGS, DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.markup.spans import Span
 from reviser.models import adapters, hub
-from reviser.models.editing import Editing, not_an_editor
+from reviser.models.editing import Editing, check_ability
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
 from reviser.writing.rollout import Revision, Rollout
@@ -203,8 +203,8 @@ class Reviser:
         max_tokens: int | None = None,
     ) -> Plan:
         """Return the requests of a task; everything that can be refused is refused here."""
-        if isinstance(task, Revise) and self.editing is None:
-            raise not_an_editor(self.provenance.get("model", "This model"))
+        name = self.provenance.get("model", "This model")
+        check_ability(self.editing, name, revises=isinstance(task, Revise))
         plan = plan_task(
             task,
             config,
