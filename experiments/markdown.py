@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,3 +22,12 @@ def estimate(part: dict[str, Any] | None, digits: int = 2) -> str:
     if low is None or high is None or low == high:
         return value
     return f"{value} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def filled(text: str, **values: Any) -> str:
+    """Return a text with values for its fields; a share is written as 5 %, not as 5%.
+
+    >>> filled("{changed:.0%} of {texts[all]:,} texts", changed=0.05, texts={"all": 2000})
+    '5 % of 2,000 texts'
+    """
+    return re.sub(r"(?<=\d)%", " %", text.format(**values))

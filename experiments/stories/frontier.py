@@ -70,6 +70,12 @@ def line(points: list[dict[str, Any]], diversity_: float) -> float:
     return float(np.interp(diversity_, [x for x, _ in known], [y for _, y in known]))
 
 
+def to_line(baseline: list[dict[str, Any]], point: dict[str, Any]) -> float:
+    """Return a point's bits per character over those of the baseline's line."""
+    bits: float = point["bits_per_character"]["value"]
+    return bits / line(baseline, point["distinct_2"]["value"])
+
+
 def rows(found: dict[str, Any]) -> list[list[str]]:
     """Return the rows of the table."""
     baseline = next(iter(found["systems"].values()))
@@ -77,14 +83,13 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     for name, points in found["systems"].items():
         for point in points:
             bits, distinct = point["bits_per_character"], point["distinct_2"]
-            expected = line(baseline, distinct["value"])
             made.append(
                 [
                     name,
                     f"{point['temperature']}",
                     f"{bits['value']:.3f} [{bits['low']:.3f}, {bits['high']:.3f}]",
                     f"{distinct['value']:.3f} [{distinct['low']:.3f}, {distinct['high']:.3f}]",
-                    f"{bits['value'] / expected:.3f}",
+                    f"{to_line(baseline, point):.3f}",
                     f"{point['actions_per_token']['value']:.3f}",
                     f"{100 * point['revised']['value']:.0f} %",
                 ]

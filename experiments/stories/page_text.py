@@ -22,7 +22,7 @@ python -m experiments.stories.sample_corpus STORIES15M -o WORLD/stories-2.jsonl 
 
 All arms have the same trunk (GPT-NeoX, six layers of 256, {parameters} parameters), the same byte-level BPE of 4,096 tokens, the same recipe (`recipes/world.yaml`) and the same budget of training FLOPs, so an arm whose policy takes more actions sees less text. Arms differ in their policy, and those with marks have a few more action tokens.
 
-The {runs} runs below took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU); seven runs of closed experiments took another 1.7. The median run trained at {rate} TFLOP/s, {share} % of the {peak} that a core reaches on the trunk's largest product (`python -m experiments.stories.run machine`). The rest goes to small operations, attention and the optimizer.
+The {runs} runs below took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU). Runs of closed experiments, whose results were not kept, are not counted. The median run trained at {rate} TFLOP/s, {share} % of the {peak} that a core reaches on the trunk's largest product (`python -m experiments.stories.run machine`). The rest goes to small operations, attention and the optimizer.
 """
 HEADINGS = {
     "screen": "## Screening: a fifth of the budget, one seed\n\n{ids} each.\n\n",
@@ -31,7 +31,7 @@ HEADINGS = {
 TARGET = """\
 ## The target
 
-The target is a model that revises, with texts as good as those of the left-to-right baseline at equal training FLOPs, at the same price and as varied. **One point was missed**: at the full budget the perplexity (evalPPL) of the Reviser's texts is 1.13 and 1.16 times the baseline's, depending on the seed, and the target was 1.10. Price, revising and variety meet the target. Two seeds were run, not the three that were planned.
+The target is a model that revises, with texts as good as those of the left-to-right baseline at equal training FLOPs, at the same price and as varied. **One point was missed**: at the full budget the perplexity (evalPPL) of the Reviser's texts is {ratios[0]:.2f} and {ratios[1]:.2f} times the baseline's, depending on the seed, and the target was 1.10. Price, revising and variety meet the target. Two seeds were run, not the three that were planned.
 """
 COLUMNS = """\
 ## How to read the tables
@@ -61,26 +61,26 @@ INFILLING = """\
 CHECKS = """\
 ## Another judge, and real stories
 
-300 held-out prompts each from this corpus ("world" in the table) and from real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python -m experiments.stories.run check RUN --world WORLD --judge STORIES15M --second SMOLLM2 --real tiny_stories.txt.xz`).
+{prompts} held-out prompts each from this corpus ("world" in the table) and from real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python -m experiments.stories.run check RUN --world WORLD --judge STORIES15M --second SMOLLM2 --real tiny_stories.txt.xz`).
 """
 DECODING = """\
 ## Decoding
 
-300 prompts as above, continued with other settings by the model and by its baseline (`python -m experiments.stories.run decode RUN --world WORLD --judge STORIES15M --settings '{"move_bias": 1}'`).
+{prompts} prompts as above, continued with other settings by the model and by its baseline (`python -m experiments.stories.run decode RUN --world WORLD --judge STORIES15M --settings '{{"move_bias": 1}}'`).
 """
 LEARNED = """\
 ## What was learned, and what failed
 
-- **Random order is what costs the paper's policy most.** `paper` is 3.24 nats per token above `append`: 1.29 are the order itself, which no model can avoid; 1.85 are tokens that are harder to predict out of order; 0.11 are moves that the model has not learned to count or choose. Left to right with one sentence written last (`late-1`), the order costs 0.02.
-- **Counting costs next most.** `late-1` should go back to the start of a sentence and reaches one 5 % of the time. Marks, which need no counting, bring its ratio from 1.29 to 1.09 at a fifth of the budget. Moves that count sentences ("hops") also reach a sentence every time: their ratio was 1.032 [0.992, 1.079] at a fifth of the budget and 1.179 [1.153, 1.206] at the full one. They were removed, because the mask then needs the text.
-- **The rest is spread over the whole story.** At the full budget, `late-1-marks` is above the baseline in every part of a story: by 0.039 [0.029, 0.050] nats per token before the mark, although the model has seen the same text there as the baseline; by 0.076 [0.065, 0.087] after it, where a sentence is missing; and by 0.150 [0.122, 0.181] in the sentence written last (300 held-out stories). That sentence should be the cheapest, because the model has both sides in view. It hardly matters to the judge: the evalPPL of 292 rollouts is 11.34 [10.85, 11.90], and 11.21 [10.69, 11.78] without those sentences; that of the baseline is 9.97 [9.58, 10.43], and 10.69 [10.26, 11.22] with a random sentence removed. A model of this size has seen 58,000 such sentences, a tenth of its text.
-- **Models decode nearly the same mix of actions as their policy**, so a bias has little to correct: 0.007 of the actions are moves in the policy of `late-1-marks` and in its rollouts, 0.131 and 0.140 with `delete-0.9`. `paper` has 0.231 and 0.279, with detours (1.40 actions per token where 1.30 would be enough). A bias towards marks (`move_bias` 1, above) makes more texts revised and costs quality.
-- **Seeds differ by as much as arms.** Two seeds of `append` are 4 % apart in evalPPL, 5 % in distinct-2 and ten words in length, at the full budget; `late-1-marks` is 0.08 nats per token above its baseline with one seed and 0.04 with the other. Differences of that size between single runs mean nothing, here and in the screening.
+- **Random order is what costs the paper's policy most.** `paper` is {above:.2f} nats per token above `append`: {screen[paper][tax]:.2f} are the order itself, which no model can avoid; {harder:.2f} are tokens that are harder to predict out of order; {uncounted:.2f} are moves that the model has not learned to count or choose. Left to right with one sentence written last (`late-1`), the order costs {screen[late-1][tax]:.2f}.
+- **Counting costs next most.** `late-1` should go back to the start of a sentence and reaches one {screen[late-1][sentence]:.0%} of the time. Marks, which need no counting, bring its ratio from {screen[late-1][ratio]:.2f} to {screen[late-1-marks][ratio]:.2f} at a fifth of the budget. Moves that count sentences ("hops") also reach a sentence every time. They were removed, because the mask then needs the text.
+- **The rest is spread over the whole story.** At the full budget, `late-1-marks` is above the baseline in every part of a story: before the mark, although the model has seen the same text there as the baseline; more after it, where a sentence is missing; and most in the sentence written last ([decisions](design/decisions.md) has the figures of that day; the code that measured them was removed). That sentence should be the cheapest, because the model has both sides in view. A model of this size has seen {full[late-1-marks-0][examples]:,} such sentences, and {full[late-1-marks-0][inner]:.0%} of the tokens that it writes are in one.
+- **Models decode nearly the same mix of actions as their policy**, so a bias has little to correct: at the full budget {full[late-1-marks-0][policy_moves]:.3f} of the actions are moves in the policy of `late-1-marks` and {full[late-1-marks-0][moves]:.3f} in its rollouts, {screen[delete-0.9][policy_moves]:.3f} and {screen[delete-0.9][moves]:.3f} with `delete-0.9` in the screening. `paper` has {screen[paper][policy_moves]:.3f} and {screen[paper][moves]:.3f}, with detours ({screen[paper][actions]:.2f} actions per token where {screen[paper][needed]:.2f} would be enough). A bias towards marks (`move_bias` 1, above) makes more texts revised and costs quality.
+- **Seeds differ by as much as arms.** Two seeds of `append` are {apart[ppl]:.0%} apart in evalPPL, {apart[distinct]:.0%} in distinct-2 and {words:.0f} words in length, at the full budget; `late-1-marks` is {seeds[0]:.2f} nats per token above its baseline with one seed and {seeds[1]:.2f} with the other. Differences of that size between single runs mean nothing, here and in the screening.
 - **It does not matter when late spans are trained.** Appending for the first 40 % of training and late spans alone for the last 40 % (`half-late-marks`) ends where late spans throughout do. Mixtures that reach late spans only at the very end (`annealed-late-marks`, `then-late-marks`) revise fewer texts; that they write better is within the difference between seeds.
-- **Nothing between the paper's policy and late spans pays.** Fewer moves (`delete-0.9`) reduce the ratio from 43 to 11; half append and half spans of 16 (`mixed-50`) is at 1.34 and revises 29 % of its texts.
-- **Going back sooner does not help**: the sentence written as soon as the next one is there, instead of at the end of the story, was at 1.118 [1.077, 1.166] at a fifth of the budget, at the same nats per token. It is not in the library.
-- **Masked diffusion learns as slowly as `paper`.** On the same trunk and budget (positions read, as the other arms' ids) its bound is 5.04 nats per text token. `append`, a likelihood, costs 2.96; the 6.21 of `paper` include the order, and without the order tax they are a bound of 4.92. The texts that it writes in 128 steps are barely readable. Its learning rate is the recipe's, not tuned for it.
-- **Showing the model the text around the cursor after a move does not pay.** With eight tokens shown on either side, and trained to correct slips, `late-1` reached the start of a sentence half of the time, but saw 14 % less text than `append` for the same FLOPs and wrote no better (1.290 [1.239, 1.352]). It was removed.
+- **Nothing between the paper's policy and late spans pays.** Fewer moves (`delete-0.9`) reduce the ratio from {screen[paper][ratio]:.0f} to {screen[delete-0.9][ratio]:.0f}; half append and half spans of 16 (`mixed-50`) is at {screen[mixed-50][ratio]:.2f} and revises {screen[mixed-50][revised]:.0%} of its texts.
+- **Going back sooner does not help**: the sentence written as soon as the next one is there, instead of at the end of the story, was no better at a fifth of the budget. It is not in the library, and its results were not kept.
+- **Masked diffusion learns as slowly as `paper`.** On the same trunk and budget (positions read, as the other arms' ids) its bound is {diffusion:.2f} nats per text token. `append`, a likelihood, costs {screen[append][nll]:.2f}; the {screen[paper][nll]:.2f} of `paper` include the order, and without the order tax they are a bound of {without_order:.2f}. The texts that it writes in 128 steps are barely readable. Its learning rate is the recipe's, not tuned for it.
+- **Showing the model the text around the cursor after a move does not pay.** With eight tokens shown on either side, and trained to correct slips, `late-1` reached the start of a sentence half of the time, but saw less text than `append` for the same FLOPs and wrote no better. It was removed, and its results were not kept.
 - **Short gaps are worse than sentences** at this budget: four tokens left out within a sentence (`short-1-marks`) break the text around them.
 
 `late-2` cannot be trained again with today's code: late spans came in random order then. `commit` in the file of a run names the code it was made with; "dirty" is a tree with uncommitted changes. These runs have one: {dirty}.
@@ -91,7 +91,7 @@ Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 
 REVISING = """\
 ## Does deleting its own mistakes help?
 
-A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues 200 held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end.
+A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues {prompts} held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end.
 """
 
 OWN_ERRORS = """\
@@ -99,7 +99,7 @@ Both models start from the shipped left-to-right baseline and train on 4,059 sto
 """
 
 OWN_ERRORS_END = """\
-No. The model that deletes writes worse text at a higher cost. It deletes almost nine tokens for ten that it keeps, needs 2.8 actions per token, and its bits per character are above the line at the same diversity. (It was measured at two of the four temperatures, because its folder was lost with the machine.) Two likely causes:
+No. The model that deletes writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are above the line at the same diversity. (It was measured at two of the four temperatures, because its folder was lost with the machine.) Two likely causes:
 
 - **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart. So the model can learn how often deletions come, but hardly where they help.
 - **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.
@@ -110,7 +110,7 @@ So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then mos
 """
 
 FEW_ERRORS_END = """\
-This model costs hardly more than one that only appends: it deletes one token in 200 and takes 1.01 to 1.02 actions per token. But its bits per character are still 6 to 13 % above the line, and at most 40 % of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
+This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line, and at most {revised:.0%} of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
 
 A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. All of this is one seed.
 """

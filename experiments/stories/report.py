@@ -8,13 +8,14 @@ This module reads the files that `run.py` and `infill.py` left in `results/` and
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.markdown import estimate
+from experiments.markdown import estimate, filled
 from experiments.stories import frontier, page_text, tables
 from experiments.stories.curves import curves
 from experiments.stories.model_cards import cards
@@ -43,7 +44,7 @@ def pages() -> dict[str, str]:
     arms = {budget: load(budget) for budget in ("screen", "full")}
     parts = [
         introduction(arms),
-        f"{page_text.TARGET}\n{tables.against_target(arms)}",
+        target(arms),
         page_text.COLUMNS,
     ]
     figures = {}
@@ -52,10 +53,10 @@ def pages() -> dict[str, str]:
         parts.append(section(budget, found))
     parts += [
         infilling(),
-        f"{page_text.CHECKS}\n{tables.checks()}",
-        f"{page_text.DECODING}\n{tables.decoding()}",
+        f"{filled(page_text.CHECKS, prompts=prompts('checks', 'world'))}\n{tables.checks()}",
+        f"{filled(page_text.DECODING, prompts=prompts('decoding'))}\n{tables.decoding()}",
         *revising(figures),
-        page_text.LEARNED.replace("{dirty}", dirty_runs()),
+        learned(arms),
     ]
     return {"results.md": "\n".join(parts), **figures}
 
@@ -79,6 +80,65 @@ def introduction(arms: dict[str, dict[str, list[Run]]]) -> str:
         rate=f"{rate / 1e12:.2f}",
         peak=f"{peak / 1e12:.1f}",
         share=f"{100 * rate / peak:.0f}",
+    )
+
+
+def target(arms: dict[str, dict[str, list[Run]]]) -> str:
+    """Return the section on the target and how the best arms compare with it."""
+    ratios = sorted(figures(run)["ratio"] for run in arms["full"]["late-1-marks"])
+    return f"{filled(page_text.TARGET, ratios=ratios)}\n{tables.against_target(arms)}"
+
+
+def prompts(folder: str, *path: str) -> int:
+    """Return the number of prompts in an experiment, which all of its files share."""
+    found = [json.loads(path.read_text("utf-8")) for path in (RESULTS / folder).glob("*.json")]
+    (count,) = {tables.dig(each, (*path, "samples")) for each in found}
+    return int(count)
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """Return the figures of a run that the prose names."""
+    written, trajectories = run["written"], run["written"]["trajectories"]
+    value = {name: each["value"] for name, each in trajectories.items() if "value" in (each or {})}
+    return {
+        "nll": run["held_out"]["nll"],
+        "text": run["parts"]["text"],
+        "order": run["parts"]["kind"] + run["parts"]["move"],
+        "tax": run["policy"]["order_tax"]["value"] * math.log(2),
+        "policy_moves": run["policy"]["move_fraction"]["value"],
+        "moves": value["move_fraction"],
+        "actions": value["actions_per_token"],
+        "needed": value["needed_actions_per_token"],
+        "revised": value["revised"],
+        "inner": value["inner_insert_fraction"],
+        "examples": run["seen"]["examples"],
+        "sentence": tables.dig(written, ("landings", "sentence", "value")),
+        "ratio": tables.dig(written, ("ratio_to_baseline", "value")),
+        "ppl": written["perplexity"][0]["perplexity"]["value"],
+        "distinct": written["diversity"]["distinct_2"]["value"],
+        "words": written["diversity"]["words"]["value"],
+    }
+
+
+def learned(arms: dict[str, dict[str, list[Run]]]) -> str:
+    """Return the section on what was learned."""
+    screen = {arm: figures(runs[0]) for arm, runs in arms["screen"].items()}
+    full = {f"{arm}-{run['seed']}": figures(run) for arm in arms["full"] for run in arms["full"][arm]}
+    paper, append = screen["paper"], screen[BASELINE]
+    one, other = full["append-0"], full["append-1"]
+    return filled(
+        page_text.LEARNED,
+        screen=screen,
+        full=full,
+        above=paper["nll"] - append["nll"],
+        harder=paper["text"] - append["text"],
+        uncounted=paper["order"] - paper["tax"] - append["order"],
+        without_order=paper["nll"] - paper["tax"],
+        apart={name: abs(other[name] / one[name] - 1) for name in ("ppl", "distinct")},
+        words=abs(other["words"] - one["words"]),
+        seeds=[full[f"late-1-marks-{n}"]["nll"] - full[f"append-{n}"]["nll"] for n in (0, 1)],
+        diffusion=read("diffusion/screen-0.json")["metrics"]["held_out"]["bound"],
+        dirty=dirty_runs(),
     )
 
 
@@ -123,17 +183,36 @@ def dirty_runs() -> str:
 
 def revising(figures: dict[str, str]) -> Iterator[str]:
     """Yield the section on quality against diversity, and add its figures."""
-    yield page_text.REVISING
     parts = {
         "own-errors": (page_text.OWN_ERRORS, page_text.OWN_ERRORS_END),
         "own-errors-few": (page_text.FEW_ERRORS, page_text.FEW_ERRORS_END),
     }
+    comparisons = {name: frontier.read(name) for name in parts}
+    systems = [points for found in comparisons.values() for points in found["systems"].values()]
+    (prompts,) = {point["samples"] for points in systems for point in points}
+    yield filled(page_text.REVISING, prompts=prompts)
     for name, (before, after) in parts.items():
-        found = frontier.read(name)
+        found = comparisons[name]
         figures[f"results-{name}.svg"] = frontier.figure(found)
         image = f"![Bits per character against distinct-2](results-{name}.svg)"
         yield f"{before}\n{frontier.compared(found)}\n{image}\n"
-        yield after
+        yield filled(after, **deleting(found, few=name.endswith("few")))
+
+
+def deleting(found: dict[str, Any], *, few: bool) -> dict[str, Any]:
+    """Return the figures of the system that deletes, which is the second, over its temperatures."""
+    baseline, points = found["systems"].values()
+    deletes = max(point["deletes_per_token"] for point in points)
+    actions = [point["actions_per_token"]["value"] for point in points]
+    if not few:
+        return {"deletes": deletes, "actions": max(actions)}
+    above = [frontier.to_line(baseline, point) - 1 for point in points]
+    return {
+        "deletes": 1 / deletes,
+        "actions": [min(actions), max(actions)],
+        "above": [min(above), max(above)],
+        "revised": max(point["revised"]["value"] for point in points),
+    }
 
 
 def main() -> None:
