@@ -24,7 +24,7 @@ def estimate(part: dict[str, Any] | None, digits: int = 2) -> str:
     return f"{value} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def filled(text: str, **values: Any) -> str:
+def filled(text: str, /, **values: Any) -> str:
     """Return a text with values for its fields; a share is written as 5 %, not as 5%.
 
     >>> filled("{changed:.0%} of {texts[all]:,} texts", changed=0.05, texts={"all": 2000})

@@ -1,5 +1,9 @@
 """Every number in a hand-written page has a source, which `docs/numbers.toml` names.
 
+The prose of generated pages (`experiments/*/page_text.py`) counts as hand-written. Its measured
+numbers are fields in braces, which the reports fill from the results files; only what is typed
+needs an entry.
+
 A number counts if it could be a measurement: it has a decimal point, a thousands separator or an
 exponent, it is 10 or more, or one of `UNITS` follows. These do not count: code, link targets, list
 numerals, versions (a number after one of `PROGRAMS`), HTTP status codes and "95 % interval".
@@ -9,6 +13,7 @@ setting, as in "| `top_k` | 50 |", and after an option of the server, as in "`--
 compared with the code.
 """
 
+import ast
 import json
 import re
 import shlex
@@ -40,6 +45,24 @@ GENERATED, OTHER, ENTRIES = TABLE.pop("generated"), TABLE.pop("other"), TABLE
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
     for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
+}
+
+
+def prose(path: Path) -> str:
+    """Return the strings of a module without its docstring, with N in place of each field."""
+    body = ast.parse(path.read_text("utf-8")).body[1:]
+    strings = [
+        each.value
+        for statement in body
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    return re.sub(r"(?<!\{)\{[a-z_]+(?:\[[^]]+\])*(?::[^{}]*)?\}", "N", "\n\n".join(strings))
+
+
+PAGES |= {
+    path.relative_to(ROOT).as_posix(): prose(path)
+    for path in sorted(ROOT.glob("experiments/*/page_text.py"))
 }
 
 # -- which numbers count --------------------------------------------------------------------------

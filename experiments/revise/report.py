@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.markdown import table
+from experiments.markdown import filled, table
 from experiments.revise import page_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "revise-results.md"
@@ -136,6 +136,36 @@ def precision(found: dict[str, Any]) -> Iterator[str]:
     yield table(["edit probability", "precision", "recall", "F0.5", "changes made"], rows)
 
 
+def learned(found: dict[str, Any]) -> str:
+    """Return the section on what was learned, with its figures from all experiments."""
+    others, costs, counted, curve = (
+        json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+        for name in ("arms", "cost", "ideal", "precision")
+    )
+    systems, editors = found["systems"], others["systems"]
+    budget, twice = "search, 1.5 million ids", "search, 3.1 million ids"
+    steps = {name: [row[name]["steps"] for row in costs["rows"]] for name in NAMES}
+    assert all(ours < theirs for ours, theirs in zip(*steps.values(), strict=True))
+    few = [some for (size, n), some in by_kind(counted["rows"]) if size == 1000 and n <= 5]
+    medians = {name: [median(row[name] for row in some) for some in few] for name in COUNTED}
+    less = {name: -found["gleu_difference"][name] for name in ("value", "low", "high")}
+    return filled(
+        page_text.LEARNED,
+        **{name: systems[name] for name in (*NAMES, "blocks")},
+        plain=editors["both, 1.5 million ids"],
+        probabilities=editors[f"{budget}, edit probabilities"],
+        first=editors[f"{budget}, edit probabilities, read first"],
+        longer=editors[f"{twice}, edit probabilities, read first"],
+        damage=[1 - systems[name]["locality"]["value"] for name in NAMES],
+        lower=estimate({"value": less["value"], "low": less["high"], "high": less["low"]}),
+        missed=less["value"],
+        curve=[curve["curve"][0], curve["curve"][-1]],
+        passes={name: [min(each), max(each)] for name, each in medians.items()},
+        drafts=len(costs["rows"]),
+        more=sum(steps["rewriter"]) / sum(steps["editor"]),
+    )
+
+
 def page() -> str:
     """Return the page; experiments without a result file are left out."""
     found = json.loads((RESULTS / "stories.json").read_text("utf-8"))
@@ -149,7 +179,7 @@ def page() -> str:
             probability=found["min_edit_probability"],
         ),
         *quality(found),
-        page_text.LEARNED,
+        learned(found),
     ]
     for make in (arms, cost, ideal, precision):
         path = RESULTS / f"{make.__name__}.json"

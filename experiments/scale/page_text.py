@@ -12,7 +12,7 @@ Four questions: how to tokenize ten trillion tokens, train a model above a billi
 | [Process a billion documents](#process-a-billion-documents) | those who revise or continue a corpus | `reviser revise --on ray` or `slurm`, or datatrove against servers | a Ray cluster of three node processes, and a Slurm node | nothing: it is more of the same |
 | [Serve 10,000 requests per second](#serve-10000-requests-per-second) | large services | vLLM, `reviser serve`, nginx or Kubernetes | three replicas and nginx, one killed under load | devices, latency and cost |
 
-`python -m experiments.scale.report` writes this page from a model (`experiments/scale`) and a record of runs (`experiments/scale/results`). **No accelerator was used.** The rates of our own code were measured on one shared machine with two cores, those of accelerators are published, and the last table lists every input with its unit and source. Trust ratios; absolute figures may be wrong by a factor of two. There are two sizes of training: **paper**, its 300M trunk on 30 billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
+`python -m experiments.scale.report` writes this page from a model (`experiments/scale`) and a record of runs (`experiments/scale/results`). **No accelerator was used.** The rates of our own code were measured on one shared machine with two cores, those of accelerators are published, and the last table lists every input with its unit and source. Trust ratios; absolute figures may be wrong by a factor of two. There are two sizes of training: **paper**, its 300M trunk on {paper_ids:.0f} billion ids, and **10T**, an 8B trunk of Llama's shape on ten trillion.
 """
 
 CHECKED = """\
@@ -22,7 +22,7 @@ Each row was predicted from smaller runs than the one measured (`python -m exper
 """
 
 MISSES = """\
-Bytes are exact when tokens and documents are known, and 4 to 5 % off when those are estimated from other text. Speeds are within a fifth; larger trunks are faster than predicted from small ones, because larger matrix products are more efficient. Masks with searches take up to two thirds more at 64 rows than a line through 8 and 512 rows says.
+Bytes are exact when tokens and documents are known, and {bytes[0]:.0%} to {bytes[1]:.0%} off when those are estimated from other text. Tokenizing and training are within a fifth; larger trunks are faster than predicted from small ones, because larger matrix products are more efficient. A sampler of which each sixteenth micro-batch is used is {sampler:.0%} faster. At 64 rows, masks with searches take {search:.0%} more than a line through 8 and 512 rows says, and masks with marks {marks:.0%} more.
 
 Latencies at 40 % of the capacity were about as predicted. **At 80 % they were twice as long, in both runs.** There are two possible causes, which these runs cannot separate. The server had a few hundredths of a core, and that share drifted. And in the calibration eight requests of equal length enter and leave together, while real requests come one by one, each with a pass of its own and a copy of the engine's cache, so the capacity was overestimated. Above 70 % of the capacity, read the simulator's latencies as lower bounds until the same command has run on a quiet machine.
 """
@@ -74,7 +74,7 @@ SERVING = """\
 
 **What others run:** vLLM pods on Kubernetes, with a gateway that knows their load. **What we run:** the same pods with our mask as a plugin, `reviser serve --url POD1 --url POD2 ...` in front of them, and nginx or Kubernetes in front of that ([deploy](../guides/deploy.md)).
 
-A request has {prompt} tokens of prompt and {text} written tokens. A step reads the weights once and each row's keys and values; the part of vLLM's published rate that this does not explain is a cost per row, the same for us and for left to right. We add 2 % more actions, and the mask, which the host computes while the device waits. Devices run at 70 % of their capacity.
+A request has {prompt} tokens of prompt and {text} written tokens. A step reads the weights once and each row's keys and values; the part of vLLM's published rate that this does not explain is a cost per row, the same for us and for left to right. We add {more:.0%} more actions, and the mask, which the host computes while the device waits. Devices run at 70 % of their capacity.
 """
 
 SERVING_AFTER = """\
@@ -88,7 +88,7 @@ With Transformers, the engine has a process of its own, next to the server's; vL
 """
 
 SERVER_END = """\
-In its own process the engine loses almost nothing to the server; in the server's it lost an eighth while it streamed, because one interpreter ran both. Three servers on two cores write about 30 % more than one, probably because the second core, which the client and the server hardly use, then runs an engine too. On a machine with a core for each, expect more; it was not measured.
+In its own process the engine loses almost nothing to the server; in the server's it lost {lost:.0%} while it streamed, because one interpreter ran both. Three servers on two cores write {more[0]:.0%} to {more[1]:.0%} more than one, probably because the second core, which the client and the server hardly use, then runs an engine too. On a machine with a core for each, expect more; it was not measured.
 """
 
 OTHERS = """\
@@ -114,7 +114,7 @@ SENSITIVE = """\
 REVISING = """\
 Actions per token multiply the price; little else does. The rows on vLLM's hidden host work are the largest unknown: in the second runner the mask waits for the device once per step, and this has not been run on a GPU ([engines.md](engines.md)). Measure that first, with `just bench-decode --vllm`.
 
-**Where it is cheaper:** revising. At a thousand tokens an editor takes a tenth of the steps of a baseline that rewrites, and a third to a half of its seconds ([revise-results.md](../revise-results.md)), so a service that revises drafts needs that share of the devices. Filling a gap costs only the gap: 17 actions on average, where the baseline continues to the end of the sentences.
+**Where it is cheaper:** revising. At a thousand tokens an editor takes a tenth of the steps of a baseline that rewrites, and a third to a half of its seconds ([revise-results.md](../revise-results.md)), so a service that revises drafts needs that share of the devices. Filling a gap costs only the gap: {gap:.0f} actions on average, where the baseline continues to the end of the sentences.
 """
 
 NOT_NEEDED = """\
@@ -162,7 +162,7 @@ At one 8B device's {capacity:.0f} requests per second, a billion continuations o
 SERVING_END = """\
 ![Cost of the mask per row by rows, before and after](../img/scale-masks.svg)
 
-A single row is slower with searches than before: the arrays cost more to set up than one row's loop. Equal output means as many tokens, not equal quality: the perplexity of our small model's texts is 1.13 to 1.16 times the baseline's ([results.md](../results.md)).
+A single row is slower with searches than before: the arrays cost more to set up than one row's loop. Equal output means as many tokens, not equal quality: the perplexity of our small model's texts is {ratios[0]:.2f} to {ratios[1]:.2f} times the baseline's ([results.md](../results.md)).
 
 The 300M trunk is hardly cheaper than the 8B, because at this size vLLM's host work is most of the step. Serve small trunks with fewer rows per device or several engines on one.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import lines
-from experiments.markdown import table
+from experiments.markdown import filled, table
 from experiments.scale import inputs, model, page_text, serving
 from experiments.scale.inputs import LLAMA_8B, PAPER_100M, PAPER_300M, RUNS, Rates, Service
 
@@ -64,7 +64,18 @@ def trust_section() -> Iterator[str]:
             rows.append([*cells, f"{ratio['value']:.3f}{spread}", str(row["runs"])])
     yield page_text.CHECKED
     yield table(["", "size", "predicted", "measured", "measured / predicted", "runs"], rows)
-    yield page_text.MISSES
+    yield filled(
+        page_text.MISSES,
+        bytes=[min(ratios("data", "shards")) - 1, max(ratios("data", "shards")) - 1],
+        sampler=ratios("core", "sampler", "each 16th")[0] - 1,
+        **{name: ratios("core", f"mask, {name}", "64 rows")[0] - 1 for name in ("search", "marks")},
+    )
+
+
+def ratios(part: str, what: str, size: str = "") -> list[float]:
+    """Return measured over predicted, of the rows of a check with this name and size."""
+    rows = [row for row in recorded(part)["rows"] if row["what"] == what]
+    return [row["ratio"]["value"] for row in rows if row["size"].startswith(size)]
 
 
 def figure(row: dict[str, Any], name: str) -> str:
@@ -105,6 +116,13 @@ def data_section(rates: Rates) -> Iterator[str]:
 def recorded(name: str) -> dict[str, Any]:
     """Return the record in a result file."""
     found: dict[str, Any] = json.loads((inputs.RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def elsewhere(experiment: str, name: str) -> dict[str, Any]:
+    """Return the record in a result file of another experiment."""
+    path = inputs.RESULTS.parents[1] / experiment / "results" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
 
@@ -276,7 +294,12 @@ def training_section() -> Iterator[str]:
 
 def serving_section(rates: Rates) -> Iterator[str]:
     """Yield the section on serving."""
-    yield page_text.SERVING.format(prompt=SERVICE.prompt, text=SERVICE.text)
+    yield filled(
+        page_text.SERVING,
+        prompt=SERVICE.prompt,
+        text=SERVICE.text,
+        more=SERVICE.actions_per_token - 1,
+    )
     rows = []
     for trunk in (PAPER_300M, LLAMA_8B):
         base = serving.fleet(trunk, SERVICE, MACHINE, rates, "none")
@@ -292,10 +315,19 @@ def serving_section(rates: Rates) -> Iterator[str]:
     rate = serving.fleet(LLAMA_8B, SERVICE, MACHINE, rates, "marks")["actions"]
     yield page_text.SERVING_AFTER
     yield mask_table()
-    yield page_text.SERVING_END.format(actions=rate, actions_us=1e6 / rate)
+    small = [
+        elsewhere("stories", f"full/late-1-marks-{n}")["written"]["ratio_to_baseline"]["value"]
+        for n in (0, 1)
+    ]
+    yield page_text.SERVING_END.format(
+        actions=rate, actions_us=1e6 / rate, ratios=[min(small), max(small)]
+    )
     yield page_text.SERVER.format(**recorded("server"))
     yield server_table()
-    yield page_text.SERVER_END
+    one, inside, three = recorded("server")["arms"].values()
+    more = [three[how]["of_bare"][0] / one[how]["of_bare"][0] - 1 for how in ("stream", "JSON")]
+    lost = 1 - inside["stream"]["of_bare"][0]
+    yield filled(page_text.SERVER_END, more=more, lost=lost)
     yield page_text.OTHERS
     rows = []
     for name, bandwidth, count, seconds, source in inputs.PUBLISHED:
@@ -367,7 +399,7 @@ def sensitivities_section(rates: Rates) -> Iterator[str]:
     ]
     yield page_text.SENSITIVE
     yield table(["Llama 8B", "price vs. left to right", "devices", "p99"], rows)
-    yield page_text.REVISING
+    yield page_text.REVISING.format(gap=elsewhere("stories", "infill")["actions"])
 
 
 def inputs_section(rates: Rates) -> Iterator[str]:
@@ -394,7 +426,7 @@ def page() -> str:
     """Return the page."""
     rates = Rates.load()
     parts = [
-        page_text.INTRODUCTION,
+        page_text.INTRODUCTION.format(paper_ids=RUNS[0].ids / 1e9),
         *data_section(rates),
         *loading_section(rates),
         *training_section(),
