@@ -1,6 +1,6 @@
 """Every number in a hand-written page has a source, which `docs/numbers.toml` names.
 
-The prose of generated pages (`experiments/*/page_text.py`) counts as hand-written. Its measured
+The prose of generated pages (`WRITERS`) counts as hand-written. Its measured
 numbers are fields in braces, which the reports fill from the results files; only what is typed
 needs an entry.
 
@@ -60,9 +60,11 @@ def prose(path: Path) -> str:
     return re.sub(r"(?<!\{)\{[a-z_]+(?:\[[^]]+\])*(?::[^{}]*)?\}", "N", "\n\n".join(strings))
 
 
+WRITERS = ("models.py", "comparison.py", "stories/model_cards.py", "*/page_text.py")
 PAGES |= {
     path.relative_to(ROOT).as_posix(): prose(path)
-    for path in sorted(ROOT.glob("experiments/*/page_text.py"))
+    for pattern in WRITERS
+    for path in sorted((ROOT / "experiments").glob(pattern))
 }
 
 # -- which numbers count --------------------------------------------------------------------------
@@ -121,10 +123,10 @@ def constant(name: str) -> Any:
     return fields_of[last].default if last in fields_of else getattr(owner, last)
 
 
-def parameter(path: str) -> Callable[[str], int]:
-    """Return the defaults of a module's parameters without an import, as torch takes seconds."""
+def parameter(path: str) -> Callable[[str], float]:
+    """Return a module's constants and defaults without an import, as torch takes seconds."""
     source = (ROOT / path).read_text("utf-8")
-    return lambda name: int(re.findall(rf"\b{name}: int = (\d+)", source)[0])
+    return lambda name: json.loads(re.findall(rf"\b{name}(?:: int|: float)? = ([\d.]+)", source)[0])
 
 
 def lowest(package: str) -> str:

@@ -123,7 +123,9 @@ def figures(run: Run) -> dict[str, Any]:
 def learned(arms: dict[str, dict[str, list[Run]]]) -> str:
     """Return the section on what was learned."""
     screen = {arm: figures(runs[0]) for arm, runs in arms["screen"].items()}
-    full = {f"{arm}-{run['seed']}": figures(run) for arm in arms["full"] for run in arms["full"][arm]}
+    full = {
+        f"{arm}-{run['seed']}": figures(run) for arm in arms["full"] for run in arms["full"][arm]
+    }
     paper, append = screen["paper"], screen[BASELINE]
     one, other = full["append-0"], full["append-1"]
     return filled(
