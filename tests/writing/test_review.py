@@ -140,7 +140,7 @@ def test_of_several_samples_the_most_confident_changes_are_kept(draft: str, seed
     alone = model(0.0)
     found: list[Change] = []  # those of each part alone, as if it were all there is
     rollouts = [opened.start(part).rollout() for part in plan.parts]
-    assert len(rollouts) == 3
+    assert len(rollouts) in (3, 6)  # one window, or two if the words are long
     configs = [each.config for each in rollouts[:3]]
     assert [each.temperature for each in configs] == [0.0, 1.0, 1.0]
     assert len({each.seed for each in configs}) == 3
