@@ -60,7 +60,13 @@ def prose(path: Path) -> str:
     return re.sub(r"(?<!\{)\{[a-z_]+(?:\[[^]]+\])*(?::[^{}]*)?\}", "N", "\n\n".join(strings))
 
 
-WRITERS = ("models.py", "comparison.py", "stories/model_cards.py", "*/page_text.py")
+WRITERS = (
+    "models.py",
+    "comparison.py",
+    "proofreader/page.py",
+    "stories/model_cards.py",
+    "*/page_text.py",
+)
 PAGES |= {
     path.relative_to(ROOT).as_posix(): prose(path)
     for pattern in WRITERS

@@ -12,7 +12,10 @@ from reviser.evals import intervals, plots
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[2] / "docs"
+MODEL = Path(__file__).parents[2] / "models" / "proofreader"
 OURS = "proofreader"
+RULES = ("codespell", "typos", "hunspell", "harper", "quire", "languagetool")
+ORDER = ("left alone", *RULES, "lists", "blocks", "rewriter", OURS)
 TEST_SETS = ("jfleg-test", "bea19-dev", "conll14", "fce-test", "cweb-g-test")
 
 HEAD = """\
@@ -23,10 +26,11 @@ What does a proofreader find, what does it break, and what does it cost? This pa
 writes the whole text again. `experiments/proofreader/README.md` says how each number was
 measured, and `python page.py` in that folder writes this page.
 
-In short: the proofreader is right more often than the baseline that rewrites, and leaves correct
-text alone more often, but it finds fewer mistakes. It needs less time than that baseline on long
-drafts with few mistakes, and more on short sentences with many. Checkers with rules need a small
-part of that time; of these, only lists of known misspellings leave correct text alone as often.
+In short: at its default limit, the proofreader is right more often than the baseline that rewrites,
+and leaves correct text alone more often, but it finds fewer mistakes. It needs less time than that
+baseline on long drafts with few mistakes, and more on short sentences with many. Checkers with
+rules need a small part of that time; of these, only lists of known misspellings and quire leave
+correct text alone as often.
 """
 QUALITY = """\
 ## Quality
@@ -42,9 +46,23 @@ Neither was checked by hand.
 - *quire*: rules and an edit tagger made from DistilBERT.
 - *languagetool*: LanguageTool 2.2 of 2013. Do not take its scores for those of today's version.
 - *lists*: word lists whose suggestions the untrained base model accepts by likelihood.
+- *blocks*: the untrained base model is asked for search-and-replace blocks, with three examples.
 - *rewriter*: a baseline from the same base model that writes the whole text again.
 - We looked at sentences of BEA-19 dev during development, so our score there is slightly too high.
 - Compare GLEU only between rows with the same *n*: it depends on the sentences.
+- The docs grew while we measured, so the rows of that column read slightly different texts.
+"""
+CURVE = """\
+## Precision and recall
+
+A change has a confidence, and the proofreader makes those of at least {default}. With another
+limit (`--precision` chooses one) it makes more changes, or fewer. This is what that does to
+precision / recall / **F0.5** on {sentences} sentences, next to the rewriter.
+"""
+CURVE_END = """\
+Where it finds as many mistakes as the rewriter, the proofreader is right about as often on JFLEG
+and more often on BEA-19. A limit above the default one brings little: the confidence was calibrated
+on drawn mistakes, and on real sentences a high one means less than it says.
 """
 LONG = """\
 ## Long drafts with few mistakes
@@ -158,12 +176,25 @@ def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
             )
 
 
+def curve(found: dict[str, Any], rewriter: dict[str, Any]) -> str:
+    """Return the table of precision and recall at each least confidence."""
+    rows = ["| least confidence | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
+    limits = next(iter(found.values()))
+    for limit in limits:
+        cells = [some[limit] for some in found.values()]
+        if all(cell["made"] for cell in cells):
+            rows.append(f"| {limit} | " + " | ".join(map(_errant, cells)) + " |")
+    rows.append("| rewriter | " + " | ".join(_errant(rewriter[name]) for name in found) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def written() -> dict[Path, str]:
     """Return the page and its figures by their paths."""
-    results, economics = (
+    results, economics, confidences = (
         json.loads((RESULTS / name).read_text(encoding="utf-8"))
-        for name in ("rivals.json", "economics.json")
+        for name in ("rivals.json", "economics.json", "curve.json")
     )
+    results = {name: results[name] for name in ORDER}
     figures = {
         "jfleg": ("F0.5 on JFLEG test", figure(results, "jfleg-test", "F0.5 on JFLEG test")),
         "bea19": ("F0.5 on BEA-19 dev", figure(results, "bea19-dev", "F0.5 on BEA-19 dev")),
@@ -172,6 +203,11 @@ def written() -> dict[Path, str]:
     page = [HEAD, QUALITY, tables(results) + "\n"]
     for name, (title, _) in figures.items():
         page.append(f"**{title}**\n\n![{title}](img/proofreading-{name}.svg)\n")
+    sentences = next(iter(confidences["jfleg-test"].values()))["sentences"]
+    editing = json.loads((MODEL / "editing.json").read_text(encoding="utf-8"))
+    page.append(CURVE.format(default=editing["min_confidence"], sentences=sentences))
+    page.append(curve(confidences, results["rewriter"]))
+    page.append(CURVE_END)
     rows = economics["rows"]
     drafts, most = len({row["mistakes"] for row in rows}), max(row["mistakes"] for row in rows)
     ids = f"{economics['rewriter_ids'] / 1e6:.2f} million"
