@@ -46,21 +46,21 @@ from reviser.trajectories.diff import Hunk, diff
 
 HELD_OUT = 400
 """Stories that are kept for calibration and for the scores."""
-DELAY = 3
-"""Tokens after a boundary that the model reads before it judges it."""
-UNCHANGED = 0.35
+DELAY = 1
+"""Tokens after a boundary that the model reads before it judges it; delimiters after the last."""
+UNCHANGED = 0.3
 """Share of the drafts without a mistake."""
-RATES = (1.5, 3.0, 5.0, 8.0)
+RATES = (3.0, 5.0, 8.0, 12.0)
 """Mistakes per 100 words; each draft has one of these."""
 DECOYS = 0.02
 """Share of the words that the model is taken to although they need no edit."""
-PLAIN = 0.15
+PLAIN = 0.2
 """Share of the examples that are plain text, as changes are compared with."""
 LONGEST = 372
 SENTENCE = re.compile(r"(?<=[.!?\"])\s+(?=[A-Z\"])")
 CUT = re.compile(r"(?<=[.!?])[^.!?]*\Z")
 """What follows the last full stop of a story that was cut off."""
-WEIGHTS = {"text": 0.5, "detection": 4.0, "action": 1.0}
+WEIGHTS = {"text": 1.0, "detection": 6.0, "action": 0.3}
 TEXT, DETECTION, ACTION = range(3)
 PARTS = dict(zip(WEIGHTS, range(3), strict=True))
 
@@ -293,7 +293,8 @@ def train(
     )
     average = {name: value.detach().clone() for name, value in model.named_parameters()}
     sums: dict[str, list[float]] = {}
-    seen, began, total = 0, time.monotonic(), settings.language + settings.steps
+    seen, text_tokens, began = 0, 0, time.monotonic()
+    total = settings.language + settings.steps
     print("nats before training", held_out_nats(model, vocab, codec, held_out[:50]), flush=True)
     for step in range(total):
         left = min(1 - step / total, 1 - (time.monotonic() - began) / 60 / settings.minutes)
@@ -311,6 +312,7 @@ def train(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seen += count
+        text_tokens += found["text"][1]
         decay = min(settings.average, (1 + step) / (10 + step))
         with torch.no_grad():
             for name, value in model.named_parameters():
@@ -338,6 +340,7 @@ def train(
             )  # fmt: skip
             plan.save(output)
             record = {"settings": asdict(settings), "steps": step + 1, "seen": {"ids": seen}}
+            record["seen"]["text_tokens"] = text_tokens
             record |= {"stories": len(stories), "held_out_nats": nats}
             write_json(output / "run.json", record)
             put(model, kept)

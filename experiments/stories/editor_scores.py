@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -30,18 +30,19 @@ from reviser.data.pairs import Pair
 from reviser.evals import intervals, revision
 from reviser.files import write_json
 from reviser.models.editing import MOST_GAIN, Editing
+from reviser.models.wordlists import Source
 from reviser.writing.changes import Change
+from reviser.writing.plan import most_confident
 from reviser.writing.tasks import Revise
 
 RESULT = Path(__file__).parent / "results" / "editor.json"
 RATE = 5.0
 """Mistakes per 100 words, the default of `reviser data corrupt`."""
 SEED = 11
-THRESHOLD = 0.1
+EXAMPLE = "One day, Tom go to the park with his mom. He saw an big dog. The dog were happy."
+THRESHOLD = 0.02
 """The least edit probability of a word that may change; the confidence decides after that."""
 LEASTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-PRECISION = 0.8
-"""The precision, on the stories for calibration, that changes have by default."""
 
 
 def pairs_of(path: Path, half: int, first: int | None = None) -> list[Pair]:
@@ -71,38 +72,70 @@ def logistic(features: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(each), 4) for each in weights)
 
 
+def best_of(source: Source, found: Sequence[tuple[int, Change, bool]]) -> list[tuple[Change, bool]]:
+    """Return the suggestion with the highest gain for each position: the others do not matter."""
+    best: dict[tuple[int, int, int], tuple[Change, bool]] = {}
+    for n, change, right in found:
+        key = n, change.start, change.end
+        if change.source == source and (key not in best or gain(change) > gain(best[key][0])):
+            best[key] = change, right
+    return list(best.values())
+
+
+def gain(change: Change) -> float:
+    """Return the gain of a change, as far as it counts."""
+    assert change.gain is not None
+    return max(-MOST_GAIN, min(change.gain, MOST_GAIN))
+
+
 def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
-    """Write `editing.json` with a confidence, from what the model suggests for some pairs."""
+    """Write `editing.json` with confidences, from what is suggested for some pairs."""
     saved = Editing.load(folder)
     assert saved is not None
-    editing = replace(saved, threshold=THRESHOLD, confidence=(0.0, 0.0, 0.0), min_confidence=0.0)
-    editing.save(folder)
+    weights: dict[Source, tuple[float, ...]] = dict.fromkeys(get_args(Source), (0.0, 0.0, 1.0))
+    own = weights.pop("model")
+    plain = replace(
+        saved, threshold=THRESHOLD, confidence=own, suggestions=weights, min_confidence=0.0
+    )
+    plain.save(folder)
+    found: list[tuple[int, Change, bool]] = []
     wanted = 0
-    rows: list[tuple[Change, bool]] = []
     with reviser.load(folder) as model:
-        for pair in pairs:
-            changes = model.revise(pair.before).changes.changes
-            rows += [(change, is_right(pair, change)) for change in changes]
+        for n, pair in enumerate(pairs):
+            plan = model.plan(Revise(pair.before))
+            rollouts = [model.start(part).rollout() for part in plan.parts]
+            for changes, _ in plan.candidates(rollouts):
+                found += [(n, each, is_right(pair, each)) for each in changes]
             source, target = tokenize(pair.before), tokenize(pair.after)
             wanted += len(revision.edits_between(source, target))
-    features = np.array(
-        [[each.logprob, np.clip(each.gain or 0.0, -MOST_GAIN, MOST_GAIN)] for each, _ in rows]
-    )
-    right = np.array([found for _, found in rows], float)
-    editing = replace(editing, confidence=logistic(features, right))
-    confidences = np.array([editing.confidence_of(*map(float, row)) for row in features])
-    table = []
+    fitted = {}
+    for source in get_args(Source):
+        some = best_of(source, found)
+        features = np.array([[each.logprob, gain(each)] for each, _ in some])
+        right = np.array([is_good for _, is_good in some], float)
+        fitted[source] = logistic(features, right)
+        print(source, len(some), "suggested,", int(right.sum()), "right;", fitted[source])
+    editing = replace(plain, confidence=fitted.pop("model"), suggestions=fitted)
+    chosen = []
+    for n in range(len(pairs)):
+        rated = {
+            replace(
+                each, confidence=editing.confidence_of(each.logprob, gain(each), each.source)
+            ): right
+            for m, each, right in found
+            if m == n
+        }
+        chosen += [(each.confidence or 0.0, rated[each]) for each in most_confident([*rated], 0.0)]
+    table, scores = [], []
     for least in LEASTS:
-        kept = right[confidences >= least]
-        if len(kept):
-            table.append((least, round(float(kept.mean()), 3)))
-            print(
-                least, f"precision {kept.mean():.3f}, recall {kept.sum() / wanted:.3f}", len(kept)
-            )
-    enough = [least for least, precision in table if precision >= PRECISION]
-    editing = replace(editing, calibration=tuple(table), min_confidence=min(enough, default=0.9))
-    editing.save(folder)
-    print(f"{len(rows)} changes, {int(right.sum())} right, {wanted} wanted;", editing)
+        kept = [right for confidence, right in chosen if confidence >= least]
+        rows = np.array([[sum(kept), len(kept), wanted]])
+        scores.append(revision.edit_f(rows))
+        precision, recall = revision.edit_precision(rows), revision.edit_recall(rows)
+        table.append((least, round(precision, 3)))
+        print(least, f"{precision:.3f} {recall:.3f} {scores[-1]:.3f}", len(kept))
+    least = LEASTS[int(np.argmax(scores))]
+    replace(editing, calibration=tuple(table), min_confidence=least).save(folder)
 
 
 def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -110,7 +143,8 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     began = time.process_time()
     with reviser.load(folder) as model:
         made = [each.text for each in model.revise_many([pair.before for pair in pairs])]
-    seconds = time.process_time() - began
+        seconds = time.process_time() - began
+        example = model.revise(EXAMPLE).changes.critic()
     wrong = [n for n, pair in enumerate(pairs) if pair.before != pair.after]
     clean = [n for n, pair in enumerate(pairs) if pair.before == pair.after]
     sources = [tokenize(pair.before) for pair in pairs]
@@ -131,6 +165,8 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     counts = {"right": rows[wrong, 0], "made": rows[wrong, 1], "wanted": rows[wrong, 2]}
     return {
         "stories": len(clean),
+        "rate": RATE,
+        "example": [EXAMPLE, example],
         "clean_words": sum(words),
         "edits": {name: int(column.sum()) for name, column in counts.items()},
         "false_alarm_count": int(rows[clean, 1].sum()),
