@@ -40,8 +40,10 @@ RATE = 5.0
 """Mistakes per 100 words, the default of `reviser data corrupt`."""
 SEED = 11
 EXAMPLE = "One day, Tom go to the park with his mom. He saw an big dog. The dog were happy."
-THRESHOLD = 0.02
+THRESHOLD = 0.04
 """The least edit probability of a word that may change; the confidence decides after that."""
+SLACK = 0.025
+"""F0.5 that is given up for a higher precision: the highest limit within it is the default."""
 LEASTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -134,7 +136,10 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
         precision, recall = revision.edit_precision(rows), revision.edit_recall(rows)
         table.append((least, round(precision, 3)))
         print(least, f"{precision:.3f} {recall:.3f} {scores[-1]:.3f}", len(kept))
-    least = LEASTS[int(np.argmax(scores))]
+    good = [
+        least for least, score in zip(LEASTS, scores, strict=True) if score > max(scores) - SLACK
+    ]
+    least = max(good)
     replace(editing, calibration=tuple(table), min_confidence=least).save(folder)
 
 
