@@ -28,8 +28,8 @@ FILES = {
     "tokenizer_config.json",
     "words.txt",
 }
-WRONG = "One day, Tom go to the park with his mom. He saw an big dog."
-RIGHT = "One day, Tom went to the park with his mom. He saw a big dog."
+WRONG = "Tom and Sue went too the zoo. They wanted see the big lion. The lion was verry happy."
+RIGHT = "Tom and Sue went to the zoo. They wanted to see the big lion. The lion was very happy."
 STORY = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside with her dog."
     " One day, they went to the park. Lily saw a big red ball. She was very happy."
@@ -69,8 +69,8 @@ def test_it_corrects_a_story_from_the_command_line() -> None:
 
 
 def test_it_keeps_locked_text(model: Reviser) -> None:
-    revision = model.revise(WRONG, locked=["an big"])
-    assert "an big dog" in revision.text
+    revision = model.revise(WRONG, locked=["verry"])
+    assert "verry happy" in revision.text
     assert revision.text != WRONG
     for rollout in revision.rollouts:
         assert all(part.before == part.after for part in rollout.locked)

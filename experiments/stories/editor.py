@@ -210,7 +210,7 @@ def losses(
 ) -> dict[str, tuple[Tensor, int]]:
     """Return the summed loss and the number of targets of each part."""
     # Rows end with padding, which causal attention never reads.
-    hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
+    hidden = model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
     table = model.get_input_embeddings().weight[: vocab.size]
     parts = {TEXT: table[: vocab.tokens], DETECTION: table[vocab.tokens :], ACTION: table}
     found = {}
@@ -233,17 +233,15 @@ def read_stories(paths: Sequence[Path], codec: Codec) -> tuple[list[str], list[s
 
 @torch.no_grad()
 def held_out_nats(
-    model: PreTrainedModel, vocab: ActionVocab, codec: Codec, texts: list[str]
+    model: PreTrainedModel, codec: Codec, texts: list[str], *, begin: Sequence[int], tokens: int
 ) -> float:
-    """Return nats per text token of whole stories, if only tokens may follow."""
+    """Return nats per text token of whole stories, if only one of the tokens may follow."""
     total, count = 0.0, 0
     for text in texts:
-        tokens = codec.encode(text)
-        targets = torch.full((3, 1, 1 + len(tokens)), -1)
-        targets[TEXT, 0, :-1] = torch.tensor(tokens)
-        inputs = torch.tensor([[vocab.begin, *tokens]])
-        loss, size = losses(model, vocab, inputs, targets)["text"]
-        total, count = total + float(loss), count + size
+        ids = codec.encode(text)
+        logits = model(input_ids=torch.tensor([[*begin, *ids]])).logits[0, len(begin) - 1 : -1]
+        loss = F.cross_entropy(logits[:, :tokens].float(), torch.tensor(ids), reduction="sum")
+        total, count = total + loss.item(), count + len(ids)
     return total / count
 
 
@@ -295,7 +293,9 @@ def train(
     sums: dict[str, list[float]] = {}
     seen, text_tokens, began = 0, 0, time.monotonic()
     total = settings.language + settings.steps
-    print("nats before training", held_out_nats(model, vocab, codec, held_out[:50]), flush=True)
+    assert vocab.begin is not None
+    scored: dict[str, Any] = {"begin": [vocab.begin], "tokens": vocab.tokens}
+    print("nats before", held_out_nats(model, codec, held_out[:50], **scored), flush=True)
     for step in range(total):
         left = min(1 - step / total, 1 - (time.monotonic() - began) / 60 / settings.minutes)
         is_last = step + 1 == total or left <= 0.002
@@ -331,7 +331,7 @@ def train(
         if (step + 1) % save_every == 0 or is_last or step + 1 == settings.language:
             kept = {name: value.detach().clone() for name, value in model.named_parameters()}
             put(model, average)
-            nats = held_out_nats(model, vocab, codec, held_out[:50])
+            nats = held_out_nats(model, codec, held_out[:50], **scored)
             print(json.dumps({"step": step + 1, "held-out nats": round(nats, 4)}), flush=True)
             trunks.save(model, tokenizer, vocab, output)
             plan = Editing(

@@ -46,7 +46,7 @@ $ echo "{draft}" | reviser revise -m models/stories-edit --format critic
 
 ## How it works
 
-The model reads the draft once and gives each word a probability that it needs an edit. Where this probability is at least {threshold}, word lists suggest other forms of a word, words that people confuse with it, capitals, and small words that may be missing or extra. They also suggest a spelling for each word that is in no list, and the model writes edits of its own. Then it compares the text with and without each suggestion, and makes the changes with a confidence of at least {least}. `--precision` chooses another limit. [Revise a draft](../../docs/guides/revise.md) has all options.
+The model reads the draft once and gives each word a probability that it needs an edit. Where this probability is at least {threshold}, word lists suggest other forms of a word, words that people confuse with it, capitals, and small words that may be missing or extra. They also suggest a spelling for each word that is in no list. The model compares the text with and without each suggestion, and makes the changes with a confidence of at least {least}. The model can write edits of its own, and was trained to, but at this budget most of them were wrong (`samples` is 0 in `editing.json`). `--precision` chooses another limit. [Revise a draft](../../docs/guides/revise.md) has all options.
 
 It is a causal LM: Llama's architecture with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens, the same as those of [stories-append](../stories-append), and some action tokens.
 
@@ -155,7 +155,10 @@ def ship(run: Path, earlier: Path | None, commit: str) -> None:
     metrics = {}
     for folder in (FOLDER, BASELINE):
         opened, its_vocab = trunks.load(folder, dtype=torch.float32)
-        nats = held_out_nats(opened, its_vocab, Codec.load(folder), texts[:100])
+        # Plain text follows the begin token alone here, and a delimiter as well in stories-append.
+        begin = its_vocab.prefix_actions([])[: 1 if folder == FOLDER else None]
+        scored = {"begin": begin, "tokens": its_vocab.tokens}
+        nats = held_out_nats(opened, Codec.load(folder), texts[:100], **scored)
         metrics[f"plain_text_nats_of_{folder.name}"] = nats
     records = [
         json.loads((each / "run.json").read_text("utf-8")) for each in (run, earlier) if each
