@@ -128,7 +128,7 @@ def example(
             way = [vocab.find, *found, vocab.here]
         content = edit_ids(vocab, by_end[end]) if end in by_end else []
         ids += [*way, *content]
-        # The route types the search. The model only chooses to go on, and what to write.
+        # The route types the search. The model only chooses what to write, and when to leave.
         learned += [n == 0 for n in range(len(way))] + [True] * len(content)
         cursor = end
     ids.append(vocab.stop)

@@ -58,17 +58,17 @@ The layers come from [stories15M](https://github.com/karpathy/llama2.c) (MIT), w
 
 ## Training
 
-The model has read {ids:.1f} million ids in {steps:,} steps on one CPU core, which is very little:
+The model has read {ids:.1f} million ids in {steps:,} steps on one CPU core, which is very little. These commands train a model like it:
 
 ```sh
 # STORIES15M is the folder of that model, with a tokenizer.json
 python -m experiments.stories.sample_corpus STORIES15M -o stories-0.jsonl --batches 11
 python -m experiments.stories.transplant STORIES15M models/stories-append -o base
-python -m experiments.stories.editor base stories-0.jsonl -o RUN --steps {steps} --learning-rate {rate}
+python -m experiments.stories.editor base stories-0.jsonl -o RUN --steps 500 --learning-rate {rate}
 python -m experiments.stories.editor_lists stories-0.jsonl -o RUN
-python -m experiments.stories.editor_scores calibrate RUN RUN/held-out.jsonl
+python -m experiments.stories.editor_scores calibrate RUN RUN/held-out.jsonl --first 40
 python -m experiments.stories.editor_card --ship RUN
-python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl
+python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first {count}
 python -m experiments.stories.editor_card
 ```
 
@@ -78,21 +78,21 @@ As plain text, held-out stories have {nats:.2f} nats per token under this model,
 
 ## Evaluation
 
-{count} held-out stories, each once with {rate_of_mistakes} mistakes per 100 words and once without any, revised with the settings in this folder. Edits are counted in words: the same position and the same correction. [..] is a 95 % interval over stories. It does not cover other training seeds.
+{count} held-out stories, each once with {rate_of_mistakes} mistakes per 100 words and once without any, revised with the settings in this folder. Edits are counted in words: the same position and the same correction. [..] is a 95 % interval over stories. It does not cover other training seeds. The confidence and its limit come from 40 other stories.
 
 {figures}
-The model makes {made} changes in the stories with mistakes, and {right} of the {wanted} wanted ones. It makes {alarms} changes in {words:,} words of correct stories.
+The model makes {made} changes in the stories with mistakes. {right} of them are among the {wanted} that are wanted. It makes {alarms} changes in {words:,} words of correct stories.
 
 ## Limits
 
 - The mistakes in the scores are of the same kinds as those in training: a program made them. People make others.
-- It knows the words of stories for small children. On other text, it is worse: use [proofreader](../proofreader) for English in general.
+- It knows the words of stories for small children. We have not measured it on other text: use [proofreader](../proofreader) for English in general.
 - It misses {missed:.0f} % of the mistakes even in such stories. No changes do not mean that a text is right.
 - It can take an unusual but correct word for a mistake, and a change can make a text worse.
-- The word lists and the mistakes in the scores share some tables of confused words, so the scores for these are too high.
+- The word lists and the mistakes in the scores have some groups of confused words in common, so the scores can be too high for these.
 """
 NOTE = """\
-The shipped model was trained in two parts. In the first 150 steps, edits were judged two tokens later, mistakes were rarer and detection had a lower weight; it had hardly learned to detect mistakes by then, so the settings were changed."""
+They do not give the same weights. The stories of the shipped model were drawn with other seeds and float32 weights, and it was trained in two parts. In the first 150 steps, the learning rate was 0.0005, edits were judged two tokens later, mistakes were rarer, and detection had a lower weight. The model hardly learned to detect mistakes, so the settings were changed. The second part ended after 19 minutes."""
 FIGURES = {
     "precision": "precision",
     "recall": "recall",

@@ -1,6 +1,6 @@
 """Give stories15M the vocabulary of our story models, and the actions of an editor.
 
-The six layers and the final norm stay as they are. The embedding, which is also the output table,
+The six layers and the final norm are unchanged. The embedding, which is also the output table,
 gets a row for each token of the other tokenizer: the mean of the rows of stories15M's own tokens
 for the same text. So most rows are those of the same word.
 
