@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.markdown import table
-from experiments.stories import report
+from experiments.stories import editor_scores, report
 from experiments.stories.model_cards import SHIPPED
 from experiments.stories.tables import cell
 
@@ -23,11 +23,12 @@ These models come with the checkout, in `models/`. There is nothing to download,
 
 """
 TAIL = """
-The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Perplexity and bits per character are measured with stories15M, which also generated the training text; lower is better. F0.5 is computed by ERRANT, in per cent, on 100 sentences of each set; higher is better.
+The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Perplexity and bits per character are measured with stories15M, which also generated the training text; lower is better. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
 
 | to measure a row again | run |
 | --- | --- |
 | stories-revise, stories-append | `python -m experiments.stories.run run late-1-marks append --budget full --world WORLD --judge STORIES15M` |
+| stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl` |
 | proofreader | `python rivals.py proofreader`, in `experiments/proofreader` |
 
 Other models:
@@ -38,6 +39,7 @@ Other models:
 """
 TASKS = {
     "proofreader": ("correct English", "reviser revise draft.md -m models/proofreader"),
+    "stories-edit": ("correct simple stories", "reviser revise story.txt -m models/stories-edit"),
     "stories-revise": (
         "write stories, fill gaps",
         'reviser generate "Ben had a" -m models/stories-revise',
@@ -57,8 +59,7 @@ def megabytes(name: str) -> str:
 
 def proofreader() -> tuple[str, str]:
     """Return what the proofreader is, and its scores."""
-    path = ROOT / "experiments" / "proofreader" / "results" / "rivals.json"
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))["proofreader"]
+    found = _rivals()
     sets = {"BEA-19 dev": "bea19-dev", "JFLEG test": "jfleg-test"}
     scores = [
         f"F0.5 {100 * found[key]['f05'][0]:.1f} ({100 * found[key]['f05'][1]:.1f} to"
@@ -70,6 +71,12 @@ def proofreader() -> tuple[str, str]:
     return "adapter for SmolLM2-135M-Instruct", "; ".join(scores)
 
 
+def _rivals() -> dict[str, Any]:
+    path = ROOT / "experiments" / "proofreader" / "results" / "rivals.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))["proofreader"]
+    return found
+
+
 def story_model(name: str) -> tuple[str, str]:
     """Return what a story model is, and its scores."""
     runs = report.load("full")[SHIPPED[name]][:1]
@@ -78,15 +85,29 @@ def story_model(name: str) -> tuple[str, str]:
     return "GPT-NeoX, 5.8 million parameters", f"perplexity {perplexity}; {bits} bits per character"
 
 
+def editor() -> tuple[str, str]:
+    """Return what the story editor is, and its scores."""
+    found: dict[str, Any] = json.loads(editor_scores.RESULT.read_text("utf-8"))
+    f05, alarms = found["f05"], found["false_alarms"]
+    score = f"F0.5 {100 * f05['value']:.1f} [{100 * f05['low']:.1f}, {100 * f05['high']:.1f}]"
+    scores = [f"{score} on {found['stories']} stories"]
+    scores.append(f"{alarms['value']:.1f} false alarms per 1,000 clean words")
+    return "Llama, 7.2 million parameters", "; ".join(scores)
+
+
+OTHERS = {"proofreader": proofreader, "stories-edit": editor}
+
+
 def page() -> str:
     """Return the page."""
     rows = []
     for name, (task, command) in TASKS.items():
-        kind, scores = proofreader() if name == "proofreader" else story_model(name)
+        kind, scores = OTHERS[name]() if name in OTHERS else story_model(name)
         card = f"`models/{name}`"
         rows.append([card, task, f"{kind}, {megabytes(name)}", scores, f"`{command}`"])
     columns = ["model", "for", "what it is", "scores", "run it"]
-    return HEAD + table(columns, rows, numbers=False) + TAIL
+    sentences = _rivals()["bea19-dev"]["sentences"]
+    return HEAD + table(columns, rows, numbers=False) + TAIL.format(sentences=sentences)
 
 
 if __name__ == "__main__":

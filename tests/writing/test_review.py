@@ -22,7 +22,7 @@ from reviser.writing import review
 from reviser.writing.changes import Change, Changes
 from reviser.writing.model import Reviser
 from reviser.writing.narrowing import EXTRA_LETTER, edit_probabilities, suggest
-from reviser.writing.plan import _without_searches
+from reviser.writing.plan import _without_searches, most_confident
 from reviser.writing.review import AFTER, BEFORE, COMPARED, FOLLOWING, SHOWN, compare
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise
@@ -128,6 +128,24 @@ def test_changes_of_too_little_confidence_are_left_out(
             odds = max(-12.0, min(expected, 12.0))
             assert change.confidence == pytest.approx(1 / (1 + exp(-odds)))
     assert Revision.from_json(kept.to_json()) == kept
+
+
+def test_of_changes_with_the_highest_confidence_the_one_with_the_highest_gain_is_made() -> None:
+    changes = [
+        Change(
+            start=0,
+            end=3,
+            before="dgo",
+            after=after,
+            logprob=0.0,
+            actions=0,
+            source="spelling",
+            gain=gain,
+            confidence=0.9,
+        )
+        for after, gain in (("go", 13.0), ("dog", 14.0), ("ago", 12.5))
+    ]
+    assert [each.after for each in most_confident(changes, 0.5)] == ["dog"]
 
 
 @settings(max_examples=25)

@@ -145,11 +145,12 @@ class Plan:
 def most_confident(changes: Sequence[Change], least: float) -> list[Change]:
     """Return changes that do not meet, from the left: of those that do, the most confident.
 
+    Confidence has an upper limit; of changes that reach it, the one with the highest gain counts.
     A sample that was cancelled has no confidences, so its changes are left out.
     """
     found = [(each.confidence, each) for each in changes if each.confidence is not None]
     chosen: list[Change] = []
-    for confidence, change in sorted(found, key=lambda pair: -pair[0]):
+    for confidence, change in sorted(found, key=lambda pair: (-pair[0], -(pair[1].gain or 0.0))):
         is_apart = all(change.end < each.start or each.end < change.start for each in chosen)
         if is_apart and confidence >= least:
             chosen.append(change)
