@@ -76,6 +76,15 @@ def to_line(baseline: list[dict[str, Any]], point: dict[str, Any]) -> float:
     return bits / line(baseline, point["distinct_2"]["value"])
 
 
+def ratio_text(baseline: list[dict[str, Any]], point: dict[str, Any]) -> str:
+    """Return the ratio to the line with the interval of the point; the line counts as exact."""
+    bits, ratio = point["bits_per_character"], to_line(baseline, point)
+    if point in baseline:
+        return f"{ratio:.0f}"
+    low, high = (ratio * bits[end] / bits["value"] for end in ("low", "high"))
+    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def rows(found: dict[str, Any]) -> list[list[str]]:
     """Return the rows of the table."""
     baseline = next(iter(found["systems"].values()))
@@ -89,7 +98,7 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
                     f"{point['temperature']}",
                     f"{bits['value']:.3f} [{bits['low']:.3f}, {bits['high']:.3f}]",
                     f"{distinct['value']:.3f} [{distinct['low']:.3f}, {distinct['high']:.3f}]",
-                    f"{to_line(baseline, point):.3f}",
+                    ratio_text(baseline, point),
                     f"{point['actions_per_token']['value']:.3f}",
                     f"{100 * point['revised']['value']:.0f} %",
                 ]

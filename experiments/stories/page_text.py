@@ -89,12 +89,24 @@ Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 
 """
 
 REVISING = """\
-## Does deleting its own mistakes help?
+## Does revision help, at equal diversity?
 
-A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues {prompts} held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end.
+A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues {prompts} held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end. Its interval is that of the model's texts; the line counts as exact.
+"""
+
+LATE = """\
+### A sentence written last
+
+These are the two shipped models: the left-to-right baseline, and the one that leaves a sentence out and writes it last. They have the same size, text and training FLOPs.
+"""
+
+LATE_END = """\
+It costs little and gains no quality. The texts with a late sentence have {above[0]:.0%} to {above[1]:.0%} more bits per character than the line, which is {worse[0]:.0%} to {worse[1]:.0%} more perplexity; at {even} of {temperatures} temperatures the interval includes the line. The cost is {actions:.2f} actions per token, and {revised:.0%} of the texts have a revision. What this order of writing buys is [filling gaps](guides/infill.md).
 """
 
 OWN_ERRORS = """\
+### Deleting its own mistakes
+
 Both models start from the shipped left-to-right baseline and train on 4,059 stories that were sampled from stories15M for this, with equal training FLOPs and one seed (1,290 and 1,200 steps of 8 stories). One only appends. The other learns to [take back its own mistakes](guides/train.md#let-the-model-take-back-its-mistakes): in two rounds of DAgger an oracle wrote the stories, the model wrote up to four ids in its place now and then (`oracle: 0.9`, `turn: 4`), and what the story does not have was deleted.
 """
 

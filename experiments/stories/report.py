@@ -11,6 +11,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from math import log2
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -186,6 +187,7 @@ def dirty_runs() -> str:
 def revising(figures: dict[str, str]) -> Iterator[str]:
     """Yield the section on quality against diversity, and add its figures."""
     parts = {
+        "late": (page_text.LATE, page_text.LATE_END),
         "own-errors": (page_text.OWN_ERRORS, page_text.OWN_ERRORS_END),
         "own-errors-few": (page_text.FEW_ERRORS, page_text.FEW_ERRORS_END),
     }
@@ -198,23 +200,57 @@ def revising(figures: dict[str, str]) -> Iterator[str]:
         figures[f"results-{name}.svg"] = frontier.figure(found)
         image = f"![Bits per character against distinct-2](results-{name}.svg)"
         yield f"{before}\n{frontier.compared(found)}\n{image}\n"
-        yield filled(after, **deleting(found, few=name.endswith("few")))
+        yield filled(after, **FIGURES[name](found))
 
 
-def deleting(found: dict[str, Any], *, few: bool) -> dict[str, Any]:
-    """Return the figures of the system that deletes, which is the second, over its temperatures."""
+def late(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of the system that writes a sentence last."""
     baseline, points = found["systems"].values()
-    deletes = max(point["deletes_per_token"] for point in points)
+    shipped = read("full/late-1-marks-0.json")["written"]["perplexity"][0]
+    characters = log2(shipped["perplexity"]["value"]) / shipped["bits_per_character"]["value"]
+    above = [frontier.to_line(baseline, point) - 1 for point in points]
+    bits = [
+        point["bits_per_character"]["value"] * (1 - 1 / (1 + extra))
+        for point, extra in zip(points, above, strict=True)
+    ]
+    worse = [2 ** (extra * characters) - 1 for extra in bits]  # by token
+    lowest = [
+        (1 + extra) * point["bits_per_character"]["low"] / point["bits_per_character"]["value"]
+        for point, extra in zip(points, above, strict=True)
+    ]
+    return {
+        "above": [min(above), max(above)],
+        "worse": [min(worse), max(worse)],
+        "even": sum(ratio <= 1 for ratio in lowest),
+        "temperatures": len(points),
+        "actions": max(point["actions_per_token"]["value"] for point in points),
+        "revised": min(point["revised"]["value"] for point in points),
+    }
+
+
+def many_errors(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of the system that deletes much."""
+    _, points = found["systems"].values()
+    return {
+        "deletes": max(point["deletes_per_token"] for point in points),
+        "actions": max(point["actions_per_token"]["value"] for point in points),
+    }
+
+
+def few_errors(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of the system that deletes little."""
+    baseline, points = found["systems"].values()
     actions = [point["actions_per_token"]["value"] for point in points]
-    if not few:
-        return {"deletes": deletes, "actions": max(actions)}
     above = [frontier.to_line(baseline, point) - 1 for point in points]
     return {
-        "deletes": 1 / deletes,
+        "deletes": 1 / max(point["deletes_per_token"] for point in points),
         "actions": [min(actions), max(actions)],
         "above": [min(above), max(above)],
         "revised": max(point["revised"]["value"] for point in points),
     }
+
+
+FIGURES = {"late": late, "own-errors": many_errors, "own-errors-few": few_errors}
 
 
 def main() -> None:
