@@ -113,6 +113,22 @@ def _range(found: list[float], scale: float) -> str:
     return f"{scale * found[1]:.1f} to {scale * found[2]:.1f}"
 
 
+def card(results: dict[str, Any]) -> str:
+    """Return the model's card with the table of today's results."""
+    names = {OURS: "this model", "languagetool": "LanguageTool 2.2 (2013)", "harper": "Harper"}
+    lines = ["| | n | BEA-19 dev | JFLEG test | false alarms per 1,000 clean words |"]
+    lines.append("|---|---|---|---|---|")
+    for name in (OURS, "languagetool", "harper", "hunspell", "typos", "codespell"):
+        row = results[name]
+        cells = " | ".join(_errant(row[part]) for part in ("bea19-dev", "jfleg-test"))
+        alarms = f"{row['clean units']['per_1000_words'][0]:.1f}"
+        count = row["bea19-dev"]["sentences"]
+        lines.append(f"| {names.get(name, name)} | {count} | {cells} | {alarms} |")
+    text = (MODEL / "README.md").read_text(encoding="utf-8")
+    old = text[text.index("| | n | BEA-19") :].split("\n\n")[0]
+    return text.replace(old, "\n".join(lines))
+
+
 def rows_by_system(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each system, in order of the drafts."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -213,7 +229,7 @@ def written() -> dict[Path, str]:
     ids = f"{economics['rewriter_ids'] / 1e6:.2f} million"
     page.append(LONG.format(drafts=drafts, most=most, ids=ids))
     page.append("".join(long_drafts(rows)).rstrip() + "\n")
-    found = {DOCS / "proofreading-results.md": "\n".join(page)}
+    found = {DOCS / "proofreading-results.md": "\n".join(page), MODEL / "README.md": card(results)}
     for name, (_, svg) in figures.items():  # a file of its own needs a namespace and a size
         own = svg.replace(
             "<svg ",
