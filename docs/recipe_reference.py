@@ -24,7 +24,7 @@ INTRODUCTION = """\
 
 A recipe is a YAML file that describes a training run. See [Train a model](../guides/train.md) for how to use one.
 
-- Paths are relative to the recipe's folder; in `--set` of a command, to the working directory.
+- Paths are relative to the recipe's folder; those of `data` and `base` in `--set` of a command, to the working directory.
 - To change a value for one run, pass `--set training.steps=100`.
 - An unknown key is an error that names the closest known key.
 - `policy` is a name that `reviser policies` prints (`append` is the left-to-right baseline) or a mapping with `kind`.

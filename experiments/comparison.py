@@ -112,13 +112,18 @@ FEATURES = [
     ("explains a change", "type and confidence", "if asked", "if asked", "type", "no", "no", "yes"),
 ]
 RULES = ("codespell", "typos", "hunspell", "harper", "quire", "languagetool")
+SHOWN = {
+    "proofreader": "**Reviser's proofreader**",
+    "rewriter": "rewriter (SmolLM2)",
+    "blocks": "blocks (SmolLM2, untrained)",
+}
 PROOFREADERS = (*RULES, "lists", "blocks", "rewriter", "proofreader")
 MEASURED = """
 These are general statements about each family, not about every program in it.
 
 ## Measured here: proofreading
 
-The same scorer (ERRANT) for all, on 50 to 400 sentences of each set; smaller samples are part of larger ones. F0.5 in per cent with a 95 % interval; false alarms are changes per 1,000 words of correct text; seconds are CPU seconds per 1,000 words of correct text on one core. "rewriter" is a baseline that we trained from the same base model and pairs, on about half as many tokens. LanguageTool is version 2.2 of 2013, the newest one that we found in a package; do not take its scores for those of today's version. "quire" is rules and an edit tagger made from DistilBERT. "lists" are word lists whose suggestions the untrained base model accepts by likelihood; "blocks" are search-and-replace blocks that it writes when asked. A dash was not measured. [All figures](proofreading-results.md).
+The same scorer (ERRANT) for all, on 50 to 400 sentences of each set; smaller samples are part of larger ones. F0.5 in per cent with a 95 % interval; false alarms are changes per 1,000 words of correct text; seconds are CPU seconds per 1,000 words of correct text on one core. "rewriter" is a baseline that we trained from the same base model and pairs, on about half as many tokens. LanguageTool is version 2.2 of 2013, the newest one that we found in a package; do not take its scores for those of today's version. "quire" is rules and an edit tagger made from DistilBERT. "lists" are word lists whose suggestions the untrained base model accepts by likelihood; "blocks" are search-and-replace blocks that it writes when asked. A dash means not measured. [All figures](proofreading-results.md).
 
 """
 EDITING = """
@@ -132,7 +137,7 @@ Masked diffusion on the trunk and budget of our story models was barely readable
 
 ## What Reviser does not have
 
-No large trained model, no figures on GPUs, no languages other than English in the included models, and no explanations in words. Its proofreader finds one mistake in five on JFLEG and one in nine on BEA-19, and fewer on most other sets.
+No large trained model, no figures on GPUs, no languages other than English in the included models, and no explanations in words. Its proofreader finds one mistake in five on JFLEG and one in nine on BEA-19, and fewer on the three other sets that we measured.
 """
 
 
@@ -157,7 +162,7 @@ def proofreading() -> str:
         ]
         alarms = interval(clean["per_1000_words"]) if clean else "-"
         seconds = f"{clean['seconds_per_1000_words']:.2g}" if clean else "-"
-        shown = "**Reviser's proofreader**" if name == "proofreader" else name
+        shown = SHOWN.get(name, name)
         rows.append([shown, *scores, alarms, seconds])
     return table(["", "JFLEG test", "BEA-19 dev", "false alarms", "seconds"], rows)
 

@@ -28,8 +28,8 @@ The scores of different models cannot be compared with each other; the card of e
 | to measure a row again | run |
 | --- | --- |
 | stories-revise, stories-append | `python -m experiments.stories.run run late-1-marks append --budget full --world WORLD --judge STORIES15M` |
-| stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl` |
-| proofreader | `python rivals.py proofreader`, in `experiments/proofreader` |
+| stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
+| proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
 Other models:
 

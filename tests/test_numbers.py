@@ -65,6 +65,7 @@ WRITERS = (
     "comparison.py",
     "proofreader/page.py",
     "stories/model_cards.py",
+    "stories/editor_card.py",
     "*/page_text.py",
 )
 PAGES |= {
@@ -132,7 +133,9 @@ def constant(name: str) -> Any:
 def parameter(path: str) -> Callable[[str], float]:
     """Return a module's constants and defaults without an import, as torch takes seconds."""
     source = (ROOT / path).read_text("utf-8")
-    return lambda name: json.loads(re.findall(rf"\b{name}(?:: int|: float)? = ([\d.]+)", source)[0])
+    return lambda name: ast.literal_eval(
+        re.findall(rf"\b{name}(?:: int|: float)? = ([\d._e-]+)", source)[0]
+    )
 
 
 def lowest(package: str) -> str:

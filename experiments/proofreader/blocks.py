@@ -1,8 +1,8 @@
 """A rival: the untrained base writes search-and-replace blocks, as coding agents do.
 
 The model sees three worked examples and the text. Each block names words of the text and what
-replaces them. A block whose words are not in the text exactly once cannot be applied; it is counted
-and left out.
+replaces them. A block whose words are not in the text exactly once cannot be applied: it is left
+out.
 """
 
 import re
@@ -37,24 +37,14 @@ class Blocks:
         tokenizer = str(base / "tokenizer.json")
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=tokenizer)
         self.end = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
-        self.written = self.unusable = 0
 
     def __call__(self, text: str) -> list[Edit]:
         """Return the edits of the blocks that can be applied."""
-        blocks = PATTERN.findall(self.answer(text))
-        usable = [(old, new) for old, new in blocks if old and text.count(old) == 1]
-        self.written += len(blocks)
-        self.unusable += len(blocks) - len(usable)
-        starts = [text.index(old) for old, _ in usable]
         return [
-            Edit(start, start + len(old), new)
-            for start, (old, new) in zip(starts, usable, strict=True)
-            if old != new
+            Edit(text.index(old), text.index(old) + len(old), new)
+            for old, new in PATTERN.findall(self.answer(text))
+            if old != new and old and text.count(old) == 1
         ]
-
-    def unusable_share(self) -> float:
-        """Return the share of blocks, of all so far, whose words are not in the text once."""
-        return round(self.unusable / max(1, self.written), 4)
 
     @torch.inference_mode()
     def answer(self, text: str) -> str:

@@ -28,15 +28,15 @@ measured, and `python page.py` in that folder writes this page.
 
 In short: at its default limit, the proofreader is right more often than the baseline that rewrites,
 and leaves correct text alone more often, but it finds fewer mistakes. It needs less time than that
-baseline on long drafts with few mistakes, and more on short sentences with many. Checkers with
-rules need a small part of that time; of these, only lists of known misspellings and quire leave
-correct text alone as often.
+baseline on clean prose and on long drafts with few mistakes, and more on short sentences with many
+mistakes and on technical documentation. Checkers with rules need a small part of that time; of
+these, only codespell, typos and quire leave correct text alone as often.
 """
 QUALITY = """\
 ## Quality
 
 ERRANT's precision / recall / **F0.5** in per cent, with a 95 % interval of F0.5 over sentences.
-*n* is the number of sentences; smaller samples are part of larger ones. A dash was not measured.
+*n* is the number of sentences; smaller samples are part of larger ones. A dash means not measured.
 False alarms are changes per 1,000 words of text that is taken to be right. Seconds are CPU seconds
 per 1,000 words, on one core of a busy machine. "Held-out units" are texts of one to four sentences
 that were kept out of training; "docs" are the plain paragraphs of this repository's documentation.
@@ -50,19 +50,22 @@ Neither was checked by hand.
 - *rewriter*: a baseline from the same base model that writes the whole text again.
 - We looked at sentences of BEA-19 dev during development, so our score there is slightly too high.
 - Compare GLEU only between rows with the same *n*: it depends on the sentences.
+- The proofreader was measured on 200 sentences of JFLEG and BEA-19, and on 100 of the other sets.
 - The docs grew while we measured, so the rows of that column read slightly different texts.
 """
 CURVE = """\
 ## Precision and recall
 
-A change has a confidence, and the proofreader makes those of at least {default}. With another
-limit (`--precision` chooses one) it makes more changes, or fewer. This is what that does to
-precision / recall / **F0.5** on {sentences} sentences, next to the rewriter.
+A change has a confidence, and the proofreader makes those of at least {default}. With a lower limit
+it makes more changes, with a higher one fewer. This is what that does to precision / recall /
+**F0.5** on {sentences} sentences, next to the rewriter. At the default limit, the scores
+differ from those above because the sample is half as large.
 """
 CURVE_END = """\
 Where it finds as many mistakes as the rewriter, the proofreader is right about as often on JFLEG
-and more often on BEA-19. A limit above the default one brings little: the confidence was calibrated
-on drawn mistakes, and on real sentences a high one means less than it says.
+and more often on BEA-19. A limit above the default one raises the precision on JFLEG, but not
+on BEA-19: the confidence was calibrated on mistakes that a program made, and on real sentences a
+high one can be too high. `--precision` chooses a limit by that calibration.
 """
 LONG = """\
 ## Long drafts with few mistakes
@@ -73,7 +76,7 @@ thread, so a busy machine slows all of them: the proofreader, the rewriter, and 
 n-gram speculation, which guesses ten tokens from the draft at a time. The rewriter comes from the
 same base and pairs, with the same layers trained; it had seen {ids} training tokens, the
 proofreader 1.56 million. It writes windows of up to 160 tokens with Transformers' own greedy
-decoding. "Forwards" are forward passes.
+decoding. Neither does well here: few mistakes are found, and most changes are wrong.
 """
 
 
@@ -95,7 +98,7 @@ def tables(results: dict[str, Any]) -> str:
         gleu = each(lambda cell: _interval(cell["gleu"], 100), row, ["jfleg-test"])
         clean = each(lambda c: _interval(c["per_1000_words"]), row, ["clean units", "clean docs"])
         timed = ["clean units", "clean docs", "bea19-dev"]
-        seconds = each(lambda c: f"{c['seconds_per_1000_words']:.2g}", row, timed)
+        seconds = each(lambda c: _seconds(c["seconds_per_1000_words"]), row, timed)
         lines.append(f"| {name} | {gleu} | {clean} | {seconds} |")
     return "\n".join(lines)
 
@@ -107,6 +110,10 @@ def _errant(cell: dict[str, Any]) -> str:
 
 def _interval(found: list[float], scale: float = 1) -> str:
     return f"{scale * found[0]:.1f} ({_range(found, scale)})"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _range(found: list[float], scale: float) -> str:
@@ -172,7 +179,7 @@ def cost_figure(results: dict[str, Any]) -> str:
 def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the table of long drafts and the ratios of times."""
     found = rows_by_system(rows)
-    yield "| | changes | right | wrong | mistakes | forwards | ids read | CPU seconds |\n"
+    yield "| | changes | right | wrong | mistakes | forward passes | tokens read | CPU seconds |\n"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|\n"
     for name, some in found.items():
         total = {key: sum(row[key] for row in some) for key in some[0] if key != "system"}
@@ -194,7 +201,7 @@ def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def curve(found: dict[str, Any], rewriter: dict[str, Any]) -> str:
     """Return the table of precision and recall at each least confidence."""
-    rows = ["| least confidence | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
+    rows = ["| minimum confidence | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
     limits = next(iter(found.values()))
     for limit in limits:
         cells = [some[limit] for some in found.values()]

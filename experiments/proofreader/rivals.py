@@ -289,8 +289,6 @@ def scored(given: Given) -> None:
             continue
         for part in given.sets or sets:
             found = sets[part](check)
-            if name == "blocks":
-                found["unusable_blocks"] = check.unusable_share()
             print(name, part, json.dumps(found), flush=True)
             # Another process may have added results since.
             results = json.loads(given.output.read_text()) if given.output.exists() else {}

@@ -2,7 +2,8 @@
 
     python -m experiments.stories.transplant STORIES15M models/stories-append -o base
     python -m experiments.stories.editor base stories-*.jsonl -o RUN --steps 1500
-    python -m experiments.stories.editor_scores calibrate RUN held-out.jsonl
+    python -m experiments.stories.editor_lists stories-*.jsonl -o RUN
+    python -m experiments.stories.editor_scores calibrate RUN RUN/held-out.jsonl
 
 The stories are those of `sample_corpus.py`. The first HELD_OUT of them are not trained on and are
 written to RUN/held-out.jsonl. The first steps (`--language`) learn plain text only, so that the new

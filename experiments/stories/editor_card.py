@@ -54,11 +54,11 @@ It is a causal LM: Llama's architecture with six layers of width 288, a context 
 
 The layers come from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories. The embedding has other tokens: each row is the mean of stories15M's rows for the same text (`experiments/stories/transplant.py`). The training text is {stories:,} stories sampled from stories15M, with mistakes that `reviser data corrupt` can make; {unchanged} of the drafts have none. No text was written by a person.
 
-`words.txt` has the words of these stories and the most frequent words of the [proofreader](../proofreader)'s list. Its word forms are a part of the proofreader's, too. Their sources are in its card (both MIT).
+`words.txt` has the words of these stories and the most frequent words of the [proofreader](../proofreader)'s list. Its word forms are also a part of the proofreader's. The proofreader's card names the sources of both lists (MIT).
 
 ## Training
 
-The model has read {ids:.1f} million ids in {steps:,} steps on one CPU core, which is very little. These commands train a model like it:
+The model has read {ids:.1f} million tokens in {steps:,} steps on one CPU core, which is very little. These commands train a model like it:
 
 ```sh
 # STORIES15M is the folder of that model, with a tokenizer.json
@@ -78,7 +78,7 @@ As plain text, held-out stories have {nats:.2f} nats per token under this model,
 
 ## Evaluation
 
-{count} held-out stories, each once with {rate_of_mistakes} mistakes per 100 words and once without any, revised with the settings in this folder. Edits are counted in words: the same position and the same correction. [..] is a 95 % interval over stories. It does not cover other training seeds. The confidence and its limit come from 40 other stories.
+The model revised {count} held-out stories with the settings in this folder, each once with {rate_of_mistakes} mistakes per 100 words and once without any. Edits are counted in words: the same position and the same correction. [..] is a 95 % interval over stories. It does not cover other training seeds. The confidence and its limit come from 40 other stories.
 
 {figures}
 The model makes {made} changes in the stories with mistakes. {right} of them are among the {wanted} that are wanted. It makes {alarms} changes in {words:,} words of correct stories.
@@ -87,7 +87,7 @@ The model makes {made} changes in the stories with mistakes. {right} of them are
 
 - The mistakes in the scores are of the same kinds as those in training: a program made them. People make others.
 - It knows the words of stories for small children. We have not measured it on other text: use [proofreader](../proofreader) for English in general.
-- It misses {missed:.0f} % of the mistakes even in such stories. No changes do not mean that a text is right.
+- It misses {missed:.0f} % of the mistakes even in such stories. A text without changes can still have mistakes.
 - It can take an unusual but correct word for a mistake, and a change can make a text worse.
 - The word lists and the mistakes in the scores have some groups of confused words in common, so the scores can be too high for these.
 """

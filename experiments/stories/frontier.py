@@ -70,19 +70,20 @@ def line(points: list[dict[str, Any]], diversity_: float) -> float:
     return float(np.interp(diversity_, [x for x, _ in known], [y for _, y in known]))
 
 
-def to_line(baseline: list[dict[str, Any]], point: dict[str, Any]) -> float:
-    """Return a point's bits per character over those of the baseline's line."""
-    bits: float = point["bits_per_character"]["value"]
-    return bits / line(baseline, point["distinct_2"]["value"])
+def to_line(baseline: list[dict[str, Any]], point: dict[str, Any]) -> tuple[float, float, float]:
+    """Return a point's bits per character over those of the baseline's line, and an interval.
+
+    The interval is that of the point; the line counts as exact.
+    """
+    bits, expected = point["bits_per_character"], line(baseline, point["distinct_2"]["value"])
+    return bits["value"] / expected, bits["low"] / expected, bits["high"] / expected
 
 
-def ratio_text(baseline: list[dict[str, Any]], point: dict[str, Any]) -> str:
-    """Return the ratio to the line with the interval of the point; the line counts as exact."""
-    bits, ratio = point["bits_per_character"], to_line(baseline, point)
-    if point in baseline:
-        return f"{ratio:.0f}"
-    low, high = (ratio * bits[end] / bits["value"] for end in ("low", "high"))
-    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+def is_within(baseline: list[dict[str, Any]], point: dict[str, Any]) -> bool:
+    """Return whether a point is as varied as some text of the baseline, or less."""
+    return bool(
+        point["distinct_2"]["value"] <= max(each["distinct_2"]["value"] for each in baseline)
+    )
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:
@@ -92,13 +93,14 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     for name, points in found["systems"].items():
         for point in points:
             bits, distinct = point["bits_per_character"], point["distinct_2"]
+            ratio, low, high = to_line(baseline, point)
             made.append(
                 [
                     name,
                     f"{point['temperature']}",
                     f"{bits['value']:.3f} [{bits['low']:.3f}, {bits['high']:.3f}]",
                     f"{distinct['value']:.3f} [{distinct['low']:.3f}, {distinct['high']:.3f}]",
-                    ratio_text(baseline, point),
+                    "1" if point in baseline else f"{ratio:.3f} [{low:.3f}, {high:.3f}]",
                     f"{point['actions_per_token']['value']:.3f}",
                     f"{100 * point['revised']['value']:.0f} %",
                 ]

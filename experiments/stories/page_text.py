@@ -91,17 +91,17 @@ Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 
 REVISING = """\
 ## Does revision help, at equal diversity?
 
-A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues {prompts} held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end. Its interval is that of the model's texts; the line counts as exact.
+A text at a lower temperature is more likely and less varied, so one number proves nothing. Here each model continues {prompts} held-out beginnings at four temperatures without top-k, in float32. We compare bits per character under stories15M (lower is better) with distinct-2, the share of different word pairs (higher is more varied). The model that only appends gives a line with one point per temperature. A model that revises is better if its points are below that line. "Ratio to the line" is its bits per character divided by the line's at the same distinct-2; beyond the ends of the line, by the nearer end. Its interval is that of the model's texts; the line counts as exact, so the intervals are too narrow.
 """
 
 LATE = """\
 ### A sentence written last
 
-These are the two shipped models: the left-to-right baseline, and the one that leaves a sentence out and writes it last. They have the same size, text and training FLOPs.
+`append` is `models/stories-append`, and `late` is `models/stories-revise`, which leaves a sentence out and writes it last. They have the same size, text and training FLOPs.
 """
 
 LATE_END = """\
-It costs little and gains no quality. The texts with a late sentence have {above[0]:.0%} to {above[1]:.0%} more bits per character than the line, which is {worse[0]:.0%} to {worse[1]:.0%} more perplexity; at {even} of {temperatures} temperatures the interval includes the line. The cost is {actions:.2f} actions per token, and {revised:.0%} of the texts have a revision. What this order of writing buys is [filling gaps](guides/infill.md).
+It costs little and gains no quality. The texts with a late sentence have {above[0]:.0%} to {above[1]:.0%} more bits per character than the line, which is {worse[0]:.0%} to {worse[1]:.0%} more perplexity; at {even} of {temperatures} temperatures the interval includes the line. That is less than in the tables above because texts of equal diversity are compared, without top-k. The cost is {actions:.2f} actions per token, and {revised:.0%} of the texts have a revision. What this order of writing buys is [filling gaps](guides/infill.md).
 """
 
 OWN_ERRORS = """\
@@ -111,7 +111,7 @@ Both models start from the shipped left-to-right baseline and train on 4,059 sto
 """
 
 OWN_ERRORS_END = """\
-No. The model that deletes writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are above the line at the same diversity. (It was measured at two of the four temperatures, because its folder was lost with the machine.) Two likely causes:
+Learning to delete did not help. The model writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are {above:.0%} above the line at temperature 0.9. At 1.0 its texts are more varied than any of the baseline's, so that ratio is not at equal diversity. (It was measured at two of the four temperatures, because its folder was lost with the machine.) Two likely causes:
 
 - **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart. So the model can learn how often deletions come, but hardly where they help.
 - **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.
@@ -122,7 +122,7 @@ So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then mos
 """
 
 FEW_ERRORS_END = """\
-This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line, and at most {revised:.0%} of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
+This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But at equal diversity its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line ({beyond:.0%} at temperature 1.0, where its texts are more varied than the end of the line), and at most {revised:.0%} of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
 
 A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. All of this is one seed.
 """

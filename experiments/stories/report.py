@@ -11,7 +11,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from math import log2
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -207,21 +206,17 @@ def late(found: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of the system that writes a sentence last."""
     baseline, points = found["systems"].values()
     shipped = read("full/late-1-marks-0.json")["written"]["perplexity"][0]
-    characters = log2(shipped["perplexity"]["value"]) / shipped["bits_per_character"]["value"]
-    above = [frontier.to_line(baseline, point) - 1 for point in points]
-    bits = [
-        point["bits_per_character"]["value"] * (1 - 1 / (1 + extra))
-        for point, extra in zip(points, above, strict=True)
-    ]
-    worse = [2 ** (extra * characters) - 1 for extra in bits]  # by token
-    lowest = [
-        (1 + extra) * point["bits_per_character"]["low"] / point["bits_per_character"]["value"]
-        for point, extra in zip(points, above, strict=True)
+    characters = math.log2(shipped["perplexity"]["value"]) / shipped["bits_per_character"]["value"]
+    ratios = [frontier.to_line(baseline, point) for point in points]
+    above = [ratio - 1 for ratio, _, _ in ratios]
+    worse = [  # perplexity by token
+        2 ** (characters * point["bits_per_character"]["value"] * (1 - 1 / ratio)) - 1
+        for point, (ratio, _, _) in zip(points, ratios, strict=True)
     ]
     return {
         "above": [min(above), max(above)],
         "worse": [min(worse), max(worse)],
-        "even": sum(ratio <= 1 for ratio in lowest),
+        "even": sum(low <= 1 <= high for _, low, high in ratios),
         "temperatures": len(points),
         "actions": max(point["actions_per_token"]["value"] for point in points),
         "revised": min(point["revised"]["value"] for point in points),
@@ -230,8 +225,10 @@ def late(found: dict[str, Any]) -> dict[str, Any]:
 
 def many_errors(found: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of the system that deletes much."""
-    _, points = found["systems"].values()
+    baseline, points = found["systems"].values()
+    (within,) = (point for point in points if frontier.is_within(baseline, point))
     return {
+        "above": frontier.to_line(baseline, within)[0] - 1,
         "deletes": max(point["deletes_per_token"] for point in points),
         "actions": max(point["actions_per_token"]["value"] for point in points),
     }
@@ -241,11 +238,14 @@ def few_errors(found: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of the system that deletes little."""
     baseline, points = found["systems"].values()
     actions = [point["actions_per_token"]["value"] for point in points]
-    above = [frontier.to_line(baseline, point) - 1 for point in points]
+    within = [point for point in points if frontier.is_within(baseline, point)]
+    (beyond,) = (point for point in points if point not in within)
+    above = [frontier.to_line(baseline, point)[0] - 1 for point in within]
     return {
         "deletes": 1 / max(point["deletes_per_token"] for point in points),
         "actions": [min(actions), max(actions)],
         "above": [min(above), max(above)],
+        "beyond": frontier.to_line(baseline, beyond)[0] - 1,
         "revised": max(point["revised"]["value"] for point in points),
     }
 

@@ -30,13 +30,13 @@ def digest(content: Any) -> str:
 def commit() -> str | None:
     """Return the commit of this code: of its own checkout, or the one that pip installed.
 
-    A package from an index has no commit; its version says what it is.
+    A package from an index has none; its version says what it is.
     """
     return _checked_out() or _installed()
 
 
 def _installed() -> str | None:
-    """Return the commit that pip noted if it installed from a git URL, else the version."""
+    """Return the commit that pip noted, if it installed from a git URL."""
     try:
         package = distribution("reviser-lm")
     except PackageNotFoundError:
@@ -45,7 +45,7 @@ def _installed() -> str | None:
         noted = json.loads(package.read_text("direct_url.json") or "{}")
         return str(noted["vcs_info"]["commit_id"])
     except (KeyError, TypeError, ValueError):
-        return f"reviser-lm {package.version}"
+        return None
 
 
 def _checked_out() -> str | None:

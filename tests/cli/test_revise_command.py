@@ -184,7 +184,7 @@ def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Open
     ("args", "stdin", "status", "sentence"),
     [
         (["nowhere.md"], None, 1, "There is no file named 'nowhere.md'"),
-        ([], b"a\xff", 1, "Standard input is not text (UTF-8): its byte 2 is 0xff. Convert"),
+        ([], b"a\xff", 1, "Standard input is not UTF-8 text (byte 0xff at position 2). Convert"),
         (["--in-place"], "a", 2, "Give a FILE"),
         (["--input", "x.jsonl"], None, 2, "--input and --output together"),
         (["x.md", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),

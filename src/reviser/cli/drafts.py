@@ -38,8 +38,8 @@ class Draft:
         except UnicodeDecodeError as error:
             name = "Standard input" if file is None else repr(str(file))
             raise DataError(
-                f"{name} is not text (UTF-8): its byte {error.start + 1:,} is"
-                f" 0x{content[error.start]:02x}. Convert it to UTF-8, or leave it out."
+                f"{name} is not UTF-8 text (byte 0x{content[error.start]:02x} at position"
+                f" {error.start + 1:,}). Convert it to UTF-8, or leave it out."
             ) from error
         bare = whole.removeprefix(_BOM)
         text, start = bare.rstrip("\r\n"), len(whole) - len(bare)

@@ -109,7 +109,7 @@ def terminable() -> Iterator[None]:
     processes that have ended, where an ordinary SIGTERM ends it at once.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if not is_main or int(os.environ.get("WORLD_SIZE") or 1) > 1:
         yield
         return
 
@@ -121,7 +121,7 @@ def terminable() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def exit_interrupted(error: KeyboardInterrupt, message: str) -> NoReturn:
@@ -153,7 +153,7 @@ def read_stdin() -> str:
     try:
         return sys.stdin.read().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise DataError("Standard input is not text (UTF-8). Convert it to UTF-8.") from error
+        raise DataError("Standard input is not UTF-8 text. Convert it to UTF-8.") from error
 
 
 def print_text(text: str, changes: Changes | None = None) -> None:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 @folder_option("-o", "--output", help="Model folder to write, or to continue.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
               help="Replace a value of the recipe, in YAML, such as training.steps=100; may be"
-                   " repeated. Paths are relative to the working directory.")  # fmt: skip
+                   " repeated. Paths of data and base are relative to the working"
+                   " directory.")  # fmt: skip
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model from a recipe.
 

@@ -51,7 +51,7 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
             if body.max_tokens > service.limits.max_actions:
                 raise ConfigError(
                     f"max_tokens is {body.max_tokens}; this server's limit is"
-                    f" {service.limits.max_actions}."
+                    f" {service.limits.max_actions}. Send a smaller max_tokens."
                 )
             body.max_actions = body.max_tokens
         texts = [body.text, body.suffix or ""]

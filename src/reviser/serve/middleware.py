@@ -1,4 +1,4 @@
-"""Checks that every request passes before its route: host, API key, body size; log and metrics.
+"""Checks that a request passes before its route: host, API key, body size; log and metrics.
 
 This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
@@ -138,7 +138,7 @@ class RequestMiddleware:
             scope["state"]["facts"]["refused"] = "host"
             raise RequestRefused(
                 f"The Host header is {wrong[0][:100]!r}, which is not a name of this server. To"
-                " allow it, start the server with --allow-host.",
+                " allow it, start the server with --allow-host NAME.",
                 400,
             )
 

@@ -329,7 +329,7 @@ def absolute_paths(change: str) -> str:
         value = {k: _absolute(v) if k in _DATA_PATHS else v for k, v in value.items()}
     else:
         return change
-    return f"{name}={json.dumps(value, ensure_ascii=False)}"
+    return f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def _absolute(value: Any) -> Any:

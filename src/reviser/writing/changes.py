@@ -49,7 +49,8 @@ class Change:
     """Probability that the change is right, for a model that was calibrated."""
     source: Source = "model"
     """Who suggested it: the model, or a word list (then `logprob` is the log-probability that the
-    position needs an edit, and there are no actions)."""
+    position needs an edit, less a price for letters that the nearest spelling has right, and there
+    are no actions)."""
 
     def __add__(self, other: Change) -> Change:
         """Merge two adjacent changes into one."""
