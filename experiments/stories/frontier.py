@@ -80,10 +80,10 @@ def to_line(baseline: list[dict[str, Any]], point: dict[str, Any]) -> tuple[floa
 
 
 def is_within(baseline: list[dict[str, Any]], point: dict[str, Any]) -> bool:
-    """Return whether a point is as varied as some text of the baseline, or less."""
-    return bool(
-        point["distinct_2"]["value"] <= max(each["distinct_2"]["value"] for each in baseline)
-    )
+    """Return whether the line has texts that are as varied, within the interval of the point."""
+    varied = [each["distinct_2"]["value"] for each in baseline]
+    own = point["distinct_2"]
+    return bool(min(varied) <= own["high"] and own["low"] <= max(varied))
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:

@@ -124,7 +124,17 @@ So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then mos
 FEW_ERRORS_END = """\
 This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But at equal diversity its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line ({beyond:.0%} at temperature 1.0, where its texts are more varied than the end of the line), and at most {revised:.0%} of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
 
-A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. All of this is one seed.
+A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. This is one seed.
+"""
+
+REWARDS = """\
+### Rewards
+
+Both models of the last comparison then learned from rewards: 30 steps of GRPO with `recipes/rl.yaml`, 32 rollouts of up to 128 actions each, eight for each beginning, ranked by their likelihood under stories15M. It is the teacher here and also the judge of the table (`--set base=MODEL --set 'data.text=[stories.jsonl]' --set 'data.windows={{size: 160, prefix: [16, 32], held_out: 0.05}}' --set 'reinforce.reward={{kind: judge, scorer: STORIES15M}}' --set reinforce.max_actions=128 --set training.steps=30 --set training.micro_batch=8`).
+"""
+
+REWARDS_END = """\
+At each temperature the rewards make texts more likely, and less varied. At equal diversity nothing is gained: the appending model is at {append[0]:.2f} to {append[1]:.2f} of its line, and the model that deletes at {deletes[0]:.2f} to {deletes[1]:.2f}, after {before[0]:.2f} to {before[1]:.2f} without rewards. (Points whose texts are more or less varied than any on the line do not count here.) So the rewards act like a lower temperature, even with the true source as the teacher, and the model revises fewer texts, at most {revised:.0%}. Thirty steps are few, and this is one seed.
 """
 
 CANVAS = """\

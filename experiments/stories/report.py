@@ -191,6 +191,7 @@ def revising(figures: dict[str, str]) -> Iterator[str]:
         "late": (page_text.LATE, page_text.LATE_END),
         "own-errors": (page_text.OWN_ERRORS, page_text.OWN_ERRORS_END),
         "own-errors-few": (page_text.FEW_ERRORS, page_text.FEW_ERRORS_END),
+        "rewards": (filled(page_text.REWARDS), page_text.REWARDS_END),
     }
     comparisons = {name: frontier.read(name) for name in parts}
     systems = [points for found in comparisons.values() for points in found["systems"].values()]
@@ -271,7 +272,29 @@ def few_errors(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FIGURES = {"late": late, "own-errors": many_errors, "own-errors-few": few_errors}
+def rewarded(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of the systems that learned from rewards, at equal diversity."""
+    baseline, append, before, deletes = found["systems"].values()
+
+    def ends(points: list[dict[str, Any]]) -> list[float]:
+        within = [point for point in points if frontier.is_within(baseline, point)]
+        ratios = [frontier.to_line(baseline, point)[0] for point in within]
+        return [min(ratios), max(ratios)]
+
+    return {
+        "append": ends(append),
+        "before": ends(before),
+        "deletes": ends(deletes),
+        "revised": max(point["revised"]["value"] for point in deletes),
+    }
+
+
+FIGURES = {
+    "late": late,
+    "own-errors": many_errors,
+    "own-errors-few": few_errors,
+    "rewards": rewarded,
+}
 
 
 def main() -> None:
