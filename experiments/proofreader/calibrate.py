@@ -29,7 +29,7 @@ from rapidfuzz.distance import Levenshtein
 from scoring import spread
 
 import reviser
-from reviser.models.editing import MOST_GAIN, Editing
+from reviser.models.editing import Editing
 from reviser.models.wordlists import LISTS, WORDS, Source
 from reviser.writing.changes import Change
 from reviser.writing.plan import most_confident
@@ -159,9 +159,7 @@ def main() -> None:
         some = best_of(source, found)
         if not some:  # the model writes no changes of its own
             continue
-        features = np.array(
-            [[each.logprob, np.clip(each.gain, -MOST_GAIN, MOST_GAIN)] for each, _ in some]
-        )
+        features = np.array([[each.logprob, plain.limited(each.gain)] for each, _ in some])
         weights[source] = logistic(features, np.array([right for _, right in some], float))
         print(source, len(some), sum(right for _, right in some), weights[source])
     editing = replace(

@@ -85,7 +85,7 @@ The model makes {made} changes in the stories with mistakes. {right} of them are
 
 ## Limits
 
-- The mistakes in the scores are of the same kinds as those in training: a program made them. People make others.
+- The mistakes in the scores are of the same kinds as those in training: a program made them. People make others. In a short story that we wrote with seven mistakes ("boy name Tim", "He have", "freinds", "stoped", "gived"), it corrected one.
 - It knows the words of stories for small children. We have not measured it on other text: use [proofreader](../proofreader) for English in general.
 - It misses {missed:.0f} % of the mistakes even in such stories. A text without changes can still have mistakes.
 - It can take an unusual but correct word for a mistake, and a change can make a text worse.

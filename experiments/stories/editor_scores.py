@@ -29,7 +29,7 @@ from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import Pair
 from reviser.evals import intervals, revision
 from reviser.files import write_json
-from reviser.models.editing import MOST_GAIN, Editing
+from reviser.models.editing import Editing
 from reviser.models.wordlists import Source
 from reviser.writing.changes import Change
 from reviser.writing.plan import most_confident
@@ -42,10 +42,13 @@ SEED = 11
 EXAMPLE = "Tom and Sue went too the zoo. They wanted see the big lion. The lion was verry happy."
 THRESHOLD = 0.04
 """The least edit probability of a word that may change; the confidence decides after that."""
+MOST_GAIN = 30.0
+"""Nats of a gain that count. A misspelled word is so unlikely that its correction often gains 20 or
+more, and then it is right, whatever the edit probability."""
 SOURCES: tuple[Source, ...] = ("spelling", "list")
 SLACK = 0.025
 """F0.5 that is given up for a higher precision: the highest limit within it is the default."""
-LEASTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LEASTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def pairs_of(path: Path, half: int, first: int | None = None) -> list[Pair]:
@@ -76,19 +79,19 @@ def logistic(features: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
 
 
 def best_of(source: Source, found: Sequence[tuple[int, Change, bool]]) -> list[tuple[Change, bool]]:
-    """Return the suggestion with the highest gain for each position: the others do not matter."""
+    """Return the likeliest suggestion for each position: the others do not matter."""
     best: dict[tuple[int, int, int], tuple[Change, bool]] = {}
     for n, change, right in found:
         key = n, change.start, change.end
-        if change.source == source and (key not in best or gain(change) > gain(best[key][0])):
+        if change.source == source and (key not in best or score(change) > score(best[key][0])):
             best[key] = change, right
     return list(best.values())
 
 
-def gain(change: Change) -> float:
-    """Return the gain of a change, as far as it counts."""
+def score(change: Change) -> float:
+    """Return the log-odds of a suggestion against others for the same position."""
     assert change.gain is not None
-    return max(-MOST_GAIN, min(change.gain, MOST_GAIN))
+    return change.logprob + change.gain
 
 
 def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
@@ -98,6 +101,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     # The model writes no edits of its own: at this budget most were wrong, and some put in a word
     # that the lists put in, too.
     options: dict[str, Any] = {"samples": 0, "confidence": (), "min_confidence": 0.0}
+    options["most_gain"] = MOST_GAIN
     weights = dict.fromkeys(SOURCES, (0.0, 0.0, 1.0))
     plain = replace(saved, threshold=THRESHOLD, suggestions=weights, **options)
     plain.save(folder)
@@ -114,7 +118,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     fitted: dict[Source, tuple[float, ...]] = {}
     for source in SOURCES:
         some = best_of(source, found)
-        features = np.array([[each.logprob, gain(each)] for each, _ in some])
+        features = np.array([[each.logprob, plain.limited(each.gain or 0.0)] for each, _ in some])
         right = np.array([is_good for _, is_good in some], float)
         fitted[source] = logistic(features, right)
         print(source, len(some), "suggested,", int(right.sum()), "right;", fitted[source])
@@ -123,7 +127,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     for n in range(len(pairs)):
         rated = {
             replace(
-                each, confidence=editing.confidence_of(each.logprob, gain(each), each.source)
+                each, confidence=editing.confidence_of(each.logprob, each.gain or 0.0, each.source)
             ): right
             for m, each, right in found
             if m == n

@@ -30,7 +30,7 @@ def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
     editing = Editing(
         True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1, delimiters=2, samples=3,
-        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, has_route=True,
+        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, has_route=True, most_gain=30.0,
         suggestions={"spelling": (1.0, 2.0, 3.0), "list": (0.0, 0.5, 1.0)},
     )  # fmt: skip
     editing.save(folder(tmp_path))
@@ -92,6 +92,8 @@ def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
         {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2, 3]}}},  # and no lists
         {"editing": {**WITH_CONFIDENCE, "suggestions": 3}},
         {"editing": {"edit_probabilities": True, "confidence": [1, 2, float("inf")]}},
+        {"editing": {"edit_probabilities": True, "most_gain": float("nan")}},
+        {"editing": {"edit_probabilities": True, "most_gain": 0}},
         {"editing": "[" * 100_000},
         {"calibration": {"by": "notes"}},
         {"run": {"recipe": []}},
@@ -101,3 +103,10 @@ def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> Non
     expected = "Cannot read|is not JSON|must hold a JSON object"
     with pytest.raises(CheckpointError, match=expected):
         Editing.load(folder(tmp_path, **files))
+
+
+def test_a_gain_counts_up_to_a_limit() -> None:
+    editing = Editing(confidence=(0.0, 0.0, 0.1), most_gain=20.0)
+    found = [editing.confidence_of(0.0, gain) for gain in (-30, -20, 5, 20, 30)]
+    assert found == sorted(found)
+    assert [found.count(each) for each in found] == [2, 2, 1, 2, 2]

@@ -21,8 +21,6 @@ CALIBRATION = "calibration.json"
 """Measured precision by edit probability, as folders held it before there was `editing.json`."""
 MOST = 64
 """Limit of the counts in a model folder, so that a damaged one cannot ask for too much."""
-MOST_GAIN = 12.0
-"""Limit of the gain that counts for a change's confidence, in nats."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,8 @@ class Editing:
     in changes of its own."""
     min_confidence: float = 0.5
     """The least confidence of a change that is kept."""
+    most_gain: float = 12.0
+    """The gain that counts for a change's confidence, at most, in nats."""
     samples: int = 1
     """How many times each window of a draft is revised: once as asked, then at random. Of changes
     to the same text, the one with the highest confidence is kept. 0 if the model writes no changes
@@ -68,6 +68,8 @@ class Editing:
         for name in ("threshold", "min_confidence"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a number from 0 to 1")
+        if not 0 < self.most_gain < 1000:
+            raise ConfigError("most_gain must be a number from 0 to 1000")
         if len(self.confidence) not in (0, 3) or not all(map(isfinite, self.confidence)):
             raise ConfigError("confidence must be three numbers, or none")
         if not {*self.suggestions} <= {*get_args(Source)} - {"model"} or not all(
@@ -128,8 +130,12 @@ class Editing:
         if not weights:
             return None
         constant, by_logprob, by_gain = weights
-        odds = constant + by_logprob * logprob + by_gain * max(-MOST_GAIN, min(gain, MOST_GAIN))
+        odds = constant + by_logprob * logprob + by_gain * self.limited(gain)
         return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+
+    def limited(self, gain: float) -> float:
+        """Return a gain, as far as it counts for a change's confidence."""
+        return max(-self.most_gain, min(gain, self.most_gain))
 
     def _calibrated(self, precision: float) -> float:
         """Return the lowest minimum whose measured precision reaches the one asked for."""
@@ -206,6 +212,7 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
         has_route=bool(saved.get("has_route", False)),
         confidence=tuple(map(float, saved.get("confidence", ()))),
         min_confidence=float(saved.get("min_confidence", Editing.min_confidence)),
+        most_gain=float(saved.get("most_gain", Editing.most_gain)),
         samples=int(saved.get("samples", Editing.samples)),
         suggestions={
             str(name): tuple(map(float, weights))
