@@ -79,7 +79,7 @@ def logistic(features: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
 
 
 def best_of(source: Source, found: Sequence[tuple[int, Change, bool]]) -> list[tuple[Change, bool]]:
-    """Return the likeliest suggestion for each position: the others do not matter."""
+    """Return the most likely suggestion for each position: the others do not matter."""
     best: dict[tuple[int, int, int], tuple[Change, bool]] = {}
     for n, change, right in found:
         key = n, change.start, change.end
