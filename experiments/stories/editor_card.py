@@ -24,6 +24,7 @@ from reviser.core.codec import read_tokenizer
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.models.wordlists import LISTS, WORDS
+from reviser.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models" / "stories-edit"
@@ -144,7 +145,7 @@ def card() -> str:
     )
 
 
-def ship(run: Path, earlier: Path | None, commit: str) -> None:
+def ship(run: Path, earlier: Path | None) -> None:
     """Write the model folder: bfloat16 weights, tokenizer, lists, `editing.json` and `run.json`."""
     model, vocab = trunks.load(run, dtype=torch.float32)
     parameters = sum(each.numel() for each in model.parameters())
@@ -175,7 +176,7 @@ def ship(run: Path, earlier: Path | None, commit: str) -> None:
     write_json(
         FOLDER / "run.json",
         {"recipe": recipe, "parameters": parameters, "seen": seen, "metrics": metrics}
-        | {"commit": commit},
+        | {"commit": commit()},
     )
 
 
@@ -183,9 +184,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ship", type=Path, help="the folder that `editor` and `calibrate` wrote")
     parser.add_argument("--earlier", type=Path, help="the run that this run began with, if any")
-    parser.add_argument("--commit", default="", help="the commit that the model was trained with")
     given = parser.parse_args()
     if given.ship:
-        ship(given.ship, given.earlier, given.commit)
+        ship(given.ship, given.earlier)
     else:
         (FOLDER / "README.md").write_text(card(), "utf-8")
