@@ -43,6 +43,7 @@ from reviser.data.corrupt import Corruption, corrupt
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.models.editing import Editing
+from reviser.provenance import commit
 from reviser.trajectories.diff import Hunk, diff
 
 HELD_OUT = 400
@@ -342,7 +343,7 @@ def train(
             plan.save(output)
             record = {"settings": asdict(settings), "steps": step + 1, "seen": {"ids": seen}}
             record["seen"]["text_tokens"] = text_tokens
-            record |= {"stories": len(stories), "held_out_nats": nats}
+            record |= {"stories": len(stories), "held_out_nats": nats, "commit": commit()}
             write_json(output / "run.json", record)
             put(model, kept)
         if is_last:

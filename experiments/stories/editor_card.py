@@ -24,7 +24,6 @@ from reviser.core.codec import read_tokenizer
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.models.wordlists import LISTS, WORDS
-from reviser.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models" / "stories-edit"
@@ -86,7 +85,7 @@ The model makes {made} changes in the stories with mistakes. {right} of them are
 
 ## Limits
 
-- The mistakes in the scores are of the same kinds as those in training: a program made them. People make others. In a short story that we wrote with seven mistakes ("boy name Tim", "He have", "freinds", "stoped", "gived"), it corrected one.
+- The mistakes in the scores are of the same kinds as those in training: a program made them. People make others. In this story with six mistakes it corrects one, gets another wrong and misses the rest: {hard}
 - It knows the words of stories for small children. We have not measured it on other text: use [proofreader](../proofreader) for English in general.
 - It misses {missed:.0f} % of the mistakes even in such stories. A text without changes can still have mistakes.
 - It can take an unusual but correct word for a mistake, and a change can make a text worse.
@@ -122,6 +121,7 @@ def card() -> str:
         millions=run["parameters"] / 1e6,
         draft=found["example"][0],
         shown=found["example"][1],
+        hard=f"`{found['hard_example'][1]}`",
         threshold=editing["threshold"],
         least=editing["min_confidence"],
         stories=run["recipe"]["data"]["stories"],
@@ -176,7 +176,7 @@ def ship(run: Path, earlier: Path | None) -> None:
     write_json(
         FOLDER / "run.json",
         {"recipe": recipe, "parameters": parameters, "seen": seen, "metrics": metrics}
-        | {"commit": commit()},
+        | {"commit": last["commit"]},
     )
 
 

@@ -40,6 +40,11 @@ RATE = 5.0
 """Mistakes per 100 words, the default of `reviser data corrupt`."""
 SEED = 11
 EXAMPLE = "Tom and Sue went too the zoo. They wanted see the big lion. The lion was verry happy."
+HARD = (
+    "Once upon a time there was a boy name Tim. He have a big red ball. One day his freinds came to"
+    " the park. They stoped at the tree. Tim gived them his ball. They was very happy."
+)
+"""A story by a person, with six mistakes."""
 THRESHOLD = 0.04
 """The least edit probability of a word that may change; the confidence decides after that."""
 MOST_GAIN = 30.0
@@ -154,7 +159,7 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     with reviser.load(folder) as model:
         made = [each.text for each in model.revise_many([pair.before for pair in pairs])]
         seconds = time.process_time() - began
-        example = model.revise(EXAMPLE).changes.critic()
+        shown = [[each, model.revise(each).changes.critic()] for each in (EXAMPLE, HARD)]
     wrong = [n for n, pair in enumerate(pairs) if pair.before != pair.after]
     clean = [n for n, pair in enumerate(pairs) if pair.before == pair.after]
     sources = [tokenize(pair.before) for pair in pairs]
@@ -176,7 +181,8 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     return {
         "stories": len(clean),
         "rate": RATE,
-        "example": [EXAMPLE, example],
+        "example": shown[0],
+        "hard_example": shown[1],
         "clean_words": sum(words),
         "edits": {name: int(column.sum()) for name, column in counts.items()},
         "false_alarm_count": int(rows[clean, 1].sum()),

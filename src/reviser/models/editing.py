@@ -50,7 +50,7 @@ class Editing:
     min_confidence: float = 0.5
     """The least confidence of a change that is kept."""
     most_gain: float = 12.0
-    """The gain that counts for a change's confidence, at most, in nats."""
+    """The largest gain that counts for a change's confidence, in nats."""
     samples: int = 1
     """How many times each window of a draft is revised: once as asked, then at random. Of changes
     to the same text, the one with the highest confidence is kept. 0 if the model writes no changes
@@ -69,7 +69,7 @@ class Editing:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a number from 0 to 1")
         if not 0 < self.most_gain < 1000:
-            raise ConfigError("most_gain must be a number from 0 to 1000")
+            raise ConfigError("most_gain must be above 0 and below 1000")
         if len(self.confidence) not in (0, 3) or not all(map(isfinite, self.confidence)):
             raise ConfigError("confidence must be three numbers, or none")
         if not {*self.suggestions} <= {*get_args(Source)} - {"model"} or not all(
