@@ -659,10 +659,15 @@ def test_several_servers_share_the_requests_and_one_may_die(
             found[step.request].append(step.action)
         else:
             failed.add(step.request)
-    assert 0 < len(failed) < len(requests)  # those that the dead one had begun
+    assert twin.popen.poll() is not None
+    assert len(failed) < len(requests)
     for number, actions in enumerate(expected):
-        length = len(found[number]) if number in failed else None
-        assert found[number] == actions[:length]
+        seen = found[number]
+        assert seen
+        assert seen == actions[: len(seen)]
+        # What the dead one had begun has failed. That may be nothing: on a busy machine a server
+        # sends all actions of a request at once.
+        assert (number in failed) == (len(seen) < len(actions))
     after = [step for step in Driver(engine).run(requests) if step.error is not None]
     assert not after
     engine.close()
