@@ -9,10 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.markdown import table
-from experiments.stories import editor_scores, report
-from experiments.stories.model_cards import SHIPPED
-from experiments.stories.tables import cell
+from experiments.markdown import estimate, table
+from experiments.stories import editor_scores
+from experiments.stories.model_cards import record, usual
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
@@ -23,11 +22,11 @@ These models come with the checkout, in `models/`. There is nothing to download,
 
 """
 TAIL = """
-The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Perplexity and bits per character are measured with stories15M, which also generated the training text; lower is better. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
+The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Bits per character are measured with stories15M, which also generated the training text, at temperature 0.9; lower is better. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
 
 | to measure a row again | run |
 | --- | --- |
-| stories-revise, stories-append | `python -m experiments.stories.run run late-1-marks append --budget full --world WORLD --judge STORIES15M` |
+| stories-revise, stories-append | `python -m experiments.stories.frontier writers PROMPTS STORIES15M append=models/stories-append late=models/stories-revise` |
 | stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
 | proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
@@ -78,11 +77,9 @@ def _rivals() -> dict[str, Any]:
 
 
 def story_model(name: str) -> tuple[str, str]:
-    """Return what a story model is, and its scores."""
-    runs = report.load("full")[SHIPPED[name]][:1]
-    perplexity = cell(runs, "written", "perplexity", "0", "perplexity", "value", digits=2)
-    bits = cell(runs, "written", "perplexity", "0", "bits_per_character", "value", digits=3)
-    return "GPT-NeoX, 5.8 million parameters", f"perplexity {perplexity}; {bits} bits per character"
+    """Return what a story writer is, and its scores."""
+    kind = f"Llama, {record(name)['parameters'] / 1e6:.1f} million parameters"
+    return kind, f"{estimate(usual(name)['bits_per_character'], 3)} bits per character"
 
 
 def editor() -> tuple[str, str]:

@@ -36,9 +36,10 @@ PROOFREADING = (
     " what it is not sure of."
 )
 STORIES = (
-    "Held-out prompts, continued by models/stories-revise (5.8 million parameters). The first story"
-    " was picked by hand. The other ten were drawn by seed 7 from the thousand prompts of the"
-    " results page. The prompt is grey. The model writes a story, leaves something out, goes back"
+    "Held-out prompts, continued by models/stories-revise (7.2 million parameters). The first story"
+    " was picked by hand, at temperature 0.7. The other ten were drawn by seed 7 from 200 such"
+    " prompts."
+    " The prompt is grey. The model writes a story, leaves something out, goes back"
     " and writes that last."
 )
 DRAFTS = (

@@ -171,6 +171,7 @@ SOURCES: dict[str, Any] = {
     "code": constant,
     "parameter": parameter,
     "paper": vars(paper),
+    "run": lambda name: json.loads((ROOT / "models" / name / "run.json").read_text("utf-8")),
     "recipe": lambda name: yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text("utf-8")),
     "lowest": lowest,
     "bytes": lambda name: sum(path.stat().st_size for path in (ROOT / name).iterdir()),

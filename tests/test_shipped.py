@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import reviser
-from experiments.stories.model_cards import SHIPPED
+from experiments.stories import frontier
+from experiments.stories.model_cards import COMPARISON, SHIPPED, record
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
 from reviser.evals.trajectories import Walk
@@ -63,10 +64,7 @@ def strings(value: Any) -> Iterator[str]:
 
 @either
 def test_weights_and_results_are_of_one_run(name: str) -> None:
-    results = ROOT / "experiments" / "stories" / "results" / "full"
-    found = json.loads((results / f"{SHIPPED[name]}-0.json").read_text("utf-8"))
-    told = json.loads((FOLDERS[name] / "run.json").read_text("utf-8"))
-    assert told["seen"] == found["seen"]
+    assert record(name)["seen"] == frontier.read(COMPARISON)["seen"][SHIPPED[name]]
 
 
 @either
@@ -78,7 +76,7 @@ def test_it_has_learnt_to_tell_stories(name: str) -> None:
     ids = torch.tensor([history])
     with torch.inference_mode():
         loss = float(model(input_ids=ids, labels=ids).loss)
-    assert loss < 2.0
+    assert loss < 1.7
 
 
 def test_both_read_the_same_tokens() -> None:
@@ -112,7 +110,7 @@ def test_one_revises_and_the_baseline_appends(name: str, opened: dict[str, Revis
     if name == "stories-append":
         assert revised == 0
         return
-    assert revised > 32
+    assert revised > 28  # of 40; of 200 held-out beginnings it revises 88 %
     codec = Codec.load(FOLDERS[name])
     for rollout in rollouts:
         canvas, before = Canvas(vocab), None

@@ -18,7 +18,7 @@ Four questions: how to tokenize ten trillion tokens, train a model above a billi
 CHECKED = """\
 ## How far to trust it
 
-Each row was predicted from smaller runs than the one measured (`python -m experiments.scale.run check --text enwik8_prose.txt --tokenizer GPT2`), then done with the real code: `reviser tokenize`, `reviser train` in float32 with one thread, `reviser serve` with `models/stories-revise` under Poisson arrivals. Times are processor seconds of one core, because the machine was shared; latencies are wall time, calibrated again before each run. [..] is the range over runs; for training, over intervals of one run.
+Each row was predicted from smaller runs than the one measured (`python -m experiments.scale.run check --text enwik8_prose.txt --tokenizer GPT2`), then done with the real code: `reviser tokenize`, `reviser train` in float32 with one thread, `reviser serve` with the `models/stories-revise` of version 0.1.0 under Poisson arrivals. Times are processor seconds of one core, because the machine was shared; latencies are wall time, calibrated again before each run. [..] is the range over runs; for training, over intervals of one run.
 """
 
 MISSES = """\

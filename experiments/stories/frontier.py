@@ -137,16 +137,19 @@ def main() -> None:
     parser.add_argument("judge", type=Path)
     parser.add_argument("systems", nargs="+", metavar="NAME=FOLDER")
     options = parser.parse_args()
-    scorer, found = perplexity.Scorer.load(options.judge), {}
+    scorer = perplexity.Scorer.load(options.judge)
+    found: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
     for each in options.systems:
         name, _, folder = each.partition("=")
         found[name] = []
+        seen[name] = json.loads(Path(folder, "run.json").read_text("utf-8"))["seen"]
         for temperature in TEMPERATURES:
             settings = {"temperature": temperature, "top_k": 0}
             texts = system(Path(folder), options.prompts, settings)
             found[name].append({"temperature": temperature, **measure(texts, scorer)})
             print(name, json.dumps(found[name][-1]), flush=True)
-            record = {"systems": found, **made_with("torch", "transformers")}
+            record = {"systems": found, "seen": seen, **made_with("torch", "transformers")}
             write_json(RESULTS / f"{options.name}.json", record)
     print(compared(found=record))
 

@@ -1,20 +1,24 @@
-"""The model cards of the included models: `models/*/README.md`."""
+"""The model cards of the story writers: `models/stories-*/README.md`, without the editor's."""
 
 from __future__ import annotations
 
-from experiments.markdown import table
-from experiments.stories.tables import Run, cell, figures
+import json
+from pathlib import Path
+from typing import Any
 
-SHIPPED = {"stories-revise": "late-1-marks", "stories-append": "append"}
-FIGURES = {
-    "held-out nats per text token": (("held_out", "nll"), 3),
-    "perplexity under stories15M": (("written", "perplexity", "0", "perplexity", "value"), 2),
-    "perplexity, ratio to baseline": (("written", "ratio_to_baseline", "value"), 3),
-    "bits per character": (("written", "perplexity", "0", "bits_per_character", "value"), 3),
-    "actions per token": (("written", "trajectories", "actions_per_token", "value"), 3),
-    "share of texts with a revision": (("written", "trajectories", "revised", "value"), 3),
-    "distinct-2": (("written", "diversity", "distinct_2", "value"), 3),
-    "MAUVE": (("written", "mauve", "0", "mauve", "value"), 2),
+from experiments.markdown import estimate, table
+from experiments.stories import frontier
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = {"stories-revise": "late", "stories-append": "append"}
+"""The included writers, and their names in the comparison at equal diversity."""
+COMPARISON = "writers"
+TEMPERATURE = 0.9
+COLUMNS = {
+    "bits per character": ("bits_per_character", 3),
+    "distinct-2": ("distinct_2", 3),
+    "actions per token": ("actions_per_token", 3),
+    "share of texts with a revision": ("revised", 3),
 }
 WHAT = {
     "stories-revise": (
@@ -24,7 +28,7 @@ WHAT = {
     ),
     "stories-append": (
         "It writes from left to right. It is the baseline of [stories-revise](../stories-revise), with"
-        " the same architecture, text and training FLOPs."
+        " the same architecture, text and number of training steps."
     ),
 }
 EXAMPLES = {
@@ -34,6 +38,10 @@ EXAMPLES = {
         ' ball." -m models/stories-revise'
     ),
     "stories-append": 'reviser generate "Once upon a time" -m models/stories-append',
+}
+CHANGES = {
+    "stories-revise": "",
+    "stories-append": " --set policy=append --set vocab.marks=false",
 }
 CARD = """\
 ---
@@ -45,33 +53,37 @@ pipeline_tag: text-generation
 
 # {name}
 
-This language model has 5.8 million parameters and writes simple stories for small children. {what}
+This language model has {parameters:.1f} million parameters and writes simple stories for small children. {what}
 
 ```sh
 {example}
 ```
 
-The model is an ordinary causal LM: GPT-NeoX with six layers of width 256, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens and some action tokens. `AutoModelForCausalLM` can load it, but you need [Reviser](../../README.md) to decode it.
+The model is an ordinary causal LM: Llama with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens and some action tokens. `AutoModelForCausalLM` can load it, but you need [Reviser](../../README.md) to decode it.
 
 ## Data
 
-The training text is 101,120 stories sampled at temperature 1 from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories. One story in seven is cut off at the end of stories15M's context of 256 tokens. `experiments/stories/sample_corpus.py` samples the stories again. No text was written by a person.
+The training text is stories sampled at temperature 1 from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories, and pieces of these stories: {stories:,} texts. `experiments/stories/sample_corpus.py` samples such stories, and `excerpts.py` adds the pieces. No text was written by a person.
 
 ## Training
 
-The model was trained with `recipes/world.yaml` on {ids} million ids, on one CPU core:
+Its layers are those of stories15M, by way of [stories-edit](../stories-edit): the same layers with a smaller vocabulary, trained to correct stories. From there it was trained on {ids:.1f} million ids in five runs of {steps} steps, on one CPU core. The pieces were part of the last two. Each run is the recipe with its own text, seed, learning rate and number of steps; `run.json` has those of the last one:
 
 ```sh
-# WORLD is the folder of the stories; the results page shows how to sample them
-python -m experiments.stories.run prepare WORLD --source STORIES15M
-python -m experiments.stories.run run {arm} --budget full --world WORLD --judge STORIES15M
+reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]'{changes} -o run
 ```
+
+The models of [the results page](../../docs/results.md) are others: their weights were random at the start.
+
+The held-out score that `reviser info` shows is too low, because stories-edit has seen many of those stories. The beginnings below are of stories that no model has seen.
 
 ## Evaluation
 
-The model continued {prompts} held-out beginnings of 32 tokens at temperature 0.9 with top-k 50. [..] is a 95 % interval over prompts. Training with another seed changes the figures by more than these intervals; [the results page](../../docs/results.md) has several seeds and explains the measures. The figures are for float32 weights. The weights here are rounded to bfloat16.
+It continued {prompts} held-out beginnings of 32 tokens without top-k. Bits per character are measured with stories15M. [..] is a 95 % interval over prompts. The figures are of one training run, with these bfloat16 weights computed in float32.
 
 {figures}
+`python -m experiments.stories.frontier {comparison} PROMPTS STORIES15M append=models/stories-append late=models/stories-revise` measures them again.
+
 ## Limits
 
 This model is a toy for trying out the library and for its tests.
@@ -82,24 +94,54 @@ This model is a toy for trying out the library and for its tests.
 """
 
 
-def cards(arms: dict[str, list[Run]]) -> dict[str, str]:
-    """Return the cards by path, from the full-budget runs of each arm."""
-    return {
-        f"models/{name}/README.md": CARD.format(
-            name=name,
-            what=WHAT[name],
-            example=EXAMPLES[name],
-            arm=arm,
-            ids=f"{arms[arm][0]['seen']['ids'] / 1e6:.0f}",
-            figures=table(
-                ["measure", "this model"],
-                [
-                    [label, cell(arms[arm][:1], *path, digits=digits)]
-                    for label, (path, digits) in FIGURES.items()
-                    if figures(arms[arm][:1], *path)
-                ],
-            ),
-            prompts=f"{arms[arm][0]['written']['samples']:,}",
-        )
-        for name, arm in SHIPPED.items()
-    }
+def points(name: str) -> list[dict[str, Any]]:
+    """Return the figures of a writer, for each temperature."""
+    found: list[dict[str, Any]] = frontier.read(COMPARISON)["systems"][SHIPPED[name]]
+    return found
+
+
+def usual(name: str) -> dict[str, Any]:
+    """Return the figures of a writer at the usual temperature."""
+    return next(point for point in points(name) if point["temperature"] == TEMPERATURE)
+
+
+def record(name: str) -> dict[str, Any]:
+    """Return how a writer was trained."""
+    path = ROOT / "models" / name / "run.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def cards() -> dict[str, str]:
+    """Return the cards by path."""
+    return {f"models/{name}/README.md": card(name) for name in SHIPPED}
+
+
+def listed(numbers: list[int]) -> str:
+    """Return numbers as a list in a sentence."""
+    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def card(name: str) -> str:
+    """Return the card of a writer."""
+    run = record(name)
+    return CARD.format(
+        name=name,
+        what=WHAT[name],
+        example=EXAMPLES[name],
+        changes=CHANGES[name],
+        parameters=run["parameters"] / 1e6,
+        stories=run["stories"],
+        steps=listed([each["steps"] for each in run["runs"]]),
+        ids=sum(each["ids"] for each in run["runs"]) / 1e6,
+        prompts=usual(name)["samples"],
+        comparison=COMPARISON,
+        figures=table(
+            ["temperature", *COLUMNS],
+            [
+                [f"{point['temperature']}"]
+                + [estimate(point[key], digits) for key, digits in COLUMNS.values()]
+                for point in points(name)
+            ],
+        ),
+    )

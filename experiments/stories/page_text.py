@@ -50,7 +50,7 @@ The arms:
 | `annealed-`, `then-`, `half-` | append at first; late spans come gradually, after 60 %, or between 40 and 60 % of training |
 
 - **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is the part of it that no model can avoid; the part above it is counting and choosing that this model has not learned.
-- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. You can [watch rollouts](rollouts.html) of the shipped model. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
+- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. You can [watch rollouts](rollouts.html) of an included model, which began with other weights. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
 - **Cursor**: the paper's trajectory statistics of these rollouts. "Moves" are shares of all actions, `back` included and `mark` not. Distances and travel are in tokens. The position of an insert goes from 0, the start of the text, to 1.
 """
 INFILLING = """\
@@ -97,7 +97,7 @@ A text at a lower temperature is more likely and less varied, so one number prov
 LATE = """\
 ### A sentence written last
 
-`append` is `models/stories-append`, and `late` is `models/stories-revise`, which leaves a sentence out and writes it last. They have the same size, text and training FLOPs.
+`append` is the baseline with the full budget, seed 0, and `late` is `late-1-marks`, which leaves a sentence out and writes it last. They have the same size, text and training FLOPs.
 """
 
 LATE_END = """\
@@ -107,7 +107,7 @@ It costs little and gains no quality. The texts with a late sentence have {above
 OWN_ERRORS = """\
 ### Deleting its own mistakes
 
-Both models start from the shipped left-to-right baseline and train on 4,059 stories that were sampled from stories15M for this, with equal training FLOPs and one seed (1,290 and 1,200 steps of 8 stories). One only appends. The other learns to [take back its own mistakes](guides/train.md#let-the-model-take-back-its-mistakes): in two rounds of DAgger an oracle wrote the stories, the model wrote up to four ids in its place now and then (`oracle: 0.9`, `turn: 4`), and what the story does not have was deleted.
+Both models start from the baseline with the full budget and train on 4,059 stories that were sampled from stories15M for this, with equal training FLOPs and one seed (1,290 and 1,200 steps of 8 stories). One only appends. The other learns to [take back its own mistakes](guides/train.md#let-the-model-take-back-its-mistakes): in two rounds of DAgger an oracle wrote the stories, the model wrote up to four ids in its place now and then (`oracle: 0.9`, `turn: 4`), and what the story does not have was deleted.
 """
 
 OWN_ERRORS_END = """\

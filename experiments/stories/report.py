@@ -300,7 +300,7 @@ FIGURES = {
 def main() -> None:
     for name, content in pages().items():
         (ROOT / "docs" / name).write_text(content, "utf-8")
-    for name, content in cards(load("full")).items():
+    for name, content in cards().items():
         (ROOT / name).write_text(content, "utf-8")
 
 

@@ -44,6 +44,7 @@ from experiments.stories.world import (
     recipe_of,
 )
 from reviser.core.codec import read_tokenizer
+from reviser.data.shards import Manifest
 from reviser.evals import evaluation, texts
 from reviser.evals.evaluation import Measures, System
 from reviser.files import write_json, write_whole
@@ -137,20 +138,32 @@ def measure_machine() -> None:
     write_json(RESULTS / "machine.json", {"flops_per_second": max(rates), "tries": len(rates)})
 
 
-def ship(folder: Path, name: str) -> None:
-    """Copy a model to models/ in bfloat16, without the paths and the name of this machine."""
+def ship(runs: list[Path], name: str) -> None:
+    """Copy a writer to models/ in bfloat16, without the paths and the name of this machine.
+
+    Each run but the first began with the model of the one before. The last one is copied.
+    """
+    folder = runs[-1]
     model, vocab = trunks.load(folder, dtype=torch.bfloat16)
     goal = ROOT / "models" / name
     trunks.save(model, read_tokenizer(folder), vocab, goal)
-    record = json.loads((folder / "run.json").read_text("utf-8"))
-    record["recipe"]["data"] |= {"shards": "shards", "tokenizer": "tokenizer"}
-    kept = ("recipe", "data", "tokenizer", "seen", "metrics", "versions", "commit")
+    records = [json.loads((run / "run.json").read_text("utf-8")) for run in runs]
+    record = records[-1]
+    record["runs"] = [
+        {"steps": each["recipe"]["training"]["steps"], "ids": each["seen"]["ids"]}
+        for each in records
+    ]
+    record["recipe"]["base"] = "models/stories-edit"
+    record["recipe"]["data"]["text"] = ["stories.jsonl"]
+    record["stories"] = Manifest.load(folder / "shards").documents
+    kept = ("recipe", "data", "tokenizer", "stories", "parameters", "runs")
+    kept += ("seen", "metrics", "versions", "commit")
     write_json(goal / "run.json", {key: record[key] for key in kept})
 
 
-def choose_rollouts(world: Path, name: str, count: int = 10, seed: int = 7) -> None:
+def choose_rollouts(path: Path, name: str, count: int = 10, seed: int = 7) -> None:
     """Keep a shipped model's continuations of a few prompts, drawn by a seed, for the player."""
-    prompts = read_lines(prompts_of(world))
+    prompts = read_lines(path)
     chosen = sorted(random.Random(seed).sample(range(len(prompts)), count))
     lines = []
     with reviser.load(ROOT / "models" / name) as model:
@@ -175,10 +188,10 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0])
     runs.add_argument("--set", action="append", default=[], dest="own", help="A recipe setting.")
-    shipped = commands.add_parser("ship", help="Copy a run's model to models/.")
-    shipped.add_argument("run", type=Path)
+    shipped = commands.add_parser("ship", help="Copy a run of recipes/story-writer.yaml.")
     shipped.add_argument("name")
-    shipped.add_argument("--rollouts", action="store_true", help="Keep ten rollouts to watch.")
+    shipped.add_argument("runs", type=Path, nargs="+", help="In order; the last one is copied.")
+    shipped.add_argument("--prompts", type=Path, help="Keep continuations of ten of them to watch.")
     others = commands.add_parser("decode", help="Measure other decoding settings.")
     others.add_argument("--settings", type=json.loads, action="append", required=True)
     checks = commands.add_parser("check", help="Use another judge, and real stories.")
@@ -199,9 +212,9 @@ def main(words: list[str] | None = None) -> None:
     elif given.command == "machine":
         measure_machine()
     elif given.command == "ship":
-        ship(given.run.absolute(), given.name)
-        if given.rollouts:
-            choose_rollouts(given.run.absolute().parents[2], given.name)
+        ship([run.absolute() for run in given.runs], given.name)
+        if given.prompts:
+            choose_rollouts(given.prompts, given.name)
     elif given.command == "decode":
         for folder in given.runs:
             for settings in given.settings:

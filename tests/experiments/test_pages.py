@@ -23,7 +23,7 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
     ("command", "pages"),
     [
         ("stories.report", lambda: {f"docs/{n}": page for n, page in stories.pages().items()}),
-        ("stories.report", lambda: model_cards.cards(stories.load("full"))),
+        ("stories.report", model_cards.cards),
         ("stories.editor_card", lambda: {"models/stories-edit/README.md": editor_card.card()}),
         ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
         ("scale.report", lambda: {"docs/design/scale.md": scale.page()}),

@@ -14,6 +14,7 @@ from reviser.core.codec import read_tokenizer
 from reviser.evals import flops
 from reviser.models import info, trunks
 from reviser.models.trunks import TrunkConfig
+from reviser.train.recipe import load_recipe
 from reviser.train.run import train
 
 
@@ -119,14 +120,17 @@ def test_gaps_are_whole_sentences_that_a_model_fills_between_both_sides(
 def test_a_shipped_model_does_not_reveal_this_machine(
     small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = world.recipe_of(
-        small_world, "policy=late-1", arms.MARKS, "training.compile=false", "training.steps=2",
-        "training.warmup=1", "evaluation.examples=8", "evaluation.max_actions=4",
-        "trunk.layers=1", "trunk.width=32", "trunk.mlp_width=32",
+    made = load_recipe(
+        world.ROOT / "recipes" / "story-writer.yaml",
+        [
+            f"data.text=[{small_world / 'stories-0.jsonl'}]", "training.steps=2",
+            "training.warmup=1", "evaluation.examples=8", "evaluation.max_actions=4",
+        ],
     )  # fmt: skip
-    train(made, tmp_path / "run")
+    for name in ("first", "second"):
+        train(made, tmp_path / name)
     monkeypatch.setattr(run, "ROOT", tmp_path)
-    run.ship(tmp_path / "run", "small")
+    run.ship([tmp_path / "first", tmp_path / "second"], "small")
     shipped = tmp_path / "models" / "small"
     for path in shipped.glob("*.json"):
         assert str(small_world) not in path.read_text("utf-8")
@@ -135,3 +139,5 @@ def test_a_shipped_model_does_not_reveal_this_machine(
     facts = info.describe(shipped)
     assert facts["dtypes"] == ["BF16"]
     assert facts["training"]["seen"]["examples"] == 16
+    runs = json.loads((shipped / "run.json").read_text("utf-8"))["runs"]
+    assert [each["steps"] for each in runs] == [2, 2]
