@@ -133,7 +133,7 @@ We trained three models of 5.8 million parameters from the same base and pairs: 
 
 """
 TAIL = """
-Masked diffusion on the trunk and budget of our story models was barely readable at a fifth of the full budget ([results](results.md)); its settings were not tuned. We have not measured a large language model, vale, GECToR, an agent or xlm-core.
+Masked diffusion on the trunk and budget of the story models on the results page was barely readable at a fifth of the full budget ([results](results.md)); its settings were not tuned. We have not measured a large language model, vale, GECToR, an agent or xlm-core.
 
 ## What Reviser does not have
 

@@ -22,7 +22,7 @@ These models come with the checkout, in `models/`. There is nothing to download,
 
 """
 TAIL = """
-The scores of different models cannot be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Bits per character are measured with stories15M, which also generated the training text, at temperature 0.9; lower is better. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
+Only the scores of stories-revise and stories-append can be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Bits per character are of texts written at temperature 0.9, measured with stories15M; lower is better. stories15M generated the training text and gave these models their layers, so it is not an independent judge. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
 
 | to measure a row again | run |
 | --- | --- |

@@ -60,7 +60,7 @@ def pages() -> dict[str, str]:
     replayer = Replayer(ActionVocab.load(stories), Codec.load(stories))
     rollouts = ROOT / "experiments" / "stories" / "results"
     edits = ROOT / "experiments" / "revise" / "results"
-    # The editor has the tokenizer of its base, models/stories-append.
+    # The editor has the same tokenizer as models/stories-append.
     editor_codec = Codec.load(ROOT / "models" / "stories-append")
     return {
         "proofreading.html": to_html(

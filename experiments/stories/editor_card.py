@@ -63,6 +63,7 @@ The model has read {ids:.1f} million tokens in {steps:,} steps on one CPU core, 
 ```sh
 # STORIES15M is the folder of that model, with a tokenizer.json
 python -m experiments.stories.sample_corpus STORIES15M -o stories-0.jsonl --batches 11
+# of models/stories-append, only the tokenizer is used
 python -m experiments.stories.transplant STORIES15M models/stories-append -o base
 python -m experiments.stories.editor base stories-0.jsonl -o RUN --steps 500 --learning-rate {rate}
 python -m experiments.stories.editor_lists stories-0.jsonl -o RUN
@@ -74,7 +75,7 @@ python -m experiments.stories.editor_card
 
 {note}
 
-As plain text, held-out stories have {nats:.2f} nats per token under this model, and {baseline:.2f} under stories-append.
+As plain text, held-out stories have {nats:.2f} nats per token under this model, and {baseline:.2f} under the stories-append of version 0.1.0, which was trained from scratch.
 
 ## Evaluation
 

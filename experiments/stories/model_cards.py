@@ -18,7 +18,7 @@ COLUMNS = {
     "bits per character": ("bits_per_character", 3),
     "distinct-2": ("distinct_2", 3),
     "actions per token": ("actions_per_token", 3),
-    "share of texts with a revision": ("revised", 3),
+    "share of texts with a cursor move": ("revised", 3),
 }
 WHAT = {
     "stories-revise": (
@@ -27,8 +27,9 @@ WHAT = {
         " [stories-append](../stories-append) is its left-to-right baseline."
     ),
     "stories-append": (
-        "It writes from left to right. It is the baseline of [stories-revise](../stories-revise), with"
-        " the same architecture, text and number of training steps."
+        "It writes from left to right. It can move the cursor, and does so in at most 2 % of its texts."
+        " It is the baseline of [stories-revise](../stories-revise), with the same architecture, text"
+        " and number of training steps."
     ),
 }
 EXAMPLES = {
@@ -63,23 +64,23 @@ The model is an ordinary causal LM: Llama with six layers of width 288, a contex
 
 ## Data
 
-The training text is stories sampled at temperature 1 from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories, and pieces of these stories: {stories:,} texts. `experiments/stories/sample_corpus.py` samples such stories, and `excerpts.py` adds the pieces. No text was written by a person.
+The training text is stories sampled at temperature 1 from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories, and pieces of these stories. The last run had {stories:,} texts. `experiments/stories/sample_corpus.py` samples such stories, and `experiments/stories/excerpts.py` adds the pieces. No text was written by a person.
 
 ## Training
 
-Its layers are those of stories15M, by way of [stories-edit](../stories-edit): the same layers with a smaller vocabulary, trained to correct stories. From there it was trained on {ids:.1f} million ids in five runs of {steps} steps, on one CPU core. The pieces were part of the last two. Each run is the recipe with its own text, seed, learning rate and number of steps; `run.json` has those of the last one:
+The model starts from [stories-edit](../stories-edit), which has the layers of stories15M and a smaller vocabulary, and was trained to correct stories. It was then trained on {ids:.1f} million tokens, action tokens included, on one CPU core, in five runs of {steps} steps. Each run continued from the one before, with its own text, seed and learning rate. Only the last two runs used the pieces. `run.json` describes the last run. This command trains such a model in one run, which we have not tried with as many steps; the comments in the recipe show how to make `text.jsonl`:
 
 ```sh
 reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]'{changes} -o run
 ```
 
-The models of [the results page](../../docs/results.md) are others: their weights were random at the start.
+The models on [the results page](../../docs/results.md) are different: they were trained from scratch.
 
-The held-out score that `reviser info` shows is too low, because stories-edit has seen many of those stories. The beginnings below are of stories that no model has seen.
+The held-out loss that `reviser info` prints is too optimistic, because stories-edit was trained on many of those stories. The beginnings below come from stories that none of these models was trained on.
 
 ## Evaluation
 
-It continued {prompts} held-out beginnings of 32 tokens without top-k. Bits per character are measured with stories15M. [..] is a 95 % interval over prompts. The figures are of one training run, with these bfloat16 weights computed in float32.
+The model continued {prompts} held-out beginnings of 32 tokens, without top-k. Bits per character are measured with stories15M; lower is better. stories15M is not an independent judge: it generated the training text, and this model has its layers. distinct-2 is the share of different word pairs; higher is more varied. [..] is a 95 % interval over prompts and does not cover other training seeds. The weights are those of this folder, and the computation is in float32.
 
 {figures}
 `python -m experiments.stories.frontier {comparison} PROMPTS STORIES15M append=models/stories-append late=models/stories-revise` measures them again.

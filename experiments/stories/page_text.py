@@ -50,7 +50,7 @@ The arms:
 | `annealed-`, `then-`, `half-` | append at first; late spans come gradually, after 60 %, or between 40 and 60 % of training |
 
 - **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is the part of it that no model can avoid; the part above it is counting and choosing that this model has not learned.
-- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. You can [watch rollouts](rollouts.html) of an included model, which began with other weights. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
+- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. The [rollouts to watch](rollouts.html) are by the included `models/stories-revise`, which is none of these models: it was not trained from scratch. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
 - **Cursor**: the paper's trajectory statistics of these rollouts. "Moves" are shares of all actions, `back` included and `mark` not. Distances and travel are in tokens. The position of an insert goes from 0, the start of the text, to 1.
 """
 INFILLING = """\
@@ -118,7 +118,7 @@ Learning to delete did not help. The model writes worse text at a higher cost. I
 """
 
 FEW_ERRORS = """\
-So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser train recipes/take-back.yaml --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
+So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser train recipes/take-back.yaml --set base=BASELINE --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
 """
 
 FEW_ERRORS_END = """\
