@@ -30,6 +30,8 @@ Only the scores of stories-revise and stories-append can be compared with each o
 | stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
 | proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
+STORIES15M is the folder of that model. PROMPTS is a file of held-out beginnings, like the one that `python -m experiments.stories.run run` writes to its folder WORLD.
+
 Other models:
 
 - **Your own.** [Train](guides/train.md) one, or [adapt](guides/adapt.md) a causal LM that you have, and [share](guides/share.md) it.

@@ -38,9 +38,8 @@ PROOFREADING = (
 STORIES = (
     "Held-out prompts, continued by models/stories-revise (7.2 million parameters). The first story"
     " was picked by hand, at temperature 0.7. The other ten were drawn by seed 7 from 200 such"
-    " prompts."
-    " The prompt is grey. The model writes a story, leaves something out, goes back"
-    " and writes that last."
+    " prompts. The prompt is grey. The model writes a story, leaves something out, goes back and"
+    " writes that last."
 )
 DRAFTS = (
     "Ten held-out pieces with mistakes, revised by the story editor of the results page. They were"

@@ -143,7 +143,7 @@ def system(model: Path, prompts: Path, settings: dict[str, Any]) -> System:
         input=prompts,
         output=path,
         model=str(model),
-        options={"rows": 64},
+        options={"rows": 64, "dtype": "float32"},
         settings=limits | settings,
     )
     if not path.is_file():

@@ -76,7 +76,7 @@ reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]'{changes} 
 
 The models on [the results page](../../docs/results.md) are different: they were trained from scratch.
 
-The held-out loss that `reviser info` prints is too optimistic, because stories-edit was trained on many of those stories. The beginnings below come from stories that none of these models was trained on.
+The held-out loss that `reviser info` prints is too optimistic, because stories-edit and the earlier runs were trained on many of those stories. The beginnings below come from stories that none of these models was trained on.
 
 ## Evaluation
 
