@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -493,21 +493,30 @@ def test_a_slurm_task_does_its_share(
     assert sorted(files_in(asked.output)) == ["00000001.parquet", "00000004.parquet"]
 
 
+@pytest.fixture
+def end_ray() -> Iterator[Callable[[], None]]:
+    """End the Ray that a run has started: it keeps the cores, and no other can start beside it."""
+
+    def end() -> None:
+        if ray := sys.modules.get("ray"):
+            ray.shutdown()
+
+    yield end
+    end()
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # of its own settings
 @pytest.mark.parametrize("on", ["local", "ray"])
 def test_the_reason_why_a_worker_failed_reaches_the_user(
-    model: Path, tmp_path: Path, on: Any
+    model: Path, tmp_path: Path, end_ray: Callable[[], None], on: Any
 ) -> None:
     own = shutil.copytree(model, tmp_path / "model")
     asked = job(corpus(tmp_path / "in", "jsonl"), tmp_path / "out", own, chunk_rows=4)
     (tmp_path / "in" / "0.jsonl").write_text("{}\n", "utf-8")
     with pytest.raises(DataError, match=r"has 3 bytes; it had .* when the job began"):
         run(asked, on=on, workers=2)
-    if on == "ray":
-        import ray
-
-        ray.shutdown()  # the actors of the first run would keep the cores
+    end_ray()
     data = (own / "model.safetensors").read_bytes()
     (own / "model.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(ConfigError, match="is another model than the one"):
