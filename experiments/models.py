@@ -26,11 +26,11 @@ Only the scores of stories-revise and stories-append can be compared with each o
 
 | to measure a row again | run |
 | --- | --- |
-| stories-revise, stories-append | `python -m experiments.stories.frontier writers PROMPTS STORIES15M append=models/stories-append late=models/stories-revise` |
+| stories-revise, stories-append | `python -m experiments.stories.frontier writers experiments/stories/beginnings.jsonl STORIES15M append=models/stories-append late=models/stories-revise` |
 | stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
 | proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
-STORIES15M is the folder of that model. PROMPTS is a file of held-out beginnings, like the one that `python -m experiments.stories.run run` writes to its folder WORLD.
+STORIES15M is the folder of that model.
 
 Other models:
 

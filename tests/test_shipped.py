@@ -13,9 +13,10 @@ import torch
 
 import reviser
 from experiments.stories import frontier
-from experiments.stories.model_cards import COMPARISON, SHIPPED, record
+from experiments.stories.model_cards import COMPARISON, SHIPPED, record, usual
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
+from reviser.evals.texts import read_prompts
 from reviser.evals.trajectories import Walk
 from reviser.models import info, trunks
 from reviser.writing.model import Reviser
@@ -65,6 +66,14 @@ def strings(value: Any) -> Iterator[str]:
 @either
 def test_weights_and_results_are_of_one_run(name: str) -> None:
     assert record(name)["seen"] == frontier.read(COMPARISON)["seen"][SHIPPED[name]]
+
+
+@either
+def test_the_beginnings_of_the_results_are_at_hand(name: str) -> None:
+    prompts = read_prompts(ROOT / "experiments/stories/beginnings.jsonl")
+    assert len(prompts) == usual(name)["samples"]
+    codec = Codec.load(FOLDERS[name])
+    assert {len(codec.encode(prompt.prompt)) for prompt in prompts} == {32}
 
 
 @either

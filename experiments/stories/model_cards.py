@@ -83,7 +83,7 @@ The held-out loss that `reviser info` prints is too optimistic, because stories-
 The model continued {prompts} held-out beginnings of 32 tokens, without top-k. Bits per character are measured with stories15M; lower is better. stories15M is not an independent judge: it generated the training text, and this model has its layers. distinct-2 is the share of different word pairs; higher is more varied. [..] is a 95 % interval over prompts and does not cover other training seeds. The weights are those of this folder, and the computation is in float32.
 
 {figures}
-`python -m experiments.stories.frontier {comparison} PROMPTS STORIES15M append=models/stories-append late=models/stories-revise` measures them again.
+`python -m experiments.stories.frontier {comparison} experiments/stories/beginnings.jsonl STORIES15M append=models/stories-append late=models/stories-revise` measures them again.
 
 ## Limits
 
