@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.markdown import estimate, table
 from experiments.stories import editor_scores
-from experiments.stories.model_cards import record, usual
+from experiments.stories.model_cards import MEASURE, record, usual
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
@@ -26,7 +26,7 @@ Only the scores of stories-revise and stories-append can be compared with each o
 
 | to measure a row again | run |
 | --- | --- |
-| stories-revise, stories-append | `python -m experiments.stories.frontier writers experiments/stories/beginnings.jsonl STORIES15M append=models/stories-append late=models/stories-revise` |
+| stories-revise, stories-append | `{measure_writers}` |
 | stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
 | proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
@@ -106,7 +106,11 @@ def page() -> str:
         rows.append([card, task, f"{kind}, {megabytes(name)}", scores, f"`{command}`"])
     columns = ["model", "for", "what it is", "scores", "run it"]
     sentences = _rivals()["bea19-dev"]["sentences"]
-    return HEAD + table(columns, rows, numbers=False) + TAIL.format(sentences=sentences)
+    return (
+        HEAD
+        + table(columns, rows, numbers=False)
+        + TAIL.format(sentences=sentences, measure_writers=MEASURE)
+    )
 
 
 if __name__ == "__main__":

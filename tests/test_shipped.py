@@ -13,7 +13,7 @@ import torch
 
 import reviser
 from experiments.stories import frontier
-from experiments.stories.model_cards import COMPARISON, SHIPPED, record, usual
+from experiments.stories.model_cards import COMPARISON, PROMPTS, SHIPPED, record, usual
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
 from reviser.evals.texts import read_prompts
@@ -70,7 +70,7 @@ def test_weights_and_results_are_of_one_run(name: str) -> None:
 
 @either
 def test_the_beginnings_of_the_results_are_at_hand(name: str) -> None:
-    prompts = read_prompts(ROOT / "experiments/stories/beginnings.jsonl")
+    prompts = read_prompts(ROOT / PROMPTS)
     assert len(prompts) == usual(name)["samples"]
     codec = Codec.load(FOLDERS[name])
     assert {len(codec.encode(prompt.prompt)) for prompt in prompts} == {32}

@@ -13,6 +13,14 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = {"stories-revise": "late", "stories-append": "append"}
 """The included writers, and their names in the comparison at equal diversity."""
 COMPARISON = "writers"
+PROMPTS = "experiments/stories/beginnings.jsonl"
+MEASURE = " ".join(
+    [
+        f"python -m experiments.stories.frontier {COMPARISON} {PROMPTS} STORIES15M",
+        *(f"{system}=models/{name}" for name, system in sorted(SHIPPED.items())),
+    ]
+)
+"""The command that measures both; STORIES15M is the folder of that model."""
 TEMPERATURE = 0.9
 COLUMNS = {
     "bits per character": ("bits_per_character", 3),
@@ -83,7 +91,7 @@ The held-out loss that `reviser info` prints is too optimistic, because stories-
 The model continued {prompts} held-out beginnings of 32 tokens, without top-k. Bits per character are measured with stories15M; lower is better. stories15M is not an independent judge: it generated the training text, and this model has its layers. distinct-2 is the share of different word pairs; higher is more varied. [..] is a 95 % interval over prompts and does not cover other training seeds. The weights are those of this folder, and the computation is in float32.
 
 {figures}
-`python -m experiments.stories.frontier {comparison} experiments/stories/beginnings.jsonl STORIES15M append=models/stories-append late=models/stories-revise` measures them again.
+`{measure}` measures them again.
 
 ## Limits
 
@@ -136,7 +144,7 @@ def card(name: str) -> str:
         steps=listed([each["steps"] for each in run["runs"]]),
         ids=sum(each["ids"] for each in run["runs"]) / 1e6,
         prompts=usual(name)["samples"],
-        comparison=COMPARISON,
+        measure=MEASURE,
         figures=table(
             ["temperature", *COLUMNS],
             [

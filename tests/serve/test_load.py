@@ -118,7 +118,7 @@ def test_attacks_of_one_key_change_nothing_for_another(model: str, tmp_path: Pat
         assert during
         assert all(each == before for each in [*during, written(server)])
         statuses = {status for _, status in under_way.result()}
-        assert {0, 400} <= statuses  # how many of the others get 429 depends on the time
+        assert {0, 400} <= statuses  # how many of the others get 429 depends on timing
         assert max(statuses) < 500
         body = json.dumps(bodies(1, 4, 0)[0]).encode()
         eventually(lambda: target.post("generate", body) == 200)
