@@ -1,20 +1,22 @@
-"""Measure precision and recall of the proofreader at each least confidence.
+"""Measure the proofreader at each least confidence: precision, recall and false alarms.
 
-    python curve.py TESTS -o results/curve.json --model proofreader --base base --first 100
+    python curve.py TESTS units -o results/curve.json --model proofreader --base base --first 200
 
-Each sentence is revised once, with every change that reaches the lowest confidence. Of these, the
+Each text is revised once, with every change that reaches the lowest confidence. Of these, the
 changes that reach a higher one are scored again, as `rivals.py` scores all tools.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from examples import Edit
-from scoring import TEST_SETS, apart, score_edits
+from scoring import TEST_SETS, apart, clean_units, false_alarms, score_edits
 
 import reviser
 
@@ -26,26 +28,32 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tests", type=Path, help="the folder test-dir of gec-datasets")
+    parser.add_argument("units", type=Path, help="what prepare.py wrote")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--base", type=Path)
-    parser.add_argument("--first", type=int, default=100, help="sentences of each set")
+    parser.add_argument("--first", type=int, default=200, help="texts of each set")
     given = parser.parse_args()
     torch.set_num_threads(1)
     model = reviser.load(given.model, base=given.base)
     assert model.editing is not None
     model.editing = replace(model.editing, min_confidence=CONFIDENCES[0])
-    results: dict[str, dict[str, Any]] = {}
+    sets: dict[str, tuple[list[str], Callable[..., dict[str, Any]]]] = {}
     for name in SETS:
         drafts = TEST_SETS[name](given.tests, given.first)
-        found = [model.revise(draft.text).changes.changes for draft in drafts]
+        sets[name] = [draft.text for draft in drafts], partial(score_edits, drafts)
+    texts = clean_units(given.units, given.first)
+    sets["clean units"] = texts, partial(false_alarms, texts)
+    results: dict[str, dict[str, Any]] = {}
+    for name, (texts, score) in sets.items():
+        found = [model.revise(text).changes.changes for text in texts]
         results[name] = {}
         for least in CONFIDENCES:
             edits = [
                 apart([Edit(c.start, c.end, c.after) for c in some if (c.confidence or 0) >= least])
                 for some in found
             ]
-            results[name][str(least)] = score_edits(drafts, edits)
+            results[name][str(least)] = score(edits)
         print(name, json.dumps(results[name]), flush=True)
         given.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

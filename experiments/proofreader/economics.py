@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ class Draft:
     mistakes: int
 
 
-def drafts(units: Path, most: int, count: Callable[[str], int], seed: int = 0) -> list[Draft]:
-    """Return drafts with 1 to `most` mistakes, from neighbouring held-out units."""
+def drafts(units: Path, most: int, count: Callable[[str], int], rounds: int) -> list[Draft]:
+    """Return `rounds` times drafts with 1 to `most` mistakes, from neighbouring held-out units."""
     rows = [json.loads(line) for line in (units / "held_out.jsonl").open(encoding="utf-8")]
     rows = [row for row in rows if "tags" in row]
     found, at = [], 0
-    for mistakes in range(1, most + 1):
+    for seed, mistakes in product(range(rounds), range(1, most + 1)):
         texts: list[dict[str, Any]] = []
         while count("\n\n".join(row["text"] for row in texts)) < TOKENS:
             texts.append(rows[at])
@@ -111,7 +112,8 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--ids", type=int, required=True, help="ids that the rewriter has seen")
-    parser.add_argument("--most", type=int, default=5, help="mistakes in the last draft")
+    parser.add_argument("--most", type=int, default=5, help="mistakes in a draft, at most")
+    parser.add_argument("--rounds", type=int, default=3, help="drafts of each number of mistakes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     ours = Proofreader(given.proofreader, given.base)
@@ -121,7 +123,7 @@ def main() -> None:
         "rewriter, n-grams": Rewriter(given.rewriter, speculates=True),
     }
     codec = ours.model.codec
-    texts = drafts(given.units, given.most, lambda text: len(codec.encode(text)))
+    texts = drafts(given.units, given.most, lambda text: len(codec.encode(text)), given.rounds)
     rows = measured(systems, texts)
     found = {"rewriter_ids": given.ids, "rows": rows}
     given.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

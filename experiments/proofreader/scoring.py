@@ -368,15 +368,15 @@ def gleu_table(drafts: Sequence[Draft], revised: Sequence[str]) -> npt.NDArray[n
 def score_clean(check: Check, texts: Sequence[str]) -> dict[str, Any]:
     """Return the false alarms of a proofreader per 1,000 words, with a 95 % interval."""
     edits, seconds = run(check, texts)
+    return false_alarms(texts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
+
+
+def false_alarms(texts: Sequence[str], edits: Sequence[Sequence[Change]]) -> dict[str, Any]:
+    """Return the edits of correct texts per 1,000 words, with a 95 % interval."""
     alarms = [len(some) for some in edits]
     words = [len(text.split()) for text in texts]
     rate = intervals.ratio_of_means(alarms, words).map(lambda x: 1000 * max(0.0, x))
-    return {
-        "texts": len(texts),
-        "words": sum(words),
-        "per_1000_words": _rounded(rate, 2),
-        "seconds_per_1000_words": round(seconds, 3),
-    }
+    return {"texts": len(texts), "words": sum(words), "per_1000_words": _rounded(rate, 2)}
 
 
 def _rounded(estimate: Estimate, digits: int = 4) -> list[float]:
