@@ -123,7 +123,7 @@ These are general statements about each family, not about every program in it.
 
 ## Measured here: proofreading
 
-The same scorer (ERRANT) for all, on 50 to 400 sentences of each set; smaller samples are part of larger ones. F0.5 in per cent with a 95 % interval; false alarms are changes per 1,000 words of correct text; seconds are CPU seconds per 1,000 words of correct text on one core. "rewriter" is a baseline that we trained from the same base model and pairs, on as many tokens. LanguageTool is version 2.2 of 2013, the newest one that we found in a package; do not take its scores for those of today's version. "quire" is rules and an edit tagger made from DistilBERT. "lists" are word lists whose suggestions the untrained base model accepts by likelihood; "blocks" are search-and-replace blocks that it writes when asked. A dash means not measured. [All figures](proofreading-results.md).
+The same scorer (ERRANT) for all, on 50 to 400 sentences of each set; smaller samples are part of larger ones. F0.5 in per cent with a 95 % interval; false alarms are changes per 1,000 words of correct text; seconds are CPU seconds per 1,000 words of correct text on one core. "rewriter" is a baseline that we trained from the same base model and pairs, on as many tokens; it runs with n-gram speculation. LanguageTool is version 2.2 of 2013, the newest one that we found in a package; do not take its scores for those of today's version. "quire" is rules and an edit tagger made from DistilBERT. "lists" are word lists whose suggestions the untrained base model accepts by likelihood; "blocks" are search-and-replace blocks that it writes when asked. A dash means not measured. [All figures](proofreading-results.md).
 
 """
 EDITING = """

@@ -1,4 +1,4 @@
-"""Measure the proofreader at each least confidence: precision, recall and false alarms.
+"""Measure the proofreader at each minimum confidence: precision, recall and false alarms.
 
     python curve.py TESTS units -o results/curve.json --model proofreader --base base --first 200
 
@@ -8,7 +8,7 @@ changes that reach a higher one are scored again, as `rivals.py` scores all tool
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ import reviser
 
 CONFIDENCES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.8, 0.9)
 SETS = ("jfleg-test", "bea19-dev")
+
+Score = Callable[[Sequence[Sequence[Edit]]], dict[str, Any]]
 
 
 def main() -> None:
@@ -38,12 +40,12 @@ def main() -> None:
     model = reviser.load(given.model, base=given.base)
     assert model.editing is not None
     model.editing = replace(model.editing, min_confidence=CONFIDENCES[0])
-    sets: dict[str, tuple[list[str], Callable[..., dict[str, Any]]]] = {}
+    sets: dict[str, tuple[list[str], Score]] = {}
     for name in SETS:
         drafts = TEST_SETS[name](given.tests, given.first)
         sets[name] = [draft.text for draft in drafts], partial(score_edits, drafts)
-    texts = clean_units(given.units, given.first)
-    sets["clean units"] = texts, partial(false_alarms, texts)
+    correct = clean_units(given.units, given.first)
+    sets["clean units"] = correct, partial(false_alarms, correct)
     results: dict[str, dict[str, Any]] = {}
     for name, (texts, score) in sets.items():
         found = [model.revise(text).changes.changes for text in texts]

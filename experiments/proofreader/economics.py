@@ -39,16 +39,16 @@ class Draft:
 
 
 def drafts(units: Path, most: int, count: Callable[[str], int], rounds: int) -> list[Draft]:
-    """Return `rounds` times drafts with 1 to `most` mistakes, from neighbouring held-out units."""
+    """Return `rounds` drafts for each number of mistakes from 1 to `most`, of held-out units."""
     rows = [json.loads(line) for line in (units / "held_out.jsonl").open(encoding="utf-8")]
     rows = [row for row in rows if "tags" in row]
     found, at = [], 0
-    for seed, mistakes in product(range(rounds), range(1, most + 1)):
+    for number, mistakes in product(range(rounds), range(1, most + 1)):
         texts: list[dict[str, Any]] = []
         while count("\n\n".join(row["text"] for row in texts)) < TOKENS:
             texts.append(rows[at])
             at += 1
-        rng = np.random.default_rng([seed, mistakes])
+        rng = np.random.default_rng([number, mistakes])
         drawn = [
             (n, each)
             for n, row in enumerate(texts)

@@ -372,7 +372,7 @@ def score_clean(check: Check, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def false_alarms(texts: Sequence[str], edits: Sequence[Sequence[Change]]) -> dict[str, Any]:
-    """Return the edits of correct texts per 1,000 words, with a 95 % interval."""
+    """Return the number of edits per 1,000 words of correct text, with a 95 % interval."""
     alarms = [len(some) for some in edits]
     words = [len(text.split()) for text in texts]
     rate = intervals.ratio_of_means(alarms, words).map(lambda x: 1000 * max(0.0, x))
