@@ -215,7 +215,7 @@ def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def curve(found: dict[str, Any], rewriter: dict[str, Any]) -> str:
-    """Return the table of precision, recall and false alarms at each least confidence."""
+    """Return the table of precision, recall and false alarms at each minimum confidence."""
     names = [name for name in found if name in TEST_SETS]
     rows = ["| minimum confidence | " + " | ".join(names) + " | false alarms, held-out units |"]
     rows.append("|---|" + "---|" * (len(names) + 1))
