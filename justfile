@@ -114,6 +114,10 @@ test-vllm *args:
 test-vllm-all *args:
     {{ pytest_vllm }} {{ args }}
 
+# compare what models, commands and server do with tests/golden; `--write` after a change that is meant
+golden *args: install-base
+    PYTHONPATH=tests OMP_NUM_THREADS=1 python -m support.golden {{ args }}
+
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
     NUMBA_DISABLE_JIT=1 {{ pytest }} -m "not full" tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
@@ -189,5 +193,5 @@ check: lint imports install-ort
 
 # everything, for a release or after a change to what the gate leaves out (`search` has the core's)
 full: lint imports install-base install-ort
-    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "test-all --ignore=tests/core --ignore=tests/trajectories"
+    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "golden proofreader" "test-all --ignore=tests/core --ignore=tests/trajectories"
     PYTHONPATH=tests python -m support.affected --record

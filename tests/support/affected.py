@@ -40,6 +40,10 @@ def tests_of(name: str, minutes: float, *more: str) -> Part:
 
 
 PARTS = (
+    Part("golden proofreader", 2, ("src/reviser/core", "src/reviser/engines", "src/reviser/markup",
+                                   "src/reviser/models", "src/reviser/writing",
+                                   "models/proofreader", "tests/golden",
+                                   "tests/support/golden.py")),
     Part("coverage", 4, ("src/reviser/core", "src/reviser/trajectories", "tests/core",
                          "tests/trajectories", "tests/support/naive.py",
                          "tests/support/naive_policy.py")),
