@@ -93,8 +93,7 @@ def push(folder: Path, name: str, licence: str | None, private: bool, check: boo
     """Upload a model to the Hugging Face hub.
 
     NAME is the repository, such as yours/model; it is made if there is none. The model gets a card
-    from what its folder says about it, and a script that lets plain Transformers write with it.
-    Log in first with `hf auth login`.
+    from what its folder says about it. Log in first with `hf auth login`.
     """
     with needs_extra("hf"):
         import huggingface_hub  # noqa: F401

@@ -32,15 +32,13 @@ class Card:
     """The model as `reviser info` describes it; empty for an adapter."""
     base: str | None
     """The model that this one was made from."""
-    has_script: bool
-    """True if plain Transformers can write with this model."""
     is_editor: bool
     """True if the model was trained to revise drafts."""
     runs_on_vllm: bool
     """True if vLLM can run this folder: it is a whole model that reads only its history."""
 
     @classmethod
-    def of(cls, folder: Path, name: str, *, has_script: bool, licence: str | None) -> Card:
+    def of(cls, folder: Path, name: str, *, licence: str | None) -> Card:
         """Read what a model folder says about itself; refuse one without a licence."""
         readme = folder / "README.md"
         text = readme.read_text("utf-8") if readme.is_file() else ""
@@ -66,7 +64,6 @@ class Card:
             head=head,
             facts=facts,
             base=base if isinstance(base, str) and not Path(base).exists() else None,
-            has_script=has_script,
             is_editor=(folder / editing.FILE_NAME).is_file(),
             runs_on_vllm=bool(facts) and not hub.is_canvas_trunk(folder),
         )
@@ -87,11 +84,8 @@ class Card:
         if self.base:
             fields["base_model"] = self.base
         tags = fields.get("tags") or []
-        fields["tags"] = [*([tags] if isinstance(tags, str) else tags), "reviser"]
-        if self.has_script:
-            fields["pipeline_tag"] = "text-generation"
-            fields["tags"].append("custom_generate")
-        fields["tags"] = list(dict.fromkeys(fields["tags"]))
+        tags = [*([tags] if isinstance(tags, str) else tags), "reviser"]
+        fields["tags"] = list(dict.fromkeys(tags))
         text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
         return text.rstrip()
 
@@ -103,22 +97,6 @@ class Card:
             f' (`reviser.load("{self.name}")`):',
             f"```sh\npip install 'reviser-lm[hf]'\nreviser {what} {self.name}\n```",
         ]
-        if self.has_script:
-            parts += [
-                "With Transformers alone. This runs `custom_generate/generate.py` of this"
-                " repository, so read it first:",
-                "```python\n"
-                "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-                f'name = "{self.name}"\n'
-                "tokenizer = AutoTokenizer.from_pretrained(name)\n"
-                "model = AutoModelForCausalLM.from_pretrained(name)\n"
-                'inputs = tokenizer("Once upon a time", return_tensors="pt")\n'
-                "ids = model.generate(\n"
-                "    **inputs, max_new_tokens=200, do_sample=True,\n"
-                "    custom_generate=name, trust_remote_code=True,\n"
-                ")\n"
-                "print(tokenizer.decode(ids[0], skip_special_tokens=True))\n```",
-            ]
         if self.runs_on_vllm:
             parts += [
                 "With vLLM, through a plugin of `reviser-lm` that allows only valid actions:",

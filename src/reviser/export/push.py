@@ -1,22 +1,14 @@
-"""A model folder as a repository on the Hugging Face hub, uploaded in one commit.
-
-In addition to the model, the repository has a card and, if the model's actions are those that
-it knows, a script that lets plain Transformers write by editing (`assets/generate.py`).
-"""
+"""A model folder as a repository on the Hugging Face hub, uploaded in one commit, with a card."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from reviser.core.actions import FILE_NAME, OPERATORS, ActionVocab
 from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.export.card import Card
-from reviser.files import read_object
 from reviser.models import hub
 from reviser.models.wordlists import WORDS
 
-SCRIPT = Path(__file__).parent / "assets" / "generate.py"
-SCRIPT_NAME = "custom_generate/generate.py"
 _FILES = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", WORDS)
 
 
@@ -53,23 +45,4 @@ def repository(folder: Path, name: str, *, licence: str | None = None) -> dict[s
     files: dict[str, str | Path] = {
         path.name: path for kind in _FILES for path in sorted(folder.glob(kind))
     }
-    vocab = ActionVocab.load(folder)
-    script = None if _unsupported(folder, vocab) else script_for(folder)
-    if script is not None:
-        files[SCRIPT_NAME] = script
-    card = Card.of(folder, name, has_script=script is not None, licence=licence)
-    return files | {"README.md": card.text()}
-
-
-def script_for(folder: Path) -> str:
-    """Return the script for plain Transformers with a model's action vocabulary."""
-    fields = read_object(folder / FILE_NAME, CheckpointError)
-    text, empty = SCRIPT.read_text("utf-8"), "VOCAB = {}\n"
-    assert text.count(empty) == 1
-    return text.replace(empty, f"VOCAB = {fields!r}\n")
-
-
-def _unsupported(folder: Path, vocab: ActionVocab) -> bool:
-    """Return whether a model has more than the script can do."""
-    actions = any(getattr(vocab, name) is not None for name in (*OPERATORS, "find"))
-    return actions or hub.is_adapter(folder) or hub.is_canvas_trunk(folder)
+    return files | {"README.md": Card.of(folder, name, licence=licence).text()}
