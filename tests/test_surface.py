@@ -151,8 +151,9 @@ def test_each_claim_of_the_security_page_has_its_place_and_its_test() -> None:
             parts = name.split(".")
             rooms = [ROOT.joinpath("src/reviser", *parts[:n]) for n in range(1, len(parts) + 1)]
             room = next(r for r in reversed(rooms) if r.is_dir() or r.with_suffix(".py").is_file())
+            file = room / "__init__.py" if room.is_dir() else room.with_suffix(".py")
             for inside in parts[rooms.index(room) + 1 :]:
-                assert re.search(rf"\b{inside}\b", room.with_suffix(".py").read_text()), name
+                assert re.search(rf"\b{inside}\b", file.read_text()), name
         for path, name in re.findall(r"`(\S+\.py)::(\w+)`", tests):
             text = (ROOT / path).read_text(encoding="utf-8")
             assert f"\ndef {name}(" in text, f"{path}::{name}"

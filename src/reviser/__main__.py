@@ -1,5 +1,5 @@
 """`python -m reviser`, which torchrun and accelerate launch can start."""
 
-from reviser.cli import main
+from reviser.cli import run
 
-main()
+run()

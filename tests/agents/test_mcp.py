@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -135,6 +137,40 @@ def test_a_model_that_cannot_be_opened_is_reported_with_each_call() -> None:
             )
 
     with_client(work, *CORRECTING, "mcp", "-m", "missing")
+
+
+def test_a_message_that_cannot_be_read_is_answered() -> None:
+    def request(number: Any, arguments: dict[str, Any]) -> str:
+        params = {"name": "proofread", "arguments": arguments}
+        message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        return json.dumps(message)
+
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {},
+             "clientInfo": {"name": "a", "version": "1"}}  # fmt: skip
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
+        request(1, {"text": "teh", "file_name": "\ud800.md"}),
+        request("two", {"text": "\udc00"}),
+        request(True, {"text": "\ud800"}),
+        '{"jsonrpc": "2.0", "id": 4',
+        "[" * 5000,
+        request(5, {"text": "teh"}),
+    ]
+    own = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), *sys.path]))}
+    command = [sys.executable, *CORRECTING, "mcp", "-m", "test"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in lines]
+        process.stdin.close()
+    assert process.returncode == 0
+    found = [(each["id"], each.get("error", {}).get("code")) for each in answers]
+    refused = [(1, -32700), ("two", -32700), (None, -32700), (None, -32700), (None, -32700)]
+    assert sorted(found, key=str) == sorted([(0, None), *refused, (5, None)], key=str)
 
 
 def test_the_command_runs_a_model_folder(tmp_path: Path) -> None:

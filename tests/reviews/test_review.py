@@ -271,6 +271,23 @@ def test_the_action_passes_its_inputs_to_the_command(github: GitHub) -> None:
     assert {each["path"] for each in review["comments"]} == {"page.md"}
 
 
+def test_the_action_runs_no_code_of_the_checkout(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    import yaml
+
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    for name in ("pip", "reviser"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "__main__.py").write_text("open('ran', 'w')")
+    # There is nothing to install at this path, so pip ends at once.
+    env = os.environ | {"GITHUB_ACTION_PATH": str(tmp_path / "none"), "REVISER_PULL_REQUEST": "1"}
+    commands = [step["run"] for step in steps if "python" in step.get("run", "")]
+    assert len(commands) == 1
+    subprocess.run(["bash", "-c", commands[0]], cwd=tmp_path, env=env, capture_output=True)
+    assert not (tmp_path / "ran").exists()
+
+
 # -- the hooks ------------------------------------------------------------------------------------
 
 
@@ -303,12 +320,15 @@ def test_the_hooks_check_and_fix_files_in_a_commit(tmp_path: Path) -> None:
     (hooks / ".pre-commit-hooks.yaml").write_bytes((ROOT / ".pre-commit-hooks.yaml").read_bytes())
     git(hooks, "add", "-A")
     git(hooks, "commit", "-qm", "hooks")
-    entries = "".join(f"{{id: {name}, args: [-m, test]}}, " for name in ("reviser", "reviser-fix"))
+    entries = "".join(
+        f"{{id: {name}, args: [-m, test, --]}}, " for name in ("reviser", "reviser-fix")
+    )
     (work / ".pre-commit-config.yaml").write_text(
         f"repos: [{{repo: {hooks}, rev: {git(hooks, 'rev-parse', 'HEAD')}, hooks: [{entries}]}}]\n"
     )
     (work / "page.md").write_text("It is teh `teh`.\n")
     (work / "fine.md").write_text("Fine.\n")
+    (work / "--lock=teh.md").write_text("Teh teh.\n")  # a name, not an option
     (work / "main.py").write_text("# teh\n")
     git(work, "add", "-A")
     checked = hook("reviser")
@@ -318,5 +338,6 @@ def test_the_hooks_check_and_fix_files_in_a_commit(tmp_path: Path) -> None:
     assert (work / "page.md").read_text() == "It is teh `teh`.\n"
     assert hook("reviser-fix").returncode == 1  # pre-commit reports changed files
     assert (work / "page.md").read_text() == "It is the `teh`.\n"
+    assert (work / "--lock=teh.md").read_text() == "Teh the.\n"
     for name in ("reviser", "reviser-fix"):
         assert hook(name).returncode == 0

@@ -53,6 +53,26 @@ def test_the_command_serves_a_model_folder(tmp_path: Path) -> None:
         process.wait()
 
 
+def test_no_module_of_the_working_folder_is_run(tmp_path: Path) -> None:
+    folder, log = tmp_path / "mine", tmp_path / "log"
+    fuzz.folder_of_a_fresh_model(folder, tokenizer=small_tokenizers.byte_level())
+    for name in ("random", "selectors", "socket", "tempfile"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')\nraise SystemExit(3)\n")
+    script = Path(sys.executable).with_name(
+        "reviser"
+    )  # `python -m` would look in the folder itself
+    with log.open("wb") as errors:
+        process = subprocess.Popen([script, "serve", folder, "--port", "0"], cwd=tmp_path,
+                                   stderr=errors)  # fmt: skip
+    try:
+        eventually(lambda: process.poll() is not None or '"ready"' in log.read_text(), 240)
+        assert '"state": "ready"' in log.read_text()
+        assert not (tmp_path / "ran").exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: Path) -> None:
     used = socket.create_server(("127.0.0.1", 0))
     port = used.getsockname()[1]

@@ -281,6 +281,25 @@ def test_a_spelling_with_more_wrong_letters_than_the_nearest_is_less_likely() ->
     assert {each.after: each.logprob for each in found} == expected
 
 
+@pytest.mark.parametrize(
+    ("lock", "is_suggested"),
+    [((0, 3), True), ((2, 4), False), ((3, 4), True), ((4, 5), True), ((0, 5), False)],
+)
+def test_text_is_inserted_before_and_after_locked_text_but_not_within(
+    lock: tuple[int, int], is_suggested: bool
+) -> None:
+    class Inserting:
+        def suggestions(self, _: str) -> Any:
+            yield 3, 3, "the ", "list", 0
+
+    draft = "to zoo"
+    likely = [0.9] * (len(draft) + 1)
+    at, offsets = (0, 0, len(draft), len(draft)), np.arange(len(draft) + 1)
+    task = Revise(draft, locked=[lock])
+    found = [*suggest(task, at, Inserting(), offsets, likely, 0.3)]  # type: ignore[arg-type]
+    assert [(each.start, each.after) for each in found] == [(3, "the ")] * is_suggested
+
+
 def expected_suggestions(opened: Reviser, task: Revise) -> list[tuple[int, int, str]]:
     """What is compared for a draft of one window where an edit is likely, found slowly."""
     part = opened.plan(task).parts[0]
@@ -295,8 +314,8 @@ def expected_suggestions(opened: Reviser, task: Revise) -> list[tuple[int, int, 
         judged = ends[:1] if start < end else begins[-1:]
         judged += [n + 1 for n in judged if start < end and new]
         likeliest = max((likely[n] for n in judged if n < len(likely)), default=0.0)
-        reach = max(end, start + 1)
-        is_free = not any(a < reach and start < b for a, b in task.locked_spans)
+        # Text may be inserted right before and right after locked text, not within it.
+        is_free = not any(a < end and start < b for a, b in task.locked_spans)
         is_unknown = source == "spelling" and new.islower()
         if (
             is_free

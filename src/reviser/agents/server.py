@@ -7,12 +7,16 @@ model starts to load with the server, in a thread; the first call waits for it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from reviser.agents.edits import Edits, edits_of_fills, edits_of_revision
@@ -93,6 +97,21 @@ def parse_arguments(name: str, values: dict[str, Any]) -> Arguments:
         raise ConfigError(f"The argument `{field}` of {name}: {first['msg']}.") from error
 
 
+def refusal(error: ValidationError) -> types.JSONRPCError:
+    """Return the answer to a message that cannot be read, with the number of its request."""
+    number = None
+    # Half of a surrogate pair, which JavaScript sends, is JSON for Python but not for pydantic.
+    with suppress(KeyError, TypeError, ValueError, RecursionError):
+        number = json.loads(error.errors()[0]["input"])["id"]
+    is_readable = type(number) is int or (type(number) is str and number.isascii())
+    problem = types.ErrorData(
+        code=types.PARSE_ERROR,
+        message="This message cannot be read as JSON-RPC in UTF-8. A text must not contain half of"
+        " a surrogate pair, such as \\ud800 alone.",
+    )
+    return types.JSONRPCError(jsonrpc="2.0", id=number if is_readable else None, error=problem)
+
+
 def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
 
@@ -109,7 +128,19 @@ async def serve(load: Callable[[], Reviser]) -> None:
     tools = Tools(load)
     loading = tools.start_loading()
     server = make_server(tools)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    # The package drops what it cannot read without an answer, so its client would wait for ever.
+    send, readable = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    async with stdio_server() as (read, write), asyncio.TaskGroup() as tasks:
+
+        async def forward() -> None:
+            async with send:
+                async for message in read:
+                    if isinstance(message, ValidationError):
+                        await write.send(SessionMessage(refusal(message)))
+                    else:
+                        await send.send(message)
+
+        tasks.create_task(forward())
+        await server.run(readable, write, server.create_initialization_options())
     if loading.done():
         loading.exception()  # a failure was reported with each call

@@ -120,3 +120,11 @@ def main(debug: bool) -> None:
 for commands in SECTIONS.values():
     for command in commands:
         main.add_command(command)
+
+
+def run() -> None:
+    """Run the command; what the script `reviser` does."""
+    # Without it, the processes that multiprocessing starts would look for their modules in the
+    # working folder first, and so run a `random.py` that lies there.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    main()

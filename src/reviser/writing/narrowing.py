@@ -127,7 +127,7 @@ def suggest(
             at_end = whole[int(np.searchsorted(ends, end, side="right")) - 1]
         probability = max(likely[at_end : at_end + 1 + bool(new and start < end)], default=0.0)
         lock = bisect_right(locks, low + start, key=itemgetter(1))
-        is_locked = lock < len(locks) and locks[lock][0] < low + max(end, start + 1)
+        is_locked = lock < len(locks) and locks[lock][0] < low + end
         if (
             (probability >= threshold or (source == "spelling" and new.islower()))
             and first <= low + start
