@@ -13,7 +13,8 @@ text=${TEXT:-hf:allenai/c4?name=en&split=validation}
 measures=${MEASURES:---scorer openai-community/gpt2-large --mauve pll:google-bert/bert-base-uncased}
 
 test -f "$output/model/config.json" ||
-  reviser convert "$checkpoint" -o "$output/model" --tokenizer "$tokenizer"
+  # The paper says that its reported models read the history alone, so --without-canvas.
+  reviser convert "$checkpoint" -o "$output/model" --tokenizer "$tokenizer" --without-canvas
 reviser prompts "$text" --tokenizer "$tokenizer" -o "$output/prompts" --count "${COUNT:-1000}"
 for seed in 123 124 125; do # the paper's; a line adds its number to the seed
   test -f "$output/texts/$seed.jsonl" ||

@@ -63,10 +63,11 @@ def ids(printed: Iterable[Sequence[Any]], vocab: ActionVocab = VOCAB) -> list[in
 
 
 def prefix_ids(printed: dict[str, Any]) -> list[int]:
-    return VOCAB.prefix_actions(token_id(token) for token in printed["prefix"])
+    return [token_id(token) for token in printed["prefix"]]
 
 
 def history(printed: dict[str, Any]) -> list[int]:
+    """The printed steps; the print leaves out the id that begins every history."""
     return prefix_ids(printed) + ids(printed["actions"])
 
 
@@ -142,9 +143,9 @@ def test_only_the_transient_insert_and_the_prefix_bear_no_loss() -> None:
     trajectory = Trajectory.from_obfuscation(
         RICHER, restored.tokens(), restored.cursor, map(action, table["B"]), prefix=prefix
     )
-    assert trajectory.history(RICHER) == prefix + ids(table["A"], RICHER)
+    assert trajectory.history(RICHER) == RICHER.prefix_actions(prefix) + ids(table["A"], RICHER)
     learned = [printed != ["insert", "hello"] for printed in table["A"]]
-    assert trajectory.loss_mask(RICHER) == [False, False, *learned]
+    assert trajectory.loss_mask(RICHER) == [False, False, False, *learned]
     assert learned.count(False) == 1
 
 
@@ -354,8 +355,8 @@ def test_the_paper_preset_has_the_papers_moves() -> None:
 
 def test_the_paper_preset_has_the_released_ids() -> None:
     assert (VOCAB.tokens, VOCAB.size, VOCAB.stop, RICHER.delete) == (50257, 50291, 50260, 50259)
-    assert (VOCAB.begin, VOCAB.delimiter) == (None, None)
-    # GPT-2's end of text, cursor marker, end of input, DELETE (never trained), the reserved ten
+    assert (VOCAB.begin, VOCAB.delimiter) == (50258, None)  # it is called END_OF_INPUT there
+    # GPT-2's end of text, cursor marker, begin, DELETE (never trained), the reserved ten
     assert VOCAB.forbidden.tolist() == [50256, 50257, 50258, 50259, *range(50281, 50291)]
 
 
@@ -366,7 +367,8 @@ def test_the_primary_action_set_is_tokens_moves_and_stop() -> None:
         Kind.MOVE: 20,
         Kind.STOP: 1,
         Kind.PREFIX_ONLY: 1,
-        Kind.RESERVED: 13,
+        Kind.SEPARATOR: 1,
+        Kind.RESERVED: 12,
     }
 
 

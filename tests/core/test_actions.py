@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -131,14 +132,14 @@ def test_the_paper_preset_is_the_released_layout_id_for_id() -> None:
              for sign in (1, -1)}  # fmt: skip
     assert (vocab.tokens, vocab.size, vocab.stop) == (50257, 50291, 50260)
     assert {delta: vocab.move_id(delta) for delta in vocab.deltas} == moves
-    assert (vocab.begin, vocab.delimiter) == (None, None)
+    assert (vocab.begin, vocab.delimiter) == (50258, None)
     assert vocab.forbidden.tolist() == [50256, 50257, 50258, 50259, *range(50281, 50291)]
     with_delete = ActionVocab.paper(delete=True)
     assert with_delete.kind(50259) is Kind.DELETE
     assert with_delete.controls.tolist() == [50260, *range(50261, 50281), 50259]
     assert list(with_delete.control_tokens.values()) == list(range(50257, 50291))
-    assert list(with_delete.control_tokens)[1:5] == [
-        "<|reserved_1|>", "<|delete|>", "<|stop|>", "<|move+1|>",
+    assert list(with_delete.control_tokens)[:5] == [
+        "<|reserved_0|>", "<|begin|>", "<|delete|>", "<|stop|>", "<|move+1|>",
     ]  # fmt: skip
 
 
@@ -208,7 +209,7 @@ def test_an_impossible_layout_is_refused(changed: dict[str, Any], message: str) 
 # -- refusals -------------------------------------------------------------------------------------
 
 BARE = ActionVocab.build(10)
-PAPER = ActionVocab.paper()
+NO_BEGIN = replace(ActionVocab.paper(), begin=None)
 NEVER_4 = ActionVocab.build(9, operators=["replace"], never_insert=[4])
 ONE, FOUR = ALL.move_id(1), ALL.move_id(4)
 
@@ -236,7 +237,7 @@ ONE, FOUR = ALL.move_id(1), ALL.move_id(4)
         (lambda: ALL.read([ALL.span_delete, ONE, FOUR, ALL.end]), "A number is misspelled"),
         (lambda: ALL.read([ALL.span_delete, ALL.end]), "at least one token; span_delete has none"),
         (lambda: ALL.read([ALL.replace, ALL.stop]), f"Token {ALL.stop} cannot be inserted"),
-        (lambda: PAPER.prefix_actions([]), "this vocabulary has no begin token. Give a prefix"),
+        (lambda: NO_BEGIN.prefix_actions([]), "this vocabulary has no begin token. Give a prefix"),
         (lambda: ALL.prefix_actions([4, ALL.stop]), f"tokens; id {ALL.stop} is stop"),
         (lambda: ActionVocab.from_json("{"), "This is not JSON, so not an action_vocab.json"),
         (lambda: ActionVocab.from_json("[]"), "This is not an action_vocab.json of format 1"),
@@ -276,7 +277,7 @@ def test_absent_operators_are_not_in_the_file() -> None:
     saved = json.loads(ActionVocab.paper().to_json())
     assert saved == {
         "format": 1, "tokens": 50257, "size": 50291, "max_move": 512, "first_move": 50261,
-        "stop": 50260, "never_insert": [50256],
+        "stop": 50260, "begin": 50258, "never_insert": [50256],
     }  # fmt: skip
 
 

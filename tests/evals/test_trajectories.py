@@ -113,7 +113,7 @@ def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> Non
     assert walk.distance == sum(size * many for size, many in hand.sizes.items())
     assert walk.positions == pytest.approx(hand.positions)
     assert list(walk.written) == [step for step in hand.text if step is not None]
-    assert (walk.preamble, walk.stops, walk.tokens) == (35, True, len(hand.text) - 35)
+    assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, len(hand.text) - 35)
 
 
 def test_the_first_printed_walk_counted_on_paper() -> None:

@@ -1,12 +1,16 @@
-"""Released checkpoints, against a slow forward pass written from the paper alone.
+"""Released checkpoints: against a slow forward pass written from the paper alone, and against what
+the paper's own program computes with a tiny one.
 
 The released files are not available here, so the tests write files of that shape.
+`fixtures/paper-golden/SOURCE.txt` says how the tiny one and its results were made.
 """
 
 import json
 import math
 import os
 import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from reviser.cli import main  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
+from reviser.core.canvas import Canvas  # noqa: E402
+from reviser.core.mask import Boundary  # noqa: E402
+from reviser.engines.base import DecodeConfig, Request  # noqa: E402
+from reviser.engines.hf import HFEngine  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
-from reviser.models.checkpoints import convert  # noqa: E402
+from reviser.models.checkpoints import CONTEXTS, convert  # noqa: E402
 from reviser.models.trunks import TrunkConfig, build, load, rows_for  # noqa: E402
 from support.paths import DATA, ROOT  # noqa: E402
 
 VOCAB = ActionVocab.paper()
+GOLDEN = ROOT / "tests" / "fixtures" / "paper-golden"
 SMALL = {"layers": 2, "width": 128, "mlp_width": 192}
 HEADS = 2
 IDS = [15496, 995, 50261, 11, 50264, 198, 50280, 0, 50256, 15496, 50260]
@@ -175,7 +184,7 @@ def case(tmp_path: Path, tokenizer: Path) -> Case:
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Case:
     case = Case(tmp_path_factory.mktemp("converted"), tokenizer)
-    case.convert(with_buffers(released()))
+    case.convert(with_buffers(released()), without_canvas=True)
     return case
 
 
@@ -234,6 +243,13 @@ def test_sizes_are_read_from_the_tensors_and_heads_can_be_given(case: Case) -> N
     assert (case.logits()[:, :50291] - expected).abs().max() < 1e-5
 
 
+def test_the_100m_has_half_the_context_of_the_others(case: Case) -> None:
+    assert case.convert(released()).context == CONTEXTS[896] == 512
+    of_the_100m = shapes(layers=1, width=512, mlp_width=8)
+    tensors = {name: torch.zeros(()).expand(shape) for name, shape in of_the_100m.items()}
+    assert case.convert(tensors).context == 256
+
+
 def test_heads_that_do_not_fit_the_width_are_refused(case: Case) -> None:
     with pytest.raises(ConfigError, match="width 128 cannot be divided into 3 heads"):
         case.convert(released(), heads=3)
@@ -261,7 +277,115 @@ def test_the_papers_sizes_have_the_papers_parameters(
     assert model.num_parameters() == count + padding
 
 
+# -- the paper's own program ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def golden() -> Any:
+    return json.loads((GOLDEN / "golden.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path, golden: Any) -> Any:
+    """The paper's tiny model, converted."""
+    folder = tmp_path_factory.mktemp("golden") / "model"
+    sizes = {"heads": golden["config"]["n_heads"], "context": 64}
+    file = GOLDEN / "checkpoint.pt"
+    convert(file, folder, tokenizer=tokenizer, **sizes, without_canvas=True)
+    model, vocab = load(folder)
+    assert vocab == VOCAB
+    return model
+
+
+def greedy(model: Any, vocab: ActionVocab, requests: Iterable[Request]) -> list[list[int]]:
+    """The actions that the engine chooses for each request."""
+    engine = HFEngine(model, vocab)
+    config = DecodeConfig(temperature=0, max_actions=40)
+    chosen = {engine.add(replace(request, config=config)): list[int]() for request in requests}
+    while steps := engine.step():
+        for step in steps:
+            chosen[step.request].append(step.action)
+    return [*chosen.values()]
+
+
+def as_in_the_paper(vocab: ActionVocab, prefix: list[int]) -> Request:
+    """Our request under the paper's mask, which lets the cursor into the prefix.
+
+    That mask also lets reserved ids be chosen, which our vocabulary cannot say. None is chosen in
+    these runs, and a larger choice that was not taken changes no greedy action.
+    """
+    whole = ((0, len(prefix)),)
+    return replace(Request.continuation(vocab, prefix), gaps=whole)
+
+
+def test_the_tiny_model_has_the_logits_of_the_papers_program(tiny: Any, golden: Any) -> None:
+    begin, *actions = golden["logits"]["history"]
+    assert VOCAB.prefix_actions([]) == [begin]
+    with torch.no_grad():
+        logits = tiny(torch.tensor([[*VOCAB.prefix_actions([]), *actions]])).logits[0]
+    expected = torch.tensor(golden["logits"]["values"])
+    assert (logits[:, golden["logits"]["columns"]] - expected).abs().max() < 1e-4
+    assert expected.std() > 0.5  # so that the line above says something
+
+
+def test_the_tiny_model_takes_the_actions_of_the_papers_program(tiny: Any, golden: Any) -> None:
+    vocab = ActionVocab.paper(delete=True)  # the paper's program lets DELETE be chosen
+    runs = golden["greedy"]
+    requests = [as_in_the_paper(vocab, run["prefix"]) for run in runs]
+    assert greedy(tiny, vocab, requests) == [run["actions"] for run in runs]
+    for run in runs:
+        history = vocab.prefix_actions(run["prefix"]) + run["actions"]
+        assert Canvas.replay(vocab, history).tokens() == run["canvas"]
+
+
+def test_without_the_begin_token_it_takes_others(tiny: Any, golden: Any) -> None:
+    vocab = replace(ActionVocab.paper(delete=True), begin=None)
+    runs = golden["greedy"]
+    requests = [as_in_the_paper(vocab, run["prefix"]) for run in runs]
+    taken = greedy(tiny, vocab, requests)
+    assert [run["actions"] == ours for run, ours in zip(runs, taken, strict=True)] == [False] * 7
+
+
+def test_under_our_own_mask_the_actions_are_equal_until_it_refuses_one(
+    tiny: Any, golden: Any
+) -> None:
+    """Ours keeps the cursor out of the prefix, and DELETE is off."""
+    runs, lengths = golden["greedy"], []
+    requests = [Request.continuation(VOCAB, run["prefix"]) for run in runs]
+    for run, request, ours in zip(runs, requests, greedy(tiny, VOCAB, requests), strict=True):
+        rows = Boundary(VOCAB, 1)
+        request.enter(rows, 0)
+        allowed = 0
+        while allowed < len(run["actions"]) and rows.allowed()[0, run["actions"][allowed]]:
+            rows.advance([run["actions"][allowed]])
+            allowed += 1
+        assert ours[:allowed] == run["actions"][:allowed]
+        lengths.append(allowed)
+    assert lengths == [10, 7, 4, 7, 3, 8, 1]
+
+
+def test_the_context_ends_a_history_where_the_papers_sampler_does(tiny: Any) -> None:
+    """It allows as many actions as the context has ids, less the begin token and the prefix."""
+    engine = HFEngine(tiny, VOCAB)
+    engine.context = 20
+    config = DecodeConfig(temperature=0, stop_bias=-1e30)
+    engine.add(Request.continuation(VOCAB, [15496, 11, 995], config))
+    steps = [step for _ in range(20 - 1 - 3) for step in engine.step()]
+    assert [step.ended for step in steps] == [None] * 15 + ["context"]
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
 EMBEDDING = "token_embedding.embedding.weight"
+
+
+def test_weights_that_read_the_canvas_need_a_word_of_the_caller(case: Case) -> None:
+    query = {"canvas_embedding.query": torch.zeros(128)}
+    refusal = case.refusal(released() | query)
+    assert "has weights that read the canvas (canvas_embedding.query)" in refusal
+    assert "pass --without-canvas (without_canvas=True); if with it, they cannot be" in refusal
+    case.convert(released() | query, without_canvas=True)
+    assert load(case.folder)[1] == VOCAB
 
 
 @pytest.mark.parametrize("name", [EMBEDDING, "layers.layers.0.mlp.fc1.bias", "final_ln.bias"])
@@ -345,8 +469,11 @@ def run(case: Case, *args: str) -> Result:
 
 
 def test_the_command_writes_a_folder_and_prints_its_sizes(case: Case) -> None:
-    torch.save(released(), case.file)
-    result = run(case, "--context", "300")
+    torch.save(with_buffers(released()), case.file)
+    refused = run(case, "--context", "300")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "pass --without-canvas" in refused.stderr
+    result = run(case, "--context", "300", "--without-canvas")
     assert result.exit_code == 0
     sizes = "2 layers, width 128, 2 heads, MLP width 192, context 300"
     assert result.stdout == f"{case.folder}: {sizes}\n"

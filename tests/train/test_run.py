@@ -558,13 +558,6 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
     assert (model.config.model_type, model.config.vocab_size) == ("gpt_neox", 50304)
     (sample,) = lines(folder / "samples.jsonl")
     assert sample["text"].startswith(sample["prompt"])
-    # Only a prompt begins a history there; this is refused at once, not at the first evaluation.
-    refused = command(
-        RECIPES / f"{name}.yaml", tmp_path / "other", *changes, "evaluation.prompts=['']"
-    )
-    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert refused.stderr.startswith("error: evaluation.prompts has '': An empty prefix gives")
-    assert not (tmp_path / "other" / "log.jsonl").exists()
 
 
 # -- refusals ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Alignment: replaying a revision gives the new text, in few ids, and a diff costs the least."""
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import get_args
@@ -219,7 +220,7 @@ def test_many_pairs_are_revised() -> None:
 
 
 def test_a_draft_is_its_own_prefix_where_a_history_has_nothing_to_begin_with() -> None:
-    vocab = ActionVocab.paper(delete=True)
+    vocab = replace(ActionVocab.paper(delete=True), begin=None)
     trajectory = revision(vocab, [7, 8, 9], [7, 9])
     assert trajectory.prefix == (7, 8, 9)
     back = [vocab.move_id(-2), vocab.move_id(-1)]

@@ -61,11 +61,16 @@ def merge(adapter: Path, output: Path, base: str | None) -> None:
 @click.option("--heads", type=click.IntRange(1),
               help="Number of attention heads; width / 64 by default.")  # fmt: skip
 @click.option("--context", type=click.IntRange(1),
-              help="Maximum number of ids in a history; by default, that of the 300M"
-                   " model.")  # fmt: skip
+              help="Maximum number of ids in a history, the begin token included; by default, 256"
+                   " for the width of the 100M model and 512 for others.")  # fmt: skip
+@click.option("--without-canvas", is_flag=True,
+              help="Say that the weights were trained on the history of actions alone. The paper's"
+                   " code always saves weights that read the canvas too; the converted model"
+                   " ignores them.")  # fmt: skip
 def convert(
-    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int | None
-) -> None:
+    checkpoint: Path, output: Path, tokenizer: Path, heads: int | None, context: int | None,
+    without_canvas: bool,
+) -> None:  # fmt: skip
     """Convert a checkpoint released with the paper.
 
     The result is an ordinary Hugging Face model folder with safetensors, which every engine can
@@ -74,7 +79,12 @@ def convert(
     with needs_extra("hf"):
         from reviser.models import checkpoints
     sizes = checkpoints.convert(
-        checkpoint, output, tokenizer=tokenizer, heads=heads, context=context
+        checkpoint,
+        output,
+        tokenizer=tokenizer,
+        heads=heads,
+        context=context,
+        without_canvas=without_canvas,
     )
     click.echo(
         f"{output}: {sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, MLP width"

@@ -90,8 +90,12 @@ class ActionVocab(VocabLayout):
     def paper(cls, *, delete: bool = False) -> ActionVocab:
         """Return the layout of the released checkpoints: GPT-2's 50,257 tokens, then controls.
 
-        Ids 50257 (cursor marker), 50258 (end of input) and the last ten are reserved there. So is
+        Every history begins with 50258, which the paper's code calls END_OF_INPUT: its trainer and
+        its sampler put it there. Ids 50257 (cursor marker) and the last ten are reserved. So is
         50259 (DELETE), which was never trained; pass `delete=True` to have it.
+
+        >>> ActionVocab.paper().prefix_actions([15496, 995])
+        [50258, 15496, 995]
         """
         return cls(
             tokens=50257,
@@ -99,6 +103,7 @@ class ActionVocab(VocabLayout):
             max_move=512,
             first_move=50261,
             stop=50260,
+            begin=50258,
             delete=50259 if delete else None,
             never_insert=(50256,),
         )

@@ -24,15 +24,17 @@ from reviser.models.trunks import TrunkConfig
 
 HEAD_SIZE = 64
 """Width of one attention head in both released models: 512 / 8 and 896 / 14."""
-CONTEXT = 512
-"""Context length of the 300M. The 100M was trained on 256, but the paper decodes 35 + 256 ids."""
+CONTEXTS = {512: 256, 896: 512}
+"""Context of the 100M and the 300M by width: begin token, prefix and actions together, as in the
+paper's trainer and sampler. The paper's T_max, 255 and 511, leaves out the begin token."""
 
 Tensors = dict[str, torch.Tensor]
 
 _EMBEDDING = "token_embedding.embedding.weight"
 _LAYER = re.compile(r"layers\.layers\.(\d+)\.")
-_IGNORED = re.compile(  # RoPE tables, which are recomputed, and canvas parts the trunk never uses
-    r"(.*\.)?rope\..*|canvas_pool_position_embedding\.weight|canvas_embedding\.query"
+_CANVAS_QUERY = "canvas_embedding.query"
+_IGNORED = re.compile(  # RoPE tables, which are recomputed, and what only reading the canvas needs
+    rf"(.*\.)?rope\..*|canvas_pool_position_embedding\.weight|{re.escape(_CANVAS_QUERY)}"
 )
 # Released name -> (name in GPT-NeoX, shape in the paper's letters: d = width, f = MLP width).
 _FINAL = {
@@ -73,15 +75,18 @@ def convert(
     tokenizer: str | Path,
     heads: int | None = None,
     context: int | None = None,
+    without_canvas: bool = False,
 ) -> TrunkConfig:
     """Write a released checkpoint as a model folder and return the sizes found in it.
 
     `tokenizer` is a folder with GPT-2's `tokenizer.json`. `heads` defaults to width / 64, `context`
-    to `CONTEXT`. Nothing is written unless everything can be read.
+    to that of the released model of this width (`CONTEXTS`), or 512. `without_canvas` says that the
+    weights were trained on the history of actions alone; a file with weights that read the canvas
+    is refused otherwise. Nothing is written unless everything can be read.
     """
     vocab = ActionVocab.paper()
-    tensors = _read(Path(path))
-    config = _sizes(tensors, vocab, heads, CONTEXT if context is None else context)
+    tensors = _read(Path(path), without_canvas)
+    config = _sizes(tensors, vocab, heads, context)
     extended = _extended_tokenizer(tokenizer, vocab)
     model = trunks.build(config, vocab)
     _fill(model, tensors, config)
@@ -89,7 +94,7 @@ def convert(
     return config
 
 
-def _read(path: Path) -> Tensors:
+def _read(path: Path, without_canvas: bool) -> Tensors:
     """Return the tensors that belong to the trunk, by their released names."""
     if not path.is_file():
         raise CheckpointError(f"There is no file {str(path)!r}.")
@@ -109,6 +114,14 @@ def _read(path: Path) -> Tensors:
             " tensors, or has one under the key 'model'."
         )
     named = {str(name): value for name, value in content.items()}
+    # The paper's code puts random values there in every file, so the file cannot say if it was
+    # trained with the canvas. Only the person who has it can.
+    if _CANVAS_QUERY in named and not without_canvas:
+        raise CheckpointError(
+            f"{str(path)!r} has weights that read the canvas ({_CANVAS_QUERY}), and the converted"
+            " model ignores them: if they were trained without the canvas, pass --without-canvas"
+            " (without_canvas=True); if with it, they cannot be converted."
+        )
     kept = {name: value for name, value in named.items() if not _IGNORED.fullmatch(name)}
     for name, value in kept.items():
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -119,7 +132,9 @@ def _read(path: Path) -> Tensors:
     return kept
 
 
-def _sizes(tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int) -> TrunkConfig:
+def _sizes(
+    tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int | None
+) -> TrunkConfig:
     """Return the trunk's sizes, after checking that all tensors exist and fit each other."""
     found = {match[1] for name in tensors if (match := _LAYER.match(name))}
     layers = max(1, len(found))
@@ -145,6 +160,7 @@ def _sizes(tensors: Tensors, vocab: ActionVocab, heads: int | None, context: int
             " Give the number of heads."
         )
     heads = width // HEAD_SIZE if heads is None else heads
+    context = CONTEXTS.get(width, 512) if context is None else context
     return TrunkConfig(
         layers=layers, width=width, heads=heads, mlp_width=mlp_width, context=context
     )

@@ -39,7 +39,8 @@ class VocabConfig:
     """
 
     preset: Literal["paper"] | None = None
-    """The id layout of the released checkpoints. The other fields are then not used."""
+    """The id layout and the begin token of the released checkpoints. The other fields are then not
+    used."""
     operators: tuple[str, ...] = ()
     """Any of delete, replace, swap, span_delete, span_move, span_copy."""
     max_move: int = 512
