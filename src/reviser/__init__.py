@@ -6,8 +6,6 @@ Names are loaded on first use, so importing the package costs nothing a caller d
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from reviser import _moved
-
 if TYPE_CHECKING:
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
@@ -64,8 +62,6 @@ __all__ = [
     "Trajectory",
     "load",
 ]
-
-_moved.install()
 
 _MODULES = {
     "reviser.writing.changes": ("Change", "Changes"),

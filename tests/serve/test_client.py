@@ -16,7 +16,6 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused, ReviserError
-from reviser.serve import client as client_module
 from reviser.serve.client import AsyncClient, Client
 from reviser.writing.tasks import Continue, Infill, Revise
 from support.serving import NAME, Served, reviser, serving
@@ -94,22 +93,6 @@ def test_errors_are_those_of_the_library(server: Served) -> None:
             with pytest.raises(EngineError, match="cannot be reached"):
                 ask()
         assert not nobody.is_ready()
-
-
-def test_the_names_of_the_last_release_still_work(server: Served) -> None:
-    with Client(server.url) as client:
-        settings: Any = {"seed": 1, "max_actions": 4}
-        with pytest.deprecated_call():
-            texts = [client.stream("The", **settings).rollout().text]
-        with pytest.deprecated_call():
-            texts.append(client.stream_infill("The{}", **settings).rollout().text)
-        with pytest.deprecated_call():
-            texts.append(client.stream_revise("The", locked=["The"], **settings).rollout().text)
-        with pytest.deprecated_call():
-            texts.append(client.revise("The", locked=["The"], notes=0.5, **settings).text)
-        assert all(text.startswith("The") for text in texts)
-    with pytest.deprecated_call():
-        assert client_module.Stream is client_module.EditStream
 
 
 # -- servers that send anything -------------------------------------------------------------------

@@ -155,7 +155,6 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/revise", {"draft": "no", "locked": ["n"] * 1001}, 400, "'locked': List should"),
         ("/v1/revise", {"draft": "no", "window": 0}, 400, "window is 0"),
         ("/v1/revise", {"draft": "no", "min_edit_probability": 2}, 400, "min_edit_probability is"),
-        ("/v1/revise", {"draft": "no", "notes": 2}, 400, "min_edit_probability is"),
         ("/v1/revise", {"draft": "no", "precision": 0.9}, 400, "has no calibration"),
         ("/v1/revise", {"draft": "a" * 1500, "instruction": "a" * 501}, 400, "2,001 characters"),
         ("/v1/revise", {"draft": "ʒ" * 1000}, 400, "the limit is 900"),
@@ -248,7 +247,7 @@ def test_no_body_makes_the_server_fail(server: Served) -> None:
     ]  # fmt: skip
     names = [
         *Settings.model_fields, "prompt", "text", "spans", "unit", "stream", "max_tokens",
-        "draft", "locked", "window", "context", "precision", "instruction", "notes",
+        "draft", "locked", "window", "context", "precision", "instruction",
         "min_edit_probability", "suffix", "echo", "model", "n", "stop", "logit_bias",
         "stream_options", "x",
     ]  # fmt: skip

@@ -148,7 +148,6 @@ def test_a_draft_enters_with_all_its_parts_or_not_at_all() -> None:
         assert never.status_code == 400
         assert f"more than {parts + 2} windows" in never.text
         added = server.engine()["added"]
-        assert server.post("/v1/revise", SLOW | {"window": 4, "notes": 0.5}).text == never.text
         streamed = server.post("/v1/revise", SLOW | {"stream": True})
         assert (streamed.status_code, "cannot be streamed" in streamed.text) == (400, True)
         assert server.engine()["added"] == added  # nothing was read

@@ -75,7 +75,6 @@ def test_the_schema_has_examples_and_ranges(server: Served) -> None:
     assert "422" not in str(schema)
     revise = parts["ReviseBody"]["properties"]
     assert revise["temperature"]["default"] == 0
-    assert [name for name, field in revise.items() if field.get("deprecated")] == ["notes"]
     for name, path in [("InfillBody", "/v1/infill"), ("ReviseBody", "/v1/revise")]:
         for example in parts[name]["examples"]:
             assert server.post(path, example | {"max_actions": 5}).status_code == 200

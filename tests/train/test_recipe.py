@@ -162,13 +162,6 @@ def test_a_float_may_be_written_without_a_dot(least: Path) -> None:
     assert (training.learning_rate, training.clip, type(training.clip)) == (1e-4, 1.0, float)
 
 
-def test_removed_and_renamed_fields_of_a_policy_still_load(least: Path) -> None:
-    changes = ["data.text=", "data.bpe=", "data.tokenizer=t", "data.pairs=[p.jsonl]"]
-    old = "policy={kind: edits, address: moves, rewritten: %s}"
-    policy = load_recipe(least, [*changes, old % "0.0"]).policy
-    assert policy == load_recipe(least, [*changes, "policy={kind: edits, address: moves}"]).policy
-
-
 def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
     for name, policy in PRESETS.items():
         assert load_recipe(least, [f"policy={name}"]).policy == policy

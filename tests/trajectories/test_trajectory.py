@@ -253,11 +253,9 @@ def test_both_ids_of_a_replacement_by_noise_bear_no_loss() -> None:
 
 def test_json_is_one_line_and_leaves_out_what_is_empty() -> None:
     plain = Trajectory(prefix=(1,), restoration=(2, 3))
-    with pytest.warns(DeprecationWarning, match="use no_loss"):
-        assert plain.unlearned == plain.no_loss
     assert plain.to_json() == '{"prefix": [1], "restoration": [2, 3]}'
     noisy = Trajectory(restoration=(2, 3), no_loss=(0,))
-    assert noisy.to_json() == '{"prefix": [], "restoration": [2, 3], "unlearned": [0]}'
+    assert noisy.to_json() == '{"prefix": [], "restoration": [2, 3], "no_loss": [0]}'
     assert [Trajectory.from_json(t.to_json()) for t in (plain, noisy)] == [plain, noisy]
     assert Trajectory.from_json('{"restoration": []}') == Trajectory(restoration=())
 
@@ -266,7 +264,7 @@ def test_json_is_one_line_and_leaves_out_what_is_empty() -> None:
     ("text", "message"),
     [
         ("{", "This is not JSON, so not a trajectory"),
-        ("[1, 2]", r"A trajectory has \['prefix', 'restoration', 'unlearned'\]; got '\[1, 2\]'"),
+        ("[1, 2]", r"A trajectory has \['no_loss', 'prefix', 'restoration'\]; got '\[1, 2\]'"),
         ('{"prefix": [1]}', "A trajectory has"),
         ('{"restoration": [], "rest": 0}', "A trajectory has"),
         (json.dumps(["x" * 5000]), r"A trajectory has .{,150}$"),  # quotes only the beginning
@@ -275,8 +273,8 @@ def test_json_is_one_line_and_leaves_out_what_is_empty() -> None:
         ('{"restoration": [5.0]}', "'restoration' of a trajectory"),
         ('{"restoration": [true]}', "'restoration' of a trajectory"),
         ('{"restoration": [1], "prefix": [-1]}', "'prefix' of a trajectory"),
-        ('{"restoration": [1], "unlearned": null}', "'unlearned' of a trajectory"),
-        ('{"restoration": [1, 2], "unlearned": [0, 2]}', "'unlearned' has an index beyond"),
+        ('{"restoration": [1], "no_loss": null}', "'no_loss' of a trajectory"),
+        ('{"restoration": [1, 2], "no_loss": [0, 2]}', "'no_loss' has an index beyond"),
     ],
 )
 def test_json_that_is_not_a_trajectory_is_refused(text: str, message: str) -> None:

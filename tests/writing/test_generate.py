@@ -305,14 +305,6 @@ def test_many_want_a_list() -> None:
         BYTES.run_many([], on_error="ignore")  # type: ignore[call-overload]
 
 
-def test_old_names_warn_and_give_the_same() -> None:
-    settings: dict[str, Any] = {"seed": 3, "max_actions": 9}
-    with pytest.warns(DeprecationWarning, match=r"use stream\(Continue\(text\)\)"):
-        assert BYTES.stream("The", **settings).rollout() == BYTES.generate("The", **settings)
-    with pytest.warns(DeprecationWarning, match=r"use stream\(Infill\(text\)\)"):
-        assert BYTES.stream_infill("a{}", **settings).rollout() == BYTES.infill("a{}", **settings)
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [({"engine": "tgi"}, "use 'hf' or 'vllm'"), ({"url": "http://x"}, "A url is for")],

@@ -143,9 +143,6 @@ def test_a_draft_of_one_part_can_be_streamed(least: float | None) -> None:
     writing = BYTES.stream(Revise("one two", min_edit_probability=least), max_actions=9)
     assert writing.text == "one two"
     assert writing.rollout().prompt == "one two"
-    with pytest.warns(DeprecationWarning, match=r"use stream\(Revise\(draft\)\)"):
-        old = BYTES.stream_revise("one two", min_edit_probability=least, max_actions=9)
-    assert old.rollout() == writing.rollout()
 
 
 @pytest.mark.parametrize("draft", ["", "\n", "a"])
@@ -153,12 +150,6 @@ def test_a_draft_with_nothing_to_judge_has_no_changes(draft: str) -> None:
     model = reviser(small_tokenizers.byte_level)
     model.editing = Editing(edit_probabilities=True, label_delay=3, delimiters=3, threshold=1.0)
     assert not model.revise(draft).changes.changes
-
-
-def test_the_old_name_of_an_option_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="`notes` is called `min_edit_probability`"):
-        old = BYTES.revise("one two", notes=0.3, max_actions=9)
-    assert old == BYTES.revise("one two", min_edit_probability=0.3, max_actions=9)
 
 
 @pytest.mark.parametrize(

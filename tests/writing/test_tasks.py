@@ -31,8 +31,6 @@ def test_a_task_survives_json(task: Task) -> None:
 def test_batch_files_and_pairs_have_names_of_their_own() -> None:
     assert task_from_dict({"infill": "a{}"}) == Infill("a{}")
     assert task_from_dict({"before": "a"}) == Revise("a")
-    with pytest.warns(DeprecationWarning, match="min_edit_probability"):
-        assert task_from_dict({"draft": "a", "notes": 0.3}) == Revise("a", min_edit_probability=0.3)
 
 
 @pytest.mark.parametrize(

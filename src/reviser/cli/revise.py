@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 @click.option("--min-edit-probability", type=float, metavar="SHARE",
               help="Only change words with at least this predicted edit probability; 0 allows"
                    " changes everywhere. By default, the model's own threshold.")  # fmt: skip
-@click.option("--notes", type=float, hidden=True)
 @click.option("--window", default=WINDOW, show_default=True,
               help="Tokens to revise at a time. The limits on actions and edits are per"
                    " window.")  # fmt: skip
@@ -71,7 +70,7 @@ def revise(
     files: tuple[Path, ...], markup: Choice, form: str, in_place: bool, check: bool,
     batch: BatchChoice, choice: ModelChoice, config: DecodeConfig, instruction: str,
     locked: tuple[str, ...], precision: float | None, min_edit_probability: float | None,
-    notes: float | None, window: int, context: int,
+    window: int, context: int,
 ) -> None:  # fmt: skip
     """Correct a draft and leave the rest of it alone.
 
@@ -84,9 +83,6 @@ def revise(
     line is a JSON object with a "draft", or the "before" of a pair, and an optional "instruction".
     Run the same command again to continue after an interruption.
     """
-    if notes is not None:
-        click.echo("warning: --notes is now called --min-edit-probability.", err=True)
-        min_edit_probability = notes if min_edit_probability is None else min_edit_probability
     options: dict[str, Any] = {
         "instruction": instruction, "min_edit_probability": min_edit_probability,
         "precision": precision, "window": window, "context": context,

@@ -30,11 +30,6 @@ class Kind(IntEnum):
     PREFIX_ONLY = 15  # a token that a prefix may hold but that is never chosen
     RESERVED = 16  # never in a history
 
-    # Old names.
-    GIVEN = 14
-    BARRED = 15
-    FORBIDDEN = 16
-
 
 MOVES = (Kind.MOVE, Kind.BACK, Kind.FIND)
 """Kinds that only move the cursor."""

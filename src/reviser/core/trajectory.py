@@ -7,7 +7,6 @@ A trajectory is a prefix and a restoration in ids. It holds no text and no tenso
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,13 +34,6 @@ class Trajectory:
     rollout they are the ids that the model did not choose.
     """
 
-    @property
-    def unlearned(self) -> tuple[int, ...]:
-        """Return `no_loss` by its old name."""
-        message = "Trajectory.unlearned is deprecated: use no_loss."
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self.no_loss
-
     def history(self, vocab: ActionVocab) -> list[int]:
         """Return all ids in order, as the model reads them."""
         return [*vocab.prefix_actions(self.prefix), *self.restoration]
@@ -58,9 +50,9 @@ class Trajectory:
         return Canvas.replay(vocab, [*self.prefix, *self.restoration]).tokens()[len(self.prefix) :]
 
     def to_dict(self) -> dict[str, tuple[int, ...]]:
-        """Return the fields for JSON, where `no_loss` is called "unlearned"."""
+        """Return the fields for JSON."""
         fields = {"prefix": self.prefix, "restoration": self.restoration}
-        return fields | ({"unlearned": self.no_loss} if self.no_loss else {})
+        return fields | ({"no_loss": self.no_loss} if self.no_loss else {})
 
     def to_json(self) -> str:
         """Return the trajectory as one line of JSON."""
@@ -73,15 +65,14 @@ class Trajectory:
             fields = json.loads(text)
         except json.JSONDecodeError as error:
             raise TrajectoryError(f"This is not JSON, so not a trajectory: {error}.") from error
-        known = {"prefix", "restoration", "unlearned"}
+        known = {"prefix", "restoration", "no_loss"}
         if not isinstance(fields, dict) or "restoration" not in fields or fields.keys() - known:
             raise TrajectoryError(f"A trajectory has {sorted(known)}; got {text[:80]!r}.")
         for name, ids in fields.items():
             if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
                 raise TrajectoryError(f"{name!r} of a trajectory must be a list of ids.")
-        fields["no_loss"] = fields.pop("unlearned", ())
-        if any(index >= len(fields["restoration"]) for index in fields["no_loss"]):
-            raise TrajectoryError("'unlearned' has an index beyond the end of the restoration.")
+        if any(index >= len(fields["restoration"]) for index in fields.get("no_loss", ())):
+            raise TrajectoryError("'no_loss' has an index beyond the end of the restoration.")
         return cls(**{name: tuple(ids) for name, ids in fields.items()})
 
     @classmethod

@@ -72,7 +72,7 @@ class Walk:
 
     @classmethod
     def of(cls, trajectory: Trajectory, vocab: ActionVocab) -> Walk:
-        """Count one trajectory; `unlearned` actions at its very start belong to the preamble."""
+        """Count one trajectory; `no_loss` actions at its very start belong to the preamble."""
         preamble = len(vocab.prefix_actions(trajectory.prefix))
         preamble += preamble_length(trajectory)
         history = np.array([trajectory.history(vocab)])
@@ -248,7 +248,7 @@ def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float6
 def preamble_length(trajectory: Trajectory) -> int:
     """Return the number of actions at the start that a rollout's model did not choose.
 
-    A trajectory calls them `unlearned`: training takes no loss on them.
+    A trajectory calls them `no_loss`: training takes no loss on them.
     """
     return sum(index == n for n, index in enumerate(trajectory.no_loss))
 

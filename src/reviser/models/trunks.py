@@ -32,7 +32,6 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from reviser._moved import moved_names
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
@@ -251,6 +250,3 @@ def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}
-
-
-__getattr__ = moved_names("reviser.models.trunks", "reviser.models.adaptation")

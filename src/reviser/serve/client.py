@@ -6,11 +6,10 @@ torch nor a model.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
-from reviser.engines.settings import SETTINGS, DecodeConfig, DecodeSettings
+from reviser.engines.settings import DecodeConfig, DecodeSettings
 from reviser.markup.spans import Span
 from reviser.serve.client_streams import AsyncEditStream, EditStream
 from reviser.serve.client_wire import (
@@ -34,43 +33,14 @@ from reviser.writing.tasks import (
     Infill,
     Revise,
     Task,
-    renamed_notes,
-    task_from_dict,
 )
 
 __all__ = ["AsyncClient", "AsyncEditStream", "Client", "EditStream", "StreamedEdit"]
 
 _Result = TypeVar("_Result", Rollout, Revision)
-_OLD_NAMES = {"Stream": EditStream, "AsyncStream": AsyncEditStream}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _OLD_NAMES:
-        _warn(name, _OLD_NAMES[name].__name__)
-        return _OLD_NAMES[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _OldMethods:
-    """Methods of 0.1 that both clients keep for one more release."""
-
-    stream: Any
-
-    def stream_infill(
-        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
-    ) -> Any:
-        """Stream an infill; call `stream(Infill(...))` instead."""
-        _warn("stream_infill(text)", "stream(Infill(text))")
-        return self.stream(Infill(text, spans), **settings)
-
-    def stream_revise(self, draft: str, **options: Any) -> Any:
-        """Stream a revision; call `stream(Revise(...))` instead."""
-        _warn("stream_revise(draft)", "stream(Revise(draft))")
-        settings = {name: options.pop(name) for name in SETTINGS if name in options}
-        return self.stream(task_from_dict({"draft": draft, **options}), **settings)
-
-
-class Client(_OldMethods):
+class Client:
     """A client of one server; settings are the fields of `DecodeConfig`.
 
     Args:
@@ -110,12 +80,11 @@ class Client(_OldMethods):
 
     def stream(
         self,
-        task: Task | str = "",
+        task: Task,
         config: DecodeConfig | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> EditStream:
         """Run a task and get its edits as they happen."""
-        task = _task(task)
         changed = changed_settings(task, config) | settings
         return EditStream(self._http, self.url, self.retries, task, changed)
 
@@ -139,7 +108,6 @@ class Client(_OldMethods):
         precision: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
-        notes: float | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
@@ -150,7 +118,7 @@ class Client(_OldMethods):
             draft,
             instruction=instruction,
             locked=locked,
-            min_edit_probability=renamed_notes(notes, min_edit_probability),
+            min_edit_probability=min_edit_probability,
             precision=precision,
             window=window,
             context=context,
@@ -181,7 +149,7 @@ class Client(_OldMethods):
             raise request_failed(self.url, error) from error
 
 
-class AsyncClient(_OldMethods):
+class AsyncClient:
     """A `Client` for asyncio: the same methods and parameters, to be awaited."""
 
     def __init__(
@@ -214,12 +182,11 @@ class AsyncClient(_OldMethods):
 
     def stream(
         self,
-        task: Task | str = "",
+        task: Task,
         config: DecodeConfig | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> AsyncEditStream:
         """Run a task and get its edits as they happen."""
-        task = _task(task)
         changed = changed_settings(task, config) | settings
         return AsyncEditStream(self._http, self.url, self.retries, task, changed)
 
@@ -243,7 +210,6 @@ class AsyncClient(_OldMethods):
         precision: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
-        notes: float | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
@@ -254,7 +220,7 @@ class AsyncClient(_OldMethods):
             draft,
             instruction=instruction,
             locked=locked,
-            min_edit_probability=renamed_notes(notes, min_edit_probability),
+            min_edit_probability=min_edit_probability,
             precision=precision,
             window=window,
             context=context,
@@ -283,14 +249,3 @@ class AsyncClient(_OldMethods):
             return read_text(await self._http.request(method, path, json=body))
         except httpx2.RequestError as error:
             raise request_failed(self.url, error) from error
-
-
-def _task(task: Task | str) -> Task:
-    if isinstance(task, str):
-        _warn("stream(text)", "stream(Continue(text))")
-        return Continue(task)
-    return task
-
-
-def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is deprecated; use {new}.", DeprecationWarning, stacklevel=3)

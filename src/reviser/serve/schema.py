@@ -164,12 +164,6 @@ _REVISE_FIELDS = _task_fields(Revise) | {
 class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
     """Edit a draft where it needs it; max_actions and max_edits apply to each window."""
 
-    notes: float | None = Field(
-        None,
-        description="The old name of min_edit_probability.",
-        json_schema_extra={"deprecated": True},
-    )
-
     task_type = Revise
     model_config = ConfigDict(
         json_schema_extra={
@@ -179,13 +173,6 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
             ]
         }
     )
-
-    @model_validator(mode="after")
-    def read_old_name(self) -> ReviseBody:
-        """Take `notes` as `min_edit_probability`."""
-        if self.min_edit_probability is None:
-            self.min_edit_probability: float | None = self.notes
-        return self
 
 
 # Fields of OpenAI's that would change the text, with the one value that is accepted.
@@ -276,7 +263,7 @@ class TrajectoryBody(BaseModel):
 
     prefix: list[int]
     restoration: list[int]
-    unlearned: list[int] = []
+    no_loss: list[int] = []
 
 
 class StatisticsBody(BaseModel):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -44,10 +43,6 @@ _POLICIES: dict[str, type] = {
     "blocks": policies.Blocks,
 }
 _IN_MIXTURE = policies.Append | policies.Obfuscation | policies.Spans
-_RENAMED = {"noted": "edit_probabilities"}
-"""Fields of policies by their old names, which saved recipes may still have."""
-_REMOVED: dict[str, float] = {"rewritten": 0.0}
-"""Removed fields of policies with the only value that still loads: their old default."""
 
 
 def from_plain(cls: Any, value: Any, where: str) -> Any:
@@ -148,22 +143,8 @@ def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
         )
     cls = _POLICIES[kind]
     fields = {key: part for key, part in value.items() if key != "kind"}
-    policy: Policy | PairPolicy = _read_dataclass(cls, _with_current_names(cls, fields), where)
+    policy: Policy | PairPolicy = _read_dataclass(cls, fields, where)
     return policy
-
-
-def _with_current_names(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """Rename the old fields of a policy and drop removed ones that were off."""
-    known = {field.name for field in dataclasses.fields(cls)}
-    for old, new in _RENAMED.items():
-        if old in fields and old not in known and new in known:
-            warnings.warn(f"{old!r} was renamed to {new!r}.", DeprecationWarning, stacklevel=2)
-            fields[new] = fields.pop(old)
-    return {
-        key: value
-        for key, value in fields.items()
-        if key in known or key not in _REMOVED or value != _REMOVED[key]
-    }
 
 
 def set_value(fields: Any, change: str) -> None:

@@ -7,7 +7,6 @@ plan, the parts of the plan run side by side, and the plan turns their rollouts 
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.process import ProcessEngine
-from reviser.engines.settings import SETTINGS, DecodeSettings
+from reviser.engines.settings import DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.markup.spans import Span
 from reviser.models import adapters, hub
@@ -33,8 +32,6 @@ from reviser.writing.tasks import (
     Infill,
     Revise,
     Task,
-    renamed_notes,
-    task_from_dict,
 )
 
 __all__ = ["Reviser", "load"]
@@ -115,7 +112,7 @@ class Reviser:
 
     def stream(
         self,
-        task: Task | str = "",
+        task: Task,
         config: DecodeConfig | None = None,
         *,
         unit: OffsetUnit = "char",
@@ -126,9 +123,6 @@ class Reviser:
         Offsets count characters, or UTF-16 units for clients that count those. Of a draft that the
         model revises several times, the first revision is shown, with all of its changes.
         """
-        if isinstance(task, str):
-            _warn("stream(text)", "stream(Continue(text))")
-            task = Continue(task)
         if settings:
             config = DecodeConfig.of(settings, config or task.default_config)
         plan = self.plan(task, config)
@@ -279,7 +273,6 @@ class Reviser:
         precision: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
-        notes: float | None = None,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
@@ -291,7 +284,7 @@ class Reviser:
             draft,
             instruction=instruction,
             locked=locked,
-            min_edit_probability=renamed_notes(notes, min_edit_probability),
+            min_edit_probability=min_edit_probability,
             precision=precision,
             window=window,
             context=context,
@@ -347,26 +340,6 @@ class Reviser:
         self.plan(Revise("", **options), config)  # refuses at once what no draft could be
         make = partial(Revise, locked=locked, **options)
         return self._run_each(drafts, make, config, on_error)
-
-    # -- old names ----------------------------------------------------------------------------
-
-    def stream_infill(
-        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
-    ) -> Writing:
-        """Stream an infill; call `stream(Infill(...))` instead."""
-        _warn("stream_infill(text)", "stream(Infill(text))")
-        return self.stream(Infill(text, spans), **settings)
-
-    def stream_revise(self, draft: str, **options: Any) -> Writing:
-        """Stream a revision; call `stream(Revise(...))` instead."""
-        _warn("stream_revise(draft)", "stream(Revise(draft))")
-        settings = {name: options.pop(name) for name in SETTINGS if name in options}
-        task = task_from_dict({"draft": draft, **options})
-        return self.stream(task, DecodeConfig.of(settings, task.default_config))
-
-
-def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is deprecated: use {new}.", DeprecationWarning, stacklevel=3)
 
 
 def load(

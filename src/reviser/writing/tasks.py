@@ -8,7 +8,6 @@ refuse the same things with the same sentences. This module knows no tokens, eng
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
@@ -218,7 +217,7 @@ _KINDS: dict[str, type[Continue] | type[Infill] | type[Revise]] = {
     "text": Infill,
     "draft": Revise,
 }
-REVISE_OPTIONS = (*(each.name for each in fields(Revise) if each.kw_only), "notes")
+REVISE_OPTIONS = tuple(each.name for each in fields(Revise) if each.kw_only)
 _ALIASES = {"infill": "text", "before": "draft"}
 """Other names of a field, as batch files and files of pairs have them."""
 
@@ -239,10 +238,6 @@ def task_from_dict(values: Mapping[str, object]) -> Task:
             " gaps to fill, a `draft` (or `before`) to revise."
         )
     kind = _KINDS[found[0]]
-    if "notes" in renamed and kind is Revise:
-        renamed["min_edit_probability"] = renamed_notes(
-            renamed.pop("notes"), renamed.get("min_edit_probability")
-        )
     known = [each.name for each in fields(kind)]
     for name in renamed:
         if name not in known:
@@ -251,14 +246,6 @@ def task_from_dict(values: Mapping[str, object]) -> Task:
                 f" {did_you_mean(name, known)}"
             )
     return kind(**renamed)
-
-
-def renamed_notes(notes: Any, min_edit_probability: Any) -> Any:
-    """Return the value of `min_edit_probability`, which was called `notes` before 0.2."""
-    if notes is None:
-        return min_edit_probability
-    warnings.warn("`notes` is called `min_edit_probability` now.", DeprecationWarning, stacklevel=3)
-    return notes if min_edit_probability is None else min_edit_probability
 
 
 def _check_text(name: str, value: object) -> None:
