@@ -140,9 +140,7 @@ DATA_END = """\
 
 After its start, tokenizing takes time in proportion to the text (`python -m experiments.scale.growth`, one process).
 
-**Shards by node.** By default the order is over all windows, so every node must reach all shards. With `data.windows.nodes: [NODES, PROCESSES]` each node has its own part of the shards and an order within it; 10T's shards are larger than a node's disks, so set it there.
-
-**Breaks next:** the order within a node is not the order of the whole corpus, so similar documents should not be neighbours in the input: shuffle files first.
+**Breaks next:** the order is over all windows, so every node must reach all shards. 10T's shards are larger than a node's disks, so they must be on storage that all nodes share.
 """
 
 CORPUS = """\

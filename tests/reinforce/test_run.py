@@ -249,11 +249,6 @@ def test_recipes_that_cannot_be_reinforced_are_refused(
         load_recipe(tmp_path / "recipe.yaml")
 
 
-def test_shards_by_node_are_refused(bench: Path) -> None:
-    with pytest.raises(ConfigError, match=r"leave out data\.windows\.nodes"):
-        load_recipe(bench / "text.yaml", ["data.windows.nodes=[2, 1]"])
-
-
 def test_a_missing_scorer_is_refused_by_its_setting(bench: Path, tmp_path: Path) -> None:
     recipe = load_recipe(bench / "text.yaml", ["reinforce.reward.scorer=your-scorer"])
     with pytest.raises(ConfigError, match=r"reinforce.reward.scorer is 'your-scorer'"):

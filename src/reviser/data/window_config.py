@@ -23,13 +23,8 @@ class WindowConfig:
     """Minimum number of target tokens. A shorter rest of a document is left out."""
     held_out: float = 0.01
     """Share of the documents that is kept for evaluation."""
-    nodes: tuple[int, int] = (1, 1)
-    """Number of nodes, and processes on each. With more than one node, each trains on its own part
-    of the shards, so that it reads no others. This changes the order of the examples."""
 
     def __post_init__(self) -> None:
-        if min(self.nodes) < 1:
-            raise ConfigError(f"nodes is {self.nodes}; both numbers must be 1 or more.")
         if not 0 <= self.prefix[0] <= self.prefix[1]:
             raise ConfigError(
                 f"prefix is {self.prefix}; give the minimum and maximum of tokens, 0 or more."

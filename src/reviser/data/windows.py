@@ -50,30 +50,20 @@ class Windows:
     In memory is only how many windows lie before each block of documents; the rest is read from the
     index of the shards. So memory does not grow with the documents beyond `MOST_BLOCKS`. Which
     documents are held out does not depend on the seed of a run, so no run trains on documents that
-    another run is scored on. With `chosen`, only these parts of the documents count.
+    another run is scored on.
     """
 
-    def __init__(
-        self,
-        shards: Documents,
-        config: WindowConfig,
-        *,
-        held_out: bool = False,
-        chosen: range | None = None,
-    ) -> None:
+    def __init__(self, shards: Documents, config: WindowConfig, *, held_out: bool = False) -> None:
         self.shards = shards
         self.config = config
         self.size = config.size
         self.least = config.prefix[0] + config.least_target
         self._is_held_out = held_out
-        every = np.array(shards.parts, np.int64)
-        chosen = range(len(every)) if chosen is None else chosen
-        self._first_part = chosen.start
-        parts = every[chosen.start : chosen.stop]
+        parts = np.array(shards.parts, np.int64)
         documents = int(parts.sum())
         self._block = block_size(documents)
         # Blocks do not cross from one part to the next, so that one slice of an index is a block.
-        self._firsts = (np.cumsum(every) - every)[chosen.start : chosen.stop]
+        self._firsts = np.cumsum(parts) - parts
         counts = -(-parts // self._block)
         self._part_blocks = np.cumsum(counts)
         self.left_out = 0
@@ -110,7 +100,7 @@ class Windows:
         first = (blocks - first_blocks) * self._block  # document of the part
         lengths_NK = np.zeros((len(indices), self._block), np.int64)
         for n, (part, start) in enumerate(zip(parts.tolist(), first.tolist(), strict=True)):
-            lengths = self.shards.lengths_in(self._first_part + part, start, start + self._block)
+            lengths = self.shards.lengths_in(part, start, start + self._block)
             lengths_NK[n, : len(lengths)] = lengths
         document_NK = (self._firsts[parts] + first)[:, None] + np.arange(self._block)
         ends_NK = np.cumsum(self._windows_of(lengths_NK) * self._is_chosen(document_NK), axis=1)
@@ -125,7 +115,7 @@ class Windows:
     def _counts(self, part: int, start: int, stop: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """Return the windows of some documents of a part, and whether they are in this split."""
         documents = int(self._firsts[part]) + np.arange(start, stop)
-        windows = self._windows_of(self.shards.lengths_in(self._first_part + part, start, stop))
+        windows = self._windows_of(self.shards.lengths_in(part, start, stop))
         return windows, self._is_chosen(documents)
 
     def _windows_of(self, lengths: IntArray) -> IntArray:

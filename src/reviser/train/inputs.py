@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from transformers import PreTrainedModel
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
 from reviser.data.dataset import MicroBatches, WindowStream
-from reviser.data.nodes import NodeBatches, part_of_node
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs, Visited
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
-from reviser.data.window_config import WindowConfig
 from reviser.data.windows import Windows
 from reviser.errors import ConfigError
 from reviser.files import write_whole
@@ -139,13 +136,9 @@ def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPair
     return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
-def training_set(
-    recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()
-) -> MicroBatches | NodeBatches:
+def training_set(recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()) -> MicroBatches:
     """Return every micro-batch of the run, in order; `visited` are the rollouts to learn from."""
     training = recipe.training
-    if recipe.data.windows.nodes[0] > 1:
-        return _by_node(recipe, inputs)
     stream = example_stream(recipe, inputs, recipe.policy, held_out=False, visited=visited)
     count = training.steps * training.batch // training.micro_batch
     return MicroBatches(stream, size=training.micro_batch, count=count)
@@ -178,47 +171,12 @@ def example_stream(
         return pair_stream(recipe, inputs, policy, held_out=held_out, visited=visited)
     assert isinstance(inputs.data, TokenShards)
     windows = Windows(inputs.data, recipe.data.windows, held_out=held_out)
-    return _window_stream(inputs, policy, windows, recipe.seed)
-
-
-def _window_stream(inputs: Inputs, policy: Policy, windows: Windows, seed: int) -> WindowStream:
     return WindowStream(
         windows,
         Sampler(inputs.vocab, policy),
         unit_starts=inputs.codec.unit_starts,
         context=inputs.context,
-        seed=seed,
-    )
-
-
-def _node_stream(
-    inputs: Inputs,
-    shards: TokenShards,
-    policy: Policy,
-    config: WindowConfig,
-    node: int,
-    seed: int,
-) -> WindowStream:
-    chosen = part_of_node(shards.parts, node, config.nodes[0])
-    return _window_stream(inputs, policy, Windows(shards, config, chosen=chosen), seed)
-
-
-def _by_node(recipe: Recipe, inputs: Inputs) -> NodeBatches:
-    """Return the micro-batches of a run whose nodes each read their own part of the shards."""
-    shards, policy, config = inputs.data, recipe.policy, recipe.data.windows
-    assert isinstance(shards, TokenShards)  # the recipe was checked
-    assert not isinstance(policy, PairPolicy)
-    nodes, processes = config.nodes
-    part_of_node(shards.parts, 0, nodes)  # refuses too few shards at once
-    training = recipe.training
-    count = training.steps * training.batch // training.micro_batch
-    return NodeBatches(
-        partial(_node_stream, inputs, shards, policy, config),
-        nodes=nodes,
-        processes=processes,
         seed=recipe.seed,
-        size=training.micro_batch,
-        count=count,
     )
 
 

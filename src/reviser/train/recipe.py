@@ -209,8 +209,6 @@ class Recipe:
         if data.pairs:
             if data.shards or data.text or data.bpe:
                 raise ConfigError("With data.pairs, leave out data.shards, text and bpe.")
-            if data.windows.nodes[0] > 1:
-                raise ConfigError("data.windows.nodes is for shards; with data.pairs leave it out.")
         else:
             _exactly_one("data.shards", data.shards, "data.text", data.text or None)
         for policy in (self.policy, *self.evaluation.policies.values()):
@@ -273,8 +271,6 @@ class Recipe:
                 "reinforce needs the whole weights in every process: use parallel: ddp, without"
                 " lora, compile and recompute."
             )
-        if self.data.windows.nodes[0] > 1:
-            raise ConfigError("reinforce makes its own examples: leave out data.windows.nodes.")
         if training.batch % reinforce.group:
             raise ConfigError(
                 f"training.batch is {training.batch} rollouts; it must be a multiple of"

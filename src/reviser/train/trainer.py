@@ -26,7 +26,6 @@ from transformers.trainer import SCHEDULER_NAME
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.mask import is_argument, is_search
 from reviser.data.dataset import COUNTS, DIGEST_RANGE, NO_LABEL, MicroBatches
-from reviser.data.nodes import NodeBatches
 from reviser.errors import ReviserError
 from reviser.train.resume import MarkComplete
 from reviser.train.sharded import ShardedSaves
@@ -44,7 +43,7 @@ class ReviserTrainer(transformers.Trainer):
         self,
         *,
         vocab: ActionVocab,
-        train_dataset: MicroBatches | NodeBatches,
+        train_dataset: MicroBatches,
         held_out: Mapping[str, MicroBatches],
         write_samples: Callable[[Any, int], None],
         **options: Any,
