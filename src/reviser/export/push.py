@@ -13,11 +13,9 @@ from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.export.card import Card
 from reviser.files import read_object
 from reviser.models import hub
-from reviser.models.wordlists import WORDS
 
 SCRIPT = Path(__file__).parent / "assets" / "generate.py"
 SCRIPT_NAME = "custom_generate/generate.py"
-_FILES = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", WORDS)
 
 
 def push(folder: Path, name: str, *, licence: str | None = None, private: bool = False) -> str:
@@ -51,7 +49,7 @@ def repository(folder: Path, name: str, *, licence: str | None = None) -> dict[s
         raise ConfigError(f"There is no folder {str(folder)!r}.")
     hub.find(folder, is_adapter_allowed=True)  # refuses files that lead out of it
     files: dict[str, str | Path] = {
-        path.name: path for kind in _FILES for path in sorted(folder.glob(kind))
+        path.name: path for kind in hub.FOLDER_FILES for path in sorted(folder.glob(kind))
     }
     vocab = ActionVocab.load(folder)
     script = None if _unsupported(folder, vocab) else script_for(folder)
