@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import subprocess
+import sys
 import tracemalloc
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from reviser import files
 from reviser.errors import CheckpointError, DataError
-from reviser.files import bounded_lines, claim, read_object, write_whole
+from reviser.files import bounded_lines, claim, read_object, read_text, write_whole
 from support.full_disk import full_disk
 
 
@@ -134,6 +137,121 @@ def test_content_is_on_the_disk_before_its_name_is(
     monkeypatch.setattr(Path, "replace", replaced)
     write_whole(private, "x")
     assert done == ["sync file", "rename", "sync folder"]
+
+
+def make_special(path: Path, kind: str) -> None:
+    """Make a pipe, a socket, a device or a folder. The device is our own, not one of /dev."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(path))
+    elif kind == "device":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero
+        except PermissionError:
+            pytest.skip("Only root can make a device.")
+    else:
+        path.mkdir()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder"])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_only_files_are_replaced_and_read(kind: str, is_linked: bool, tmp_path: Path) -> None:
+    path = special = tmp_path / "a"
+    make_special(special, kind)
+    if is_linked:
+        path = tmp_path / "link"
+        path.symlink_to(special)
+    before = special.lstat()
+    for expected in (None, b""):
+        with pytest.raises(DataError, match=f"it is a {kind}. Give the name of a file"):
+            write_whole(path, "x", expected=expected)
+    assert os.path.samestat(special.lstat(), before)
+    assert {*tmp_path.iterdir()} == {special, path}
+    reason = {"socket": "No such device", "folder": "Is a directory"}.get(kind, f"it is a {kind}")
+    with pytest.raises(CheckpointError, match=reason):
+        read_text(path, CheckpointError)
+
+
+def test_a_link_stays_and_the_file_that_it_leads_to_is_written(private: Path) -> None:
+    link, new, circle = (private.with_name(name) for name in ("link", "new", "circle"))
+    link.symlink_to(private.name)
+    write_whole(link, "one", expected=b"secret")
+    assert (link.is_symlink(), private.read_text("utf-8"), mode(private)) == (True, "one", 0o640)
+    new.symlink_to("later/file")
+    write_whole(new, "two")
+    assert (new.is_symlink(), (private.parent / "later" / "file").read_text("utf-8")) == (
+        True,
+        "two",
+    )
+    circle.symlink_to(circle)
+    with pytest.raises(DataError, match="Cannot write"):
+        write_whole(circle, "three")
+    assert circle.is_symlink()
+
+
+def test_a_write_protected_file_is_not_replaced(private: Path) -> None:
+    private.chmod(0o440)
+    with pytest.raises(DataError, match=r"write-protected \(mode 0440\). Make it writable first"):
+        write_whole(private, "x")
+    assert (private.read_text("utf-8"), mode(private)) == ("secret", 0o440)
+    assert [*private.parent.iterdir()] == [private]
+
+
+@pytest.mark.parametrize("change", ["content", "deleted"])
+def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
+    private: Path, change: str
+) -> None:
+    if change == "content":
+        private.write_text("Secret", encoding="utf-8")
+    else:
+        private.unlink()
+    before = [(path, path.read_text("utf-8")) for path in private.parent.iterdir()]
+    with pytest.raises(DataError, match="has changed since it was read") as caught:
+        write_whole(private, "x", expected=b"secret")
+    assert "\n" not in str(caught.value)
+    assert [(path, path.read_text("utf-8")) for path in private.parent.iterdir()] == before
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from reviser.errors import DataError
+from reviser.files import write_whole
+
+path, go, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+print("ready", flush=True)
+while not go.exists():
+    time.sleep(0.001)
+for n in range(25):
+    content = path.read_bytes()
+    line = f"{name}-{n}"
+    try:
+        write_whole(path, content + f"{line}\\n".encode(), expected=content)
+    except DataError as error:
+        assert "has changed since it was read" in str(error), error
+    else:
+        print(line)
+"""
+
+
+def test_of_several_writers_none_overwrites_what_it_has_not_read(tmp_path: Path) -> None:
+    """Each of four processes adds lines; those that were reported as written are all there."""
+    path, go = tmp_path / "file", tmp_path / "go"
+    path.write_bytes(b"")
+    command = [sys.executable, "-c", WRITER, str(path), str(go)]
+    writers = [
+        subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    go.touch()
+    written = [line for writer in writers for line in writer.communicate(timeout=60)[0].split()]
+    assert [writer.returncode for writer in writers] == [0] * 4
+    assert sorted(path.read_text("utf-8").split()) == sorted(written)
+    assert {*tmp_path.iterdir()} == {path, go}
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def nearest_path(path: str | Path) -> str:
 def _existing_part(path: Path) -> tuple[Path, *tuple[str, ...]]:
     """Return the longest part of a path that exists, and the names that follow it."""
     missing: list[str] = []
-    while path.name and not _exists(path):
+    while path.name and not exists(path):
         missing.insert(0, path.name)
         path = path.parent
     return path, *missing
@@ -110,10 +110,11 @@ def _existing_part(path: Path) -> tuple[Path, *tuple[str, ...]]:
 
 def _in_a_subfolder(folder: Path, name: str) -> Path | None:
     """Return the path of this name one level below a folder, if there is one."""
-    return next((sub / name for sub in _entries(folder) if _exists(sub / name)), None)
+    return next((sub / name for sub in _entries(folder) if exists(sub / name)), None)
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Return whether there is a file or folder at a path, which may be too long to be one."""
     try:
         return path.exists()
     except (OSError, ValueError):  # too long for a name, or not one at all

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -15,37 +16,106 @@ from filelock import FileLock, Timeout
 
 from reviser.errors import ConfigError, DataError, ReviserError
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
 _DRAIN = 1 << 20
 """Bytes of a line that are read at a time to pass over it."""
+_WRITE_BITS = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, *, expected: bytes | None = None) -> None:
     """Write a file under a temporary name, and rename it once it is complete and on the disk.
 
     A file that exists keeps its mode and its owner. If anything fails, it keeps its content too,
-    and the temporary file is removed.
+    and the temporary file is removed. With `expected`, it must still have this content: among
+    several processes that read a file and then write it, only the first one writes. A link stays,
+    and the file that it leads to is written.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    refuse_special(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        exists = path.exists()
-        temporary.unlink(missing_ok=True)  # of a process with this number that was killed
-        try:
-            # Nobody else may read the first byte of what replaces a private file.
-            mode = 0o600 if exists else 0o666
-            with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
-                if exists:
-                    _copy_access(path, temporary)
-                file.write(data)
-                sync(file)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+        with suppress(FileNotFoundError):
+            _refuse_protected(path)
+        # `realpath` and not `resolve`, which raises if links go round in a circle.
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with nullcontext() if expected is None else _unchanged(target, expected):
+            _replace(target, data)
+        sync_folder(target.parent)
     except OSError as error:
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse to write to a folder, a device or the like, which a rename would replace."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # reported where it is opened, if it is not a new file
+        return
+    if not stat.S_ISREG(mode):
+        raise DataError(
+            f"Cannot write {str(path)!r}: it is {_kind(mode)}. Give the name of a file."
+        )
+
+
+def _refuse_protected(path: Path) -> None:
+    """Refuse to replace a file that nobody may write: a rename needs no right to the file."""
+    mode = path.stat().st_mode
+    if not mode & _WRITE_BITS:
+        raise DataError(
+            f"Cannot write {str(path)!r}: it is write-protected (mode"
+            f" {stat.S_IMODE(mode):04o}). Make it writable first, with chmod u+w."
+        )
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
+
+
+@contextmanager
+def _unchanged(path: Path, expected: bytes) -> Iterator[None]:
+    """Hold the lock of a file that still has the expected content, or refuse to overwrite it."""
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        if fcntl is not None:
+            with suppress(OSError):  # file systems without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        # A process that had the lock before has put another file at this path.
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()) and file.read() == expected:
+            yield
+            return
+    raise DataError(
+        f"{str(path)!r} has changed since it was read, so it was not overwritten. Run the command"
+        " again."
+    )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a temporary file and rename it, or remove it if anything fails."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    exists = path.exists()
+    temporary.unlink(missing_ok=True)  # of a process with this number that was killed
+    try:
+        # Nobody else may read the first byte of what replaces a private file.
+        mode = 0o600 if exists else 0o666
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
+            if exists:
+                _copy_access(path, temporary)
+            file.write(data)
+            sync(file)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _copy_access(path: Path, temporary: Path) -> None:
@@ -139,20 +209,37 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
-def read_object(
+def read_text(
     path: Path, error_class: type[ReviserError] = DataError, *, limit: int = 1 << 26
-) -> dict[str, Any]:
-    """Return the JSON object in a file of at most `limit` bytes, or raise the given error."""
+) -> str:
+    """Return the text in a file of at most `limit` bytes, or raise the given error.
+
+    Pipes and devices are refused: they can keep a reader waiting, and have no end.
+    """
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has no such flag.
+        flags = getattr(os, "O_NONBLOCK", 0)
+        with open(path, "rb", opener=lambda name, own: os.open(name, own | flags)) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise error_class(f"Cannot read {str(path)!r}: it is {_kind(mode)}, not a file.")
             data = file.read(limit + 1)
         if len(data) > limit:
             raise error_class(f"{str(path)!r} has more than {limit:,} bytes: too many to be read.")
-        content = json.loads(data.decode())
+        return data.decode()
     except OSError as error:
         raise error_class(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise error_class(f"{str(path)!r} is not UTF-8: {error.reason}.") from error
+
+
+def read_object(
+    path: Path, error_class: type[ReviserError] = DataError, *, limit: int = 1 << 26
+) -> dict[str, Any]:
+    """Return the JSON object in a file of at most `limit` bytes, or raise the given error."""
+    text = read_text(path, error_class, limit=limit)
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise error_class(f"{str(path)!r} is not JSON: {error}.") from error
     if not isinstance(content, dict):

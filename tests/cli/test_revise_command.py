@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -133,8 +134,30 @@ def test_a_file_that_another_program_changed_is_not_written(tmp_path: Path, open
     engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
     result = run(file, "--in-place")
     assert result.exit_code == 1
-    assert "was changed by another program" in result.stderr
+    assert "has changed since it was read" in result.stderr
     assert file.read_text() == "Two."
+
+
+def test_only_files_are_revised_in_place(tmp_path: Path, opens: Opens) -> None:
+    """A device or pipe is refused before it is read, which might never end."""
+    opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
+    pipe = tmp_path / "pipe.md"
+    os.mkfifo(pipe)
+    result = run(pipe, "--in-place")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "it is a pipe. Give the name of a file." in result.stderr
+    assert pipe.is_fifo()
+
+
+@pytest.mark.usefixtures("corrects")
+def test_a_write_protected_file_is_not_revised_in_place(tmp_path: Path) -> None:
+    file = tmp_path / "draft.md"
+    file.write_bytes(BEFORE.encode())
+    file.chmod(0o444)
+    result = run(file, "--in-place")
+    assert result.exit_code == 1
+    assert "it is write-protected (mode 0444). Make it writable first" in result.stderr
+    assert file.read_bytes().decode() == BEFORE
 
 
 def test_options_reach_the_model(opens: Opens) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import reviser
 from reviser.core.actions import ActionVocab
-from reviser.errors import CheckpointError
+from reviser.errors import CheckpointError, ConfigError
 from reviser.models.editing import Editing
 
 NOTED = {"recipe": {"policy": {"kind": "edits", "noted": True}}}
@@ -20,7 +21,7 @@ WITH_CONFIDENCE = {"edit_probabilities": True, "confidence": [1, 2, 3]}
 
 
 def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -> Path:
-    ActionVocab.build(20, operators=operators).save(path)
+    ActionVocab.build(20, operators=operators, search=True).save(path)
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)
         (path / f"{name}.json").write_text(text, encoding="utf-8")
@@ -95,6 +96,17 @@ def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
         {"editing": {"edit_probabilities": True, "most_gain": float("nan")}},
         {"editing": {"edit_probabilities": True, "most_gain": 0}},
         {"editing": "[" * 100_000},
+        {"editing": {"edit_probabilities": True, "delimiters": 5, "label_delay": 3}},
+        {"editing": {"edit_probabilities": True, "calibration": [[0.5, 1.5]]}},
+        {"editing": {"edit_probabilities": True, "calibration": [[float("nan"), 0.5]]}},
+        {"editing": {"edit_probabilities": True, "confidence": [1, 2, 1e308]}},
+        {
+            "editing": {
+                "edit_probabilities": False,
+                "confidence": [1, 2, 3],
+                "suggestions": {"list": [1, 2, 3]},
+            }
+        },
         {"calibration": {"by": "notes"}},
         {"run": {"recipe": []}},
     ],
@@ -103,6 +115,31 @@ def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> Non
     expected = "Cannot read|is not JSON|must hold a JSON object"
     with pytest.raises(CheckpointError, match=expected):
         Editing.load(folder(tmp_path, **files))
+
+
+def test_actions_that_the_vocabulary_lacks_are_refused(tmp_path: Path) -> None:
+    saved = {"edit_probabilities": True, "delimiters": 1, "has_route": True}
+    assert Editing.load(folder(tmp_path, editing=saved)) == Editing(
+        True, delimiters=1, has_route=True
+    )
+    ActionVocab.build(20, operators=["delete"], search=True, delimiter=False).save(tmp_path)
+    with pytest.raises(CheckpointError, match="delimiters needs a vocabulary with `delimiter`"):
+        Editing.load(tmp_path)
+    ActionVocab.build(20, operators=["delete"]).save(tmp_path)
+    with pytest.raises(CheckpointError, match="has_route needs a vocabulary with `find`"):
+        Editing.load(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"url": "http://127.0.0.1:9"}])
+def test_an_editor_that_needs_what_vllm_does_not_give_is_refused(
+    options: dict[str, Any],
+) -> None:
+    """Both engines of vLLM give the same readings: neither is imported or asked here."""
+    model = Path(__file__).parents[2] / "models" / "stories-edit"
+    with pytest.raises(ConfigError, match=r"stories-edit gives .* Use engine 'hf'"):
+        reviser.load(model, engine="vllm", **options)
+    assert Editing(True).runs_on_vllm
+    assert Editing(among_controls=True).runs_on_vllm
 
 
 def test_a_gain_counts_up_to_a_limit() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import socket
-from collections.abc import Iterator
+import struct
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from reviser.core.codec import Codec
 from reviser.errors import CheckpointError, ReviserError, VocabError
+from reviser.models import adapters, hub, wordlists
 from reviser.models.hub import find
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
@@ -55,12 +61,13 @@ def change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps(content | fields), encoding="utf-8")
 
 
-def refusal(folder: Path) -> str:
-    """The sentence of a folder that is refused, in little memory."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def refusal(folder: Path, use: Callable[[Path], Any] = reviser.load) -> str:
+    """The sentence of a folder that is refused, in little memory and time."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(ReviserError) as caught:
-        reviser.load(folder)
+        use(folder)
     assert len(str(caught.value).splitlines()) == 1
+    assert time.process_time() - began < 10
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 300 * 1024, f"{grown} kB"
     return str(caught.value)
@@ -124,10 +131,17 @@ def test_an_index_of_its_own_files_is_read(folder: Path) -> None:
     reviser.load(folder).generate("a", max_actions=2)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+FOLDER_FILES = [
+    "model.safetensors", "config.json", "tokenizer.json", "words.txt", "suggestions.json",
+    "README.md", "chat_template.jinja",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDER_FILES)
 def test_links_out_of_a_folder_are_not_followed_but_those_of_the_hub_are(
     folder: Path, tmp_path: Path, name: str
 ) -> None:
+    (folder / "chat_template.jinja").touch()
     (folder / name).rename(tmp_path / name)
     (folder / name).symlink_to(tmp_path / name)
     assert "is a link to a file outside of the model folder" in refusal(folder)
@@ -141,7 +155,244 @@ def test_links_out_of_a_folder_are_not_followed_but_those_of_the_hub_are(
     reviser.load(snapshot)
 
 
+def test_every_file_that_is_copied_from_an_adapter_is_checked() -> None:
+    names = (*adapters.COPIED, adapters.CONFIG, adapters.WEIGHTS, adapters.CONTROL_ROWS)
+    for name in names:
+        assert any(Path(name).match(kind) for kind in hub.FOLDER_FILES), name
+
+
+@pytest.mark.parametrize("name", ["words.txt", "x.json", "x.safetensors", "run.json", "README.md",
+                                  "model.safetensors.index.json", "tokenizer.json"])  # fmt: skip
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "circle", "nowhere"])
+def test_what_is_not_a_file_is_refused_before_it_is_opened(
+    folder: Path, name: str, kind: str
+) -> None:
+    path = folder / name
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"endless": "/dev/zero", "circle": name, "nowhere": "no such"}[kind])
+    sentence = "is a link to a file outside" if kind == "endless" else "must be a file, and is a"
+    assert sentence in refusal(folder, find)
+
+
+def test_lists_count_for_the_identity_of_a_model_and_descriptions_do_not(folder: Path) -> None:
+    kinds = (hub.MODEL_FILES, hub.CONFIG_FILES)
+    before = [hub.fingerprint(folder, files) for files in kinds]
+    (folder / "README.md").write_text("# Another text", encoding="utf-8")
+    (folder / "run.json").write_text("{}", encoding="utf-8")
+    assert [hub.fingerprint(folder, files) for files in kinds] == before
+    (folder / "words.txt").write_text("another list", encoding="utf-8")
+    after = [hub.fingerprint(folder, files) for files in kinds]
+    assert not {*before} & {*after}
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "\0", "a/" * 5000])
+def test_a_name_that_cannot_be_one_is_refused(folder: Path, name: str) -> None:
+    assert "is not the name of a folder or model" in refusal(Path(name), find)
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "base_model_name_or_path": name}
+    (folder / adapters.CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    sentence = refusal(folder, lambda path: adapters.merge(path, path / "merged"))
+    assert "could not be found" in sentence
+    assert len(sentence) < 500
+
+
 # -- sizes and kinds ------------------------------------------------------------------------------
+
+
+def add_tensors(folder: Path, tensors: dict[str, tuple[str, list[int], int]]) -> None:
+    """Add or replace tensors, each a type, a shape and a number of bytes that hold zeros.
+
+    The file is sparse: it takes no room on the disk.
+    """
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, end = json.loads(data[8 : 8 + size]), len(data) - 8 - size
+    for name, (kind, shape, count) in tensors.items():
+        if name in header:  # its values stay, under another name
+            header[f"{name}.old"] = header.pop(name)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + count]}
+        end += count
+    new = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(new)) + new + data[8 + size :])
+        file.truncate(8 + len(new) + end)
+
+
+def test_a_tensor_of_gigabytes_is_refused_by_the_header(folder: Path) -> None:
+    """Read in another type than the model's, it would be copied into memory as a whole."""
+    count = 1 << 32
+    large = {"model.embed_tokens.weight": ("F16", [count // 16, 16], 2 * count)}
+    add_tensors(folder, large)
+    assert "in another shape. The first is model.embed_tokens.weight" in refusal(folder)
+
+
+def test_weights_that_are_far_larger_than_the_model_are_refused(folder: Path) -> None:
+    """Transformers may take a tensor of another name for one of the model's."""
+    count = 1 << 32
+    add_tensors(folder, {"embed_tokens.weight": ("F16", [count // 16, 16], 2 * count)})
+    assert "the two do not belong together" in refusal(folder)
+
+
+def test_tensors_beyond_those_of_the_model_are_refused(folder: Path) -> None:
+    add_tensors(folder, {f"e{n}": ("F32", [0], 0) for n in range(60_000)})
+    assert "have 60,011 tensors, but the model of its config has 13" in refusal(folder)
+    add_tensors(folder, {f"{n:01000}": ("F32", [0], 0) for n in range(30_000)})
+    assert "larger than 32 MiB" in refusal(folder)
+
+
+def test_more_layers_than_tensors_are_refused(folder: Path) -> None:
+    change(folder / "config.json", num_hidden_layers=9999)
+    assert "asks for 9,999 layers, but the weights have 11 tensors" in refusal(folder)
+
+
+def test_a_list_of_a_million_words_is_refused(folder: Path) -> None:
+    words = "\n".join(f"{n:x}" for n in range(1_300_000))
+    (folder / "words.txt").write_text(words, encoding="utf-8")
+    assert f"at most {wordlists.MOST_WORDS:,} words" in refusal(folder)
+
+
+DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+BETWEEN = {"type": "Replace", "pattern": {"Regex": "a*"}, "content": "aaa"}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+def chain(steps: list[dict[str, Any]], part: str = "normalizer") -> dict[str, Any]:
+    inside = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
+    return {part: {"type": "Sequence", inside: steps}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        chain([DOUBLING] * 7),
+        chain([{key: value for key, value in DOUBLING.items() if key != "type"}] * 30),
+        chain([chain([DOUBLING] * 10)["normalizer"]] * 3),
+        chain([BETWEEN] * 15),
+        chain([BYTES] * 20, "pre_tokenizer"),
+        chain([{"type": "Lowercase"}] * 100_000),
+        chain([{"type": "Prepend", "prepend": "a" * 10**6}]),
+        chain([DOUBLING] * 2000),
+    ],
+)
+def test_a_tokenizer_that_makes_texts_huge_is_refused(folder: Path, fields: dict[str, Any]) -> None:
+    change(folder / "tokenizer.json", **fields)
+    assert "the limits are 64 steps and 100 times" in refusal(folder)
+
+
+def charsmap(table: bytes, texts: bytes, size: int | None = None) -> dict[str, Any]:
+    """A normalizer with SentencePiece's map of characters: a table after its size, and texts."""
+    data = struct.pack("<I", len(table) if size is None else size) + table + texts
+    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}},
+        {"normalizer": {"type": "Precompiled"}},
+        charsmap(bytes(8), b"a\0", size=2**32 - 1),  # for which tokenizers ends the process
+        charsmap(b"", b"a\0"),
+        charsmap(bytes(8), b"\xff\0"),
+        charsmap(bytes(8), b"a" * 1000),
+        {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "a"}},
+    ],
+)
+def test_a_tokenizer_whose_steps_are_damaged_gets_one_sentence(
+    folder: Path, fields: dict[str, Any]
+) -> None:
+    change(folder / "tokenizer.json", **fields)
+    assert "tokenizer.json" in refusal(folder)
+
+
+def test_of_a_key_that_a_tokenizer_has_twice_what_was_checked_is_read(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    ids = Codec.load(folder).encode("a cat")
+    damaged = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    twice = json.dumps({"normalizer": damaged})[:-1] + ", " + path.read_text("utf-8")[1:]
+    path.write_text(twice, encoding="utf-8")
+    assert Codec.load(folder).encode("a cat") == ids
+
+
+def test_a_tokenizer_that_panics_over_a_text_refuses_that_text(folder: Path) -> None:
+    change(folder / "tokenizer.json", **charsmap(struct.pack("<I", 1 << 30), b"a\0"))
+    codec = Codec.load(folder)
+    for encode in (codec.encode, lambda text: codec.encode_batch([text])):
+        with pytest.raises(VocabError, match="The tokenizer cannot encode"):
+            encode("a cat")
+        with pytest.raises(VocabError, match="The tokenizer cannot encode"):
+            encode("a cat" * 1000)
+    with reviser.load(folder) as model, pytest.raises(VocabError, match="cannot encode"):
+        model.generate("a cat")
+
+
+def test_a_map_of_characters_that_is_valid_is_used(folder: Path) -> None:
+    spm = pytest.importorskip("sentencepiece")
+    pieces = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
+    from io import BytesIO
+
+    written = BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat"] * 9), model_writer=written,
+        vocab_size=30, hard_vocab_limit=False, minloglevel=5, normalization_rule_name="nmt_nfkc",
+    )  # fmt: skip
+    model = pieces.ModelProto()
+    model.ParseFromString(written.getvalue())
+    data = model.normalizer_spec.precompiled_charsmap
+    fields = {"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()}
+    change(folder / "tokenizer.json", normalizer=fields)
+    codec = Codec.load(folder)
+    assert codec.decode(codec.encode("\uff21 \u2460 cat")) == "A 1 cat"
+
+
+@pytest.mark.parametrize("prefix", ["0", "##"])
+def test_a_prefix_of_later_pieces_is_refused(folder: Path, prefix: str) -> None:
+    """With one, tokenizers may end the process: it cuts merges within characters."""
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    content["model"]["continuing_subword_prefix"] = prefix
+    change(folder / "tokenizer.json", **content)
+    assert "has a continuing_subword_prefix, which is not supported" in refusal(folder)
+
+
+def test_merges_that_are_left_out_at_random_are_not(folder: Path) -> None:
+    plain, text = Codec.load(folder), "the cat sat on the mat" * 3
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    content["model"]["dropout"] = 0.5
+    change(folder / "tokenizer.json", **content)
+    codec = Codec.load(folder)
+    assert codec.encode(text) == codec.encode(text) == plain.encode(text)
+
+
+LAYER = "base_model.model.model.layers.0.self_attn.o_proj"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "sentence"),
+    [
+        ({f"{LAYER}.lora_A.weight": ("F16", [1 << 27, 16], 1 << 32)}, "values, more than the"),
+        ({f"{LAYER}.lora_A.weight": ("F32", [3, 16], 192)}, "was trained on another base"),
+        ({f"{LAYER}.lora_A.weight": ("F32", [16], 64)}, "was trained on another base"),
+        ({f"{LAYER}.lora_B.weight": ("F32", [], 4)}, "was trained on another base"),
+    ],
+)
+def test_an_adapter_of_other_sizes_than_its_base_is_refused(
+    folder: Path, tmp_path: Path, tensors: dict[str, Any], sentence: str
+) -> None:
+    adapter = hostile_folders.tiny_adapter(tmp_path / "adapter", folder)
+    adapters.merge(adapter, tmp_path / "fine", base=folder)
+    (adapter / adapters.WEIGHTS).rename(adapter / "model.safetensors")
+    add_tensors(adapter, tensors)
+    (adapter / "model.safetensors").rename(adapter / adapters.WEIGHTS)
+
+    def merge(path: Path) -> None:
+        adapters.merge(path, tmp_path / "merged", base=folder)
+
+    assert sentence in refusal(adapter, merge)
 
 
 @pytest.mark.parametrize(
@@ -292,9 +543,10 @@ def test_a_folder_is_opened_offline(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.filterwarnings("ignore")
 def test_tampered_folders_run_no_code_and_get_one_sentence(source: Path, tmp_path: Path) -> None:
+    adapter = hostile_folders.tiny_adapter(tmp_path / "adapter", source)
     for n in range(40):
         folder = tmp_path / str(n)
-        hostile_folders.tamper(Random(n), source, folder)
+        hostile_folders.tamper(Random(n), adapter if n % 5 == 4 else source, folder)
         hostile_folders.attempt(folder)
 
 

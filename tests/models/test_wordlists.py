@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -120,10 +121,31 @@ def test_a_folder_has_lists_of_limited_size(
         (tmp_path / LISTS).write_text(damaged)
         with pytest.raises(CheckpointError, match=r"suggestions\.json"):
             WordLists.load(tmp_path)
-    monkeypatch.setattr(wordlists, "LARGEST", 8)
-    with pytest.raises(CheckpointError, match="MiB"):
-        WordLists.load(tmp_path)
+    many = [f"w{n}" for n in range(wordlists.MOST_OTHERS + 1)]
+    for content in (
+        {"replace": {"cat": many}},
+        {"insert": many},
+        {"delete": many},
+        {"replace": {"cat": ["x" * 101]}},
+        {"replace": {"x" * 101: ["cat"]}},
+        {"insert": ["x" * 101]},
+    ):
+        (tmp_path / LISTS).write_text(json.dumps(content))
+        with pytest.raises(CheckpointError, match="are too large: at most 500,000 words, 64"):
+            WordLists.load(tmp_path)
     (tmp_path / LISTS).unlink()
+    (tmp_path / WORDS).write_text("x" * 101)
+    with pytest.raises(CheckpointError, match="100 characters each"):
+        WordLists.load(tmp_path)
+    (tmp_path / WORDS).write_text("\n".join(LISTED))
+    monkeypatch.setattr(wordlists, "MOST_WORDS", len(LISTED))
+    WordLists.load(tmp_path)
+    monkeypatch.setattr(wordlists, "MOST_WORDS", len(LISTED) - 1)
+    with pytest.raises(CheckpointError, match="are too large"):
+        WordLists.load(tmp_path)
+    monkeypatch.setattr(wordlists, "LARGEST", 8)
+    with pytest.raises(CheckpointError, match="has more than 8 bytes"):
+        WordLists.load(tmp_path)
     (tmp_path / WORDS).write_bytes(b"\xff")
-    with pytest.raises(CheckpointError, match="Cannot read"):
+    with pytest.raises(CheckpointError, match="is not UTF-8"):
         WordLists.load(tmp_path)

@@ -1,8 +1,9 @@
 """Model folders that somebody else has tampered with: `python -m support.hostile_folders 2000`.
 
-Each is a copy of a tiny model folder with one to three changes, drawn from a seed: values of any
-JSON file, its bytes, the headers of the weights, and files that try to have code run. `attempt`
-opens one as a user does, and says what happened: a model that writes, or one sentence.
+Each is a copy of a tiny model folder, or of an adapter for it, with one to three changes, drawn
+from a seed: values of any JSON file, its bytes, the headers of the weights, the steps of the
+tokenizer, word lists, pipes and links, sizes, and files that try to have code run. `attempt` opens
+one as a user does, and says what happened: a model that writes, or one sentence.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import os
 import pickle
 import resource
 import shutil
+import signal
 import struct
 import sys
 import tempfile
+import time
 import traceback
+from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
-from contextlib import chdir
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,14 +32,17 @@ from unittest import mock
 import reviser
 from reviser.core.actions import ActionVocab
 from reviser.errors import ReviserError
+from reviser.models import adapters
 from reviser.models.editing import Editing
-from reviser.models.hub import find
+from reviser.models.hub import CONFIG_FILES, find, fingerprint, is_adapter
 from reviser.models.info import describe
 from support import small_tokenizers
 
 INTRUDED = "intruded"
 """A file that any code from a folder creates in the working folder."""
 INTRUSION = f"open({INTRUDED!r}, 'w').close()\nraise SystemExit('code was run')\n"
+SECONDS, MEGABYTES = 20, 500
+"""CPU seconds, and growth of the memory, that no folder may take. Tests run while others do."""
 
 
 class Intruder:
@@ -50,11 +57,45 @@ def tiny_folder(folder: Path) -> Path:
     from reviser.models import trunks
 
     tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"], max_move=8)
+    vocab = ActionVocab.from_tokenizer(
+        tokenizer, operators=["delete"], max_move=8, marks=True, search=True
+    )
     sizes = {"layers": 1, "width": 16, "heads": 2, "mlp_width": 24, "context": 64}
     trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
     trunks.save(trunk, tokenizer, vocab, folder)
-    Editing(edit_probabilities=True, calibration=((0.3, 0.6), (0.5, 0.7))).save(folder)
+    Editing(
+        edit_probabilities=True, calibration=((0.3, 0.6), (0.5, 0.7)), threshold=0.1,
+        label_delay=1, delimiters=2, among_controls=True, has_route=True, confidence=(0, 1, 1),
+        suggestions={"spelling": (0, 1, 1), "list": (0, 1, 1)},
+    ).save(folder)  # fmt: skip
+    (folder / "words.txt").write_text("the\ncat\nsat\non\nmat\n", encoding="utf-8")
+    lists = {"replace": {"sat": ["sits"]}, "insert": ["the"], "delete": ["on"]}
+    (folder / "suggestions.json").write_text(json.dumps(lists), encoding="utf-8")
+    (folder / "README.md").write_text("# A model\n", encoding="utf-8")
+    return folder
+
+
+def tiny_adapter(folder: Path, base: Path) -> Path:
+    """Write an adapter for the model of `tiny_folder`, whose own control tokens it replaces."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    for path in base.iterdir():
+        if path.name not in ("config.json", "model.safetensors", "generation_config.json"):
+            shutil.copy(path, folder)
+    small_tokenizers.byte_level().save(str(folder / "tokenizer.json"))
+    vocab, name = ActionVocab.load(folder), "base_model.model.model.layers.0.self_attn.o_proj"
+    low_rank = {
+        f"{name}.lora_A.weight": torch.ones(2, 16),
+        f"{name}.lora_B.weight": torch.ones(16, 2),
+    }
+    save_file(low_rank, folder / adapters.WEIGHTS)
+    shape = vocab.size - vocab.tokens, 16
+    rows = {"input_rows": torch.ones(shape), "output_rows": torch.ones(shape)}
+    save_file(rows, folder / adapters.CONTROL_ROWS)
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 1, "base_model_name_or_path": str(base)}
+    (folder / adapters.CONFIG).write_text(json.dumps(config), encoding="utf-8")
     return folder
 
 
@@ -94,8 +135,9 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
 
 
 def own_files(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that are not links: one may lead to a file without an end."""
-    return sorted(p for p in folder.glob(pattern) if p.is_file() and not p.is_symlink())
+    """Return the small files that are not links: one may lead to a file without an end."""
+    found = (path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())
+    return sorted(path for path in found if path.stat().st_size < 1 << 26)
 
 
 def change_value(rng: Random, folder: Path) -> None:
@@ -154,9 +196,7 @@ def change_bytes(rng: Random, folder: Path) -> None:
 
 def change_header(rng: Random, folder: Path) -> None:
     """Change what the header of the weights says: names, shapes, types, offsets, its own size."""
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        return
+    path = rng.choice(own_files(folder, "*.safetensors"))
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     if not 0 < size < len(data):
@@ -168,8 +208,24 @@ def change_header(rng: Random, folder: Path) -> None:
         field = rng.choice([*entry])
     except (ValueError, LookupError, TypeError, RecursionError):
         return
-    how = rng.randrange(5)
-    if how == 0:
+    how = rng.randrange(7)
+    grown = 0
+    if how == 5:  # gigabytes that are not on the disk: a sparse file
+        grown = rng.choice((10**9, 8 * 10**9)) // 64 * 64
+        kind = rng.choice(("F32", "F16", "F64", "U8"))
+        width = {"F32": 4, "F16": 2, "F64": 8, "U8": 1}[kind]
+        end = len(data) - 8 - size
+        taken = rng.choice((name, "other", name.removeprefix("model.")))
+        header.pop(taken, None)
+        header[taken] = {
+            "dtype": kind, "shape": rng.choice(([grown // width], [grown // width // 16, 16])),
+            "data_offsets": [end, end + grown],
+        }  # fmt: skip
+    elif how == 6:
+        end = len(data) - 8 - size
+        empty = {"dtype": "F32", "shape": [0], "data_offsets": [end, end]}
+        header |= {f"e{n}": empty for n in range(rng.choice((10, 10_000, 300_000)))}
+    elif how == 0:
         entry[field] = rng.choice(VALUES)
     elif how == 1:
         entry["shape"] = [10**9] * rng.randint(1, 4)
@@ -179,7 +235,155 @@ def change_header(rng: Random, folder: Path) -> None:
         header["__metadata__"] = rng.choice(({"format": "tf"}, {"format": "no"}, 3, {"a": 1}))
     new = json.dumps(header).encode()
     length = rng.choice((0, 2**63, 2**64 - 1, len(data))) if how == 4 else len(new)
-    path.write_bytes(struct.pack("<Q", length) + new + data[8 + size :])
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", length) + new + data[8 + size :])
+        if grown:
+            file.truncate(file.tell() + grown)
+
+
+CHARSMAP = "precompiled_charsmap"
+STEPS: dict[str, tuple[dict[str, Any], ...]] = {
+    "normalizer": (
+        {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+         "strip_accents": None, "lowercase": True},
+        {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "StripAccents"},
+        {"type": "NFKC"}, {"type": "NFD"}, {"type": "Lowercase"}, {"type": "Nmt"},
+        {"type": "ByteLevel"}, {"type": "Prepend", "prepend": "_"},
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},
+        {"type": "Replace", "pattern": {"String": ""}, "content": "a"},
+        {"type": "Replace", "pattern": {"Regex": "a*"}, "content": "b"},
+        {"pattern": {"String": "a"}, "content": "bb"},
+        {"type": "Precompiled", CHARSMAP: "AAAA"}, {"type": "Precompiled", CHARSMAP: ""},
+        {"type": "Precompiled"}, {"type": "Precompiled", CHARSMAP: None},
+    ),
+    "pre_tokenizer": (
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        {"type": "BertPreTokenizer"}, {"type": "CharDelimiterSplit", "delimiter": "a"},
+        {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+        {"type": "Split", "pattern": {"Regex": "a|"}, "behavior": "Isolated", "invert": False},
+        {"type": "Split", "pattern": {"String": ""}, "behavior": "Removed", "invert": True},
+        {"type": "Digits", "individual_digits": True}, {"type": "UnicodeScripts"},
+        {"type": "Punctuation", "behavior": "Isolated"}, {"type": "WhitespaceSplit"},
+    ),
+    "decoder": (
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+        {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "|", "cleanup": True},
+    ),
+}  # fmt: skip
+INSIDE = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
+MODEL: dict[str, tuple[Any, ...]] = {
+    "continuing_subword_prefix": ("0", "##", "\u00e9"), "end_of_word_suffix": ("</w>", "0"),
+    "unk_token": ("a", "no such"), "dropout": (0.5, 1.0, -1), "byte_fallback": (True,),
+    "fuse_unk": (True,), "ignore_merges": (True,), "type": ("WordLevel", "WordPiece", "Unigram"),
+}  # fmt: skip
+
+
+def charsmap(rng: Random) -> str:
+    """Return a SentencePiece map of characters, most of whose numbers lead nowhere."""
+    count = rng.choice((0, 1, 4, 256))
+    table = b"".join(
+        struct.pack("<I", rng.choice((rng.getrandbits(32), rng.getrandbits(9) | 0x100)))
+        for _ in range(count)
+    )
+    size = rng.choice((len(table), len(table), 0, len(table) + 4, 2**32 - 1, 3))
+    texts = rng.choice((b"", b"a\0b\0", b"\xff\xfe\0", b"abc" * 100))
+    return b64encode(struct.pack("<I", size) + table + texts).decode()
+
+
+def change_tokenizer(rng: Random, folder: Path) -> None:
+    """Change the steps of the tokenizer: other ones, many of one, or a key twice."""
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text("utf-8"))
+    part = rng.choice([*STEPS, "model"])
+    if part == "model":
+        key = rng.choice([*MODEL])
+        content["model"][key] = rng.choice(MODEL[key])
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return
+    steps = [dict(rng.choice(STEPS[part])) for _ in range(rng.choice((1, 1, 2, 3)))]
+    for step in steps:
+        if CHARSMAP in step and rng.random() < 0.7:
+            step[CHARSMAP] = charsmap(rng)
+    if part == "decoder":
+        steps.append(content["decoder"])  # one that says what the bytes of a token are
+    steps *= rng.choice((1, 1, 1, 5, 30, 1000))
+    content[part] = {"type": "Sequence", INSIDE[part]: steps}
+    text = json.dumps(content)
+    if rng.random() < 0.1:
+        text = (
+            f'{{"{part}": {json.dumps(content.pop(part))}, {json.dumps(content | {part: None})[1:]}'
+        )
+    path.write_text(text, encoding="utf-8")
+
+
+def change_lists(rng: Random, folder: Path) -> None:
+    """Change the word lists: many words, long words, many replacements, bytes of no text."""
+    words, lists = folder / "words.txt", folder / "suggestions.json"
+    how = rng.randrange(5)
+    if how == 0:
+        count = rng.choice((0, 1000, 1_300_000))
+        words.write_text("\n".join(f"{n:x}"[:12] for n in range(count)), encoding="utf-8")
+    elif how == 1:
+        words.write_bytes(rng.choice((b"\xff", b"a\0b", b"x" * 10**6, b" " * (20 << 20), b"")))
+    elif how == 2:
+        (folder / rng.choice(("words.txt", "suggestions.json"))).unlink()
+    else:
+        content = json.loads(lists.read_text("utf-8"))
+        many = [f"w{n}" for n in range(rng.choice((3, 50, 500_000)))]
+        new = rng.choice((many, ["x" * 10**6], [None], [""], [{}], ["\ud800"], "abc", 3))
+        content[rng.choice(("insert", "delete"))] = new
+        content["replace"] = (
+            {"the": new} if how == 3 else rng.choice(({key: ["a"] for key in many}, []))
+        )
+        lists.write_text(json.dumps(content), encoding="utf-8")
+
+
+EDITING: dict[str, tuple[Any, ...]] = {
+    "edit_probabilities": (True, False), "among_controls": (True, False),
+    "has_route": (True, False),
+    "delimiters": (0, 1, 2, 5, 64, 65), "label_delay": (0, 1, 5, 64), "samples": (0, 1, 3, 64),
+    "threshold": (0, 0.1, 1, 1e-300), "min_confidence": (0, 1), "most_gain": (1e-300, 999),
+    "confidence": ([], [0, 1, 1], [1e308, 1e308, -1e308], [999, -999, 999]),
+    "suggestions": ({}, {"list": [0, 1, 1]}, {"spelling": [1e308, 0, 0]}, {"model": [0, 0, 0]}),
+    "calibration": ([], [[0.1, 0.9], [0.1, 0.9]], [[1, 1]], [[2, 2]], [[0.5, float("nan")]]),
+}  # fmt: skip
+ACTIONS = ("delimiter", "find", "here", "mark", "back", "delete", "begin")
+
+
+def change_editing(rng: Random, folder: Path) -> None:
+    """Change what the model says about editing, and the actions that this needs."""
+    path = folder / "editing.json"
+    content = json.loads(path.read_text("utf-8"))
+    for key in rng.sample([*EDITING], rng.randint(1, 5)):
+        content[key] = rng.choice(EDITING[key])
+    path.write_text(json.dumps(content), encoding="utf-8")
+    if rng.random() < 0.4:
+        path = folder / "action_vocab.json"
+        content = json.loads(path.read_text("utf-8"))
+        for key in rng.choice((("delimiter",), ("find", "here"), ("mark", "back"), ACTIONS)):
+            content.pop(key, None)
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+
+NAMES = ("words.txt", "x.json", "x.safetensors", "x.jinja", "run.json", "calibration.json",
+         "model.safetensors.index.json", "generation_config.json", "README.md")  # fmt: skip
+
+
+def change_kind(rng: Random, folder: Path) -> None:
+    """Put a pipe, a folder or a link in the place of a file, or where one is looked for."""
+    path = folder / rng.choice([*NAMES, *(each.name for each in own_files(folder, "*"))])
+    path.unlink(missing_ok=True)
+    how = rng.randrange(3)
+    if how == 0:
+        os.mkfifo(path)
+    elif how == 1:
+        path.mkdir()
+    else:
+        outside = ("/dev/zero", "/etc/passwd", "/dev/stdin", "../outside", "/no/such", path.name)
+        path.symlink_to(rng.choice(outside))
 
 
 def add_code(rng: Random, folder: Path) -> None:
@@ -219,7 +423,8 @@ def add_code(rng: Random, folder: Path) -> None:
 
 CHANGES: tuple[Callable[[Random, Path], None], ...] = (
     change_value, change_value, change_value, change_setting, change_setting, change_bytes,
-    change_header, add_code,
+    change_header, add_code, change_tokenizer, change_tokenizer, change_lists, change_editing,
+    change_kind,
 )  # fmt: skip
 
 
@@ -249,9 +454,10 @@ def attempt(folder: Path) -> str:
     result = "opened"
     with chdir(folder), mock.patch.object(torch, "load", no_pickle):
         Path("intruder.py").write_text(INTRUSION, encoding="utf-8")
-        for use in (_write, lambda path: describe(find(path))):
+        for use in _USES:
             try:
-                use(folder)
+                with _limited_time():
+                    use(folder)
             except ReviserError as error:
                 result = str(error)
         assert len(result.splitlines()) == 1, repr(result)
@@ -260,27 +466,77 @@ def attempt(folder: Path) -> str:
     return result
 
 
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Raise AssertionError in a block that hangs, such as on a pipe that nobody writes to."""
+
+    def ring(*_: Any) -> None:
+        raise AssertionError(f"no end within {6 * SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(6 * SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _write(folder: Path) -> None:
+    if is_adapter(folder):
+        with tempfile.TemporaryDirectory() as merged:
+            adapters.merge(find(folder, is_adapter_allowed=True), Path(merged, "model"))
+            _use(Path(merged, "model"))
+    else:
+        _use(folder)
+
+
+def _use(folder: Path) -> None:
     with reviser.load(folder) as model:
-        model.generate("The cat", max_actions=3)
+        if model.editing is None or model.editing.writes:
+            model.generate("The cat", max_actions=3)
         if model.editing is not None:
-            model.revise("The cat", max_actions=3)
+            model.revise("The catt sat on", max_actions=3)
+
+
+def _identify(folder: Path) -> None:
+    fingerprint(find(folder), CONFIG_FILES)  # hashing gigabytes of weights takes its time
+
+
+_USES: tuple[Callable[[Path], Any], ...] = (
+    _write, lambda folder: describe(find(folder)), _identify
+)  # fmt: skip
+
+
+def _measured(folder: Path) -> tuple[str, float, int]:
+    """Attempt a folder; return what happened, CPU seconds, and growth of the peak memory in MB."""
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = attempt(folder)
+    seconds = time.process_time() - began
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    assert seconds < SECONDS, f"{seconds:.1f} CPU seconds: {result}"
+    assert grown < MEGABYTES, f"{grown} MB: {result}"
+    return result, seconds, grown
 
 
 def main(count: int, seed: int = 0) -> int:
     """Tamper with a folder as often as asked; print what happened, and every fault."""
     kinds: Counter[str] = Counter()
     faults = 0
+    slowest, largest = (0.0, -1), (0, -1)
     sys.path.insert(0, "")  # as in `python -m reviser`, where the working folder can be imported
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as made:
         source = tiny_folder(Path(made, "source"))
+        adapter = tiny_adapter(Path(made, "adapter"), source)
         assert attempt(shutil.copytree(source, Path(made, "copy"))) == "opened"
         for n in range(seed, seed + count):
             folder = Path(made, str(n))
-            tamper(Random(n), source, folder)
+            tamper(Random(n), adapter if n % 5 == 4 else source, folder)
             try:
-                kinds["opened" if attempt(folder) == "opened" else "refused"] += 1
+                result, seconds, megabytes = _measured(folder)
+                kinds["opened" if result == "opened" else "refused"] += 1
+                slowest, largest = max(slowest, (seconds, n)), max(largest, (megabytes, n))
             except BaseException as error:  # a panic of Rust is none of Exception
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -288,7 +544,10 @@ def main(count: int, seed: int = 0) -> int:
                 builtins.print(f"-- {n}", "".join(traceback.format_exception(error)[-3:]))
             shutil.rmtree(folder)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    print(f"{count} folders: {dict(kinds)}, {faults} faults; memory grew by {grown} MB at most")
+    print(
+        f"{count} folders: {dict(kinds)}, {faults} faults; at most {slowest[0]:.1f} CPU seconds"
+        f" (folder {slowest[1]}) and {largest[0]} MB more (folder {largest[1]}), {grown} MB in all"
+    )
     return min(faults, 1)
 
 

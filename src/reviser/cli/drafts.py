@@ -53,12 +53,7 @@ class Draft:
     def write(self, text: str) -> None:
         """Write the file, unless it was changed since it was read."""
         assert self.file is not None
-        if _read(self.file, self.model) != self.content:
-            raise DataError(
-                f"{str(self.file)!r} was changed by another program meanwhile, so it was not"
-                " written. Revise it again."
-            )
-        write_whole(self.file.resolve(), text)
+        write_whole(self.file, text, expected=self.content)
 
 
 def _markup_spans(text: str, markup: Choice, file: Path | None) -> list[Span]:

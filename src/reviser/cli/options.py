@@ -16,7 +16,7 @@ from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.corpus.job import CHUNK_ROWS, Scheduler
 from reviser.data.readers import Split
 from reviser.engines.settings import SETTINGS, DecodeConfig
-from reviser.errors import DataError, nearest_path
+from reviser.errors import DataError, exists, nearest_path
 from reviser.models.info import context_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class InputPath(click.Path):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the path, or raise DataError before the command imports anything slow."""
-        if not Path(value).exists():
+        if not exists(Path(value)):
             kind = "file or folder" if self.file_okay and self.dir_okay else self.name
             kind = "folder" if kind == "directory" else kind
             raise DataError(f"There is no {kind} {str(value)!r}.{nearest_path(value)}")
@@ -137,7 +137,7 @@ class ModelChoice:
         from reviser.writing.tasks import Revise
 
         folder = Path(self.model)
-        if not folder.is_dir():
+        if not (exists(folder) and folder.is_dir()):
             return
         vocab, editing = ActionVocab.load(folder), Editing.load(folder)
         check_ability(editing, self.model, revises=isinstance(task, Revise))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from reviser.errors import DataError, MissingExtra, plural
+from reviser.errors import DataError, MissingExtra, exists, plural
 
 if TYPE_CHECKING:
     from reviser.writing.changes import Changes
@@ -30,7 +30,7 @@ def quiet_libraries(*models: str) -> None:
 
     The bar of a download stays: it is the only sign of life for minutes.
     """
-    if all(Path(model).is_dir() for model in models):
+    if all(exists(Path(model)) for model in models):
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 

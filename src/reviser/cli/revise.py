@@ -23,6 +23,7 @@ from reviser.cli.output import exit_interrupted, print_text, progress_bars, stop
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import plural
+from reviser.files import refuse_special
 from reviser.markup import Choice
 from reviser.writing.tasks import CONTEXT, WINDOW, Revise
 
@@ -102,6 +103,9 @@ def revise(
         raise click.UsageError("--check writes nothing: leave out --in-place.")
     if len(files) > 1 and not (in_place or check):
         raise click.UsageError("Give one FILE, or add --check or --in-place.")
+    if in_place:
+        for file in files:
+            refuse_special(file)  # before it is read: a device may have no end
     drafts = [Draft.read(file, markup, choice.model) for file in files or (None,)]
     tasks = []
     for draft in drafts:

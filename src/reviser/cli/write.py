@@ -28,7 +28,7 @@ from reviser.cli.output import (
     terminable,
 )
 from reviser.engines.settings import DecodeConfig
-from reviser.errors import EngineError, plural
+from reviser.errors import EngineError, exists, plural
 
 if TYPE_CHECKING:
     from reviser.writing.tasks import Task
@@ -137,7 +137,7 @@ def write_batch(
 
     if is_revision:
         choice.check(Revise(""), DecodeConfig())
-    elif Path(choice.model).is_dir():
+    elif exists(Path(choice.model)):
         check_ability(Editing.load(choice.model), choice.model, revises=False)
     quiet_libraries(choice.model)
     write = _write_file if batch.is_file else _write_corpus

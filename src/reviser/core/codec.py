@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +38,10 @@ _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f]['\")\]\u201d\u300d\u300f]*\
 _LONG = 2000
 """Characters from which on a text is encoded as a batch, which lets other threads run meanwhile."""
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+_MOST_STEPS, _MOST_GROWTH = 64, 100
+"""Limits of what a tokenizer does to a text before it looks up its tokens: steps, and how many
+times as long they may make it. Steps that each double the text would fill the memory. NFKC as
+SentencePiece has it, and then the bytes of each character, are 18 times 4."""
 
 
 def read_tokenizer(folder: str | Path) -> Tokenizer:
@@ -44,24 +51,106 @@ def read_tokenizer(folder: str | Path) -> Tokenizer:
     path = Path(folder) / "tokenizer.json"
     if not path.is_file():
         raise VocabError(f"There is no tokenizer.json in {str(folder)!r}.")
-    _check_ids(path)
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing narrower
-        raise VocabError(f"Cannot read {str(path)!r}: {reason_of(error)}.") from error
-
-
-def _check_ids(path: Path) -> None:
-    """Refuse ids so large that tables by id would take gigabytes."""
     content = read_object(path, VocabError, limit=1 << 28)
+    _check_model(path, content)
+    _check_steps(path, content)
+    with _failures(f"Cannot read {str(path)!r}"):
+        # Not the file itself: of a key that it has twice, tokenizers would read what is unchecked.
+        return Tokenizer.from_str(json.dumps(content))
+
+
+@contextmanager
+def _failures(message: str) -> Iterator[None]:
+    """Turn what tokenizers raises into a VocabError: plain exceptions, and panics of its Rust."""
+    try:
+        yield
+    except VocabError:
+        raise
+    except BaseException as error:
+        # The class of a panic derives from BaseException and cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise VocabError(f"{message}: {reason_of(error)}.") from error
+
+
+def _check_steps(path: Path, content: dict[str, Any]) -> None:
+    """Refuse steps that are damaged, or could make a text so long that it takes gigabytes."""
+    try:
+        steps = [*_steps(content.get("normalizer")), *_steps(content.get("pre_tokenizer"))]
+        growth = prod(map(_growth, steps), start=1.0)  # as a float, it may be infinite
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise VocabError(
+            f"{str(path)!r} has a damaged normalizer or pre-tokenizer: {reason_of(error)}."
+        ) from error
+    if len(steps) > _MOST_STEPS or growth > _MOST_GROWTH:
+        raise VocabError(
+            f"{str(path)!r} changes a text in {len(steps):,} steps, which can make it {growth:.3g}"
+            f" times as long; the limits are {_MOST_STEPS} steps and {_MOST_GROWTH} times."
+        )
+
+
+def _steps(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a normalizer, pre-tokenizer or decoder; sequences may be nested."""
+    pending = [part]
+    while pending:
+        step = pending.pop()
+        if isinstance(step, dict):
+            for name in ("normalizers", "pretokenizers", "decoders"):
+                pending += reversed(step.get(name, []))
+            if step.get("type") != "Sequence":
+                yield step
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """Return how many times as long a step can make a text, in characters.
+
+    Steps are known by their fields, because tokenizers reads those without a type, too.
+    """
+    found = [1.0]
+    if "precompiled_charsmap" in step:
+        found.append(_longest_replacement(step["precompiled_charsmap"]))
+    if "prepend" in step:
+        found.append(len(step["prepend"]))
+    if "content" in step:
+        old, new = step["pattern"].get("String"), len(step["content"])
+        if old == "":
+            raise ValueError("it replaces an empty text")
+        found.append(new / len(old) if old else new + 1)  # a pattern may match between characters
+    if step.get("type") == "ByteLevel":
+        found.append(4)  # bytes of a character, each of which becomes one
+    return max(found)
+
+
+def _longest_replacement(charsmap: str) -> float:
+    """Return the length of the longest text in a SentencePiece map of characters.
+
+    The map is a table, after its size in bytes, and then the texts. tokenizers ends the process if
+    the size is not true.
+    """
+    data = b64decode(charsmap, validate=True)
+    end = 4 + int.from_bytes(data[:4], "little")
+    if not 8 <= end <= len(data):
+        raise ValueError("its map of characters is incomplete")
+    return max(map(len, data[end:].decode("utf-8", "replace").split("\0")))
+
+
+def _check_model(path: Path, content: dict[str, Any]) -> None:
+    """Refuse ids so large that tables by id would take gigabytes, and what crashes tokenizers."""
     model, added = content.get("model"), content.get("added_tokens")
-    vocab = model.get("vocab") if isinstance(model, dict) else None
+    model = model if isinstance(model, dict) else {}
+    vocab = model.get("vocab")
     ids = [*vocab.values()] if isinstance(vocab, dict) else []
     if isinstance(added, list):
         ids += [token.get("id") for token in added if isinstance(token, dict)]
     if any(not isinstance(i, int) or not 0 <= i < MOST_IDS for i in ids):
         raise VocabError(
             f"{str(path)!r} has an id that is not a whole number from 0 to {MOST_IDS - 1:,}."
+        )
+    # With such a prefix, tokenizers cuts merges within characters, which can end the process.
+    if model.get("continuing_subword_prefix") and model.get("type") != "WordPiece":
+        raise VocabError(
+            f"{str(path)!r} has a continuing_subword_prefix, which is not supported. Use a"
+            " byte-level BPE or a SentencePiece-style tokenizer."
         )
 
 
@@ -79,11 +168,13 @@ class Codec:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
+        if hasattr(self._tokenizer.model, "dropout"):  # merges left out at random, for training
+            self._tokenizer.model.dropout = None
         self._pre_tokenizer = self._tokenizer.pre_tokenizer  # before the change below
         if type(self._tokenizer.model).__name__ == "Unigram":
             _split_special_names(self._tokenizer)
         decoder = self._tokenizer.decoder
-        decoders = _decoder_steps(json.loads(decoder.__getstate__()) if decoder else None)
+        decoders = list(_steps(json.loads(decoder.__getstate__()) if decoder else None))
         kinds = {step["type"] for step in decoders}
         self._is_byte_level = "ByteLevel" in kinds
         if not self._is_byte_level and not kinds & {"ByteFallback", "Metaspace"}:
@@ -101,14 +192,9 @@ class Codec:
     def load(cls, folder: str | Path) -> Codec:
         """Return the codec of a model folder."""
         tokenizer = read_tokenizer(folder)
-        try:
+        with _failures(f"Cannot use the tokenizer in {str(folder)!r}"):
             codec = cls(tokenizer)
             codec.token_bytes  # noqa: B018  # computed here, where a fault is the folder's
-        except VocabError:
-            raise
-        except Exception as error:  # tokenizers raises nothing narrower
-            reason = reason_of(error)
-            raise VocabError(f"Cannot use the tokenizer in {str(folder)!r}: {reason}.") from error
         return codec
 
     def encode(self, text: str) -> list[int]:
@@ -117,12 +203,14 @@ class Codec:
             raise VocabError("This text is not valid Unicode: it holds half of a surrogate pair.")
         if len(text) > _LONG:
             return self.encode_batch([text])[0]
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        with _failures("The tokenizer cannot encode this text"):
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of several texts, as `encode` does, using all cores."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with _failures("The tokenizer cannot encode these texts"):
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     @cached_property
@@ -247,14 +335,6 @@ def _split_special_names(tokenizer: Tokenizer) -> None:
         before = [] if tokenizer.pre_tokenizer is None else [tokenizer.pre_tokenizer]
         split = pre_tokenizers.Split(Regex(cuts), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, split])
-
-
-def _decoder_steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
-    if decoder is None:
-        return []
-    if decoder["type"] == "Sequence":
-        return [step for part in decoder["decoders"] for step in _decoder_steps(part)]
-    return [decoder]
 
 
 def _byte_level_alphabet() -> dict[str, int]:

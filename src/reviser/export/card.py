@@ -9,7 +9,8 @@ from typing import Any
 
 from reviser.errors import CheckpointError, ConfigError
 from reviser.files import read_object
-from reviser.models import editing, hub
+from reviser.models import hub
+from reviser.models.editing import Editing
 from reviser.models.info import describe
 
 _HEAD = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -35,7 +36,7 @@ class Card:
     is_editor: bool
     """True if the model was trained to revise drafts."""
     runs_on_vllm: bool
-    """True if vLLM can run this folder: it is a whole model that reads only its history."""
+    """True if vLLM can run this folder: a whole model that needs only what vLLM gives it."""
 
     @classmethod
     def of(cls, folder: Path, name: str, *, licence: str | None) -> Card:
@@ -50,6 +51,7 @@ class Card:
                 "A model on the hub needs a licence that you may give it: pass --license, for"
                 " example --license apache-2.0."
             )
+        editing = Editing.load(folder)
         facts: dict[str, Any] = {}
         if hub.is_adapter(folder):
             config = read_object(folder / "adapter_config.json", CheckpointError)
@@ -64,8 +66,10 @@ class Card:
             head=head,
             facts=facts,
             base=base if isinstance(base, str) and not Path(base).exists() else None,
-            is_editor=(folder / editing.FILE_NAME).is_file(),
-            runs_on_vllm=bool(facts) and not hub.is_canvas_trunk(folder),
+            is_editor=editing is not None,
+            runs_on_vllm=bool(facts)
+            and not hub.is_canvas_trunk(folder)
+            and (editing is None or editing.runs_on_vllm),
         )
 
     def text(self) -> str:

@@ -7,9 +7,6 @@ from pathlib import Path
 from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.export.card import Card
 from reviser.models import hub
-from reviser.models.wordlists import WORDS
-
-_FILES = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", WORDS)
 
 
 def push(folder: Path, name: str, *, licence: str | None = None, private: bool = False) -> str:
@@ -43,6 +40,6 @@ def repository(folder: Path, name: str, *, licence: str | None = None) -> dict[s
         raise ConfigError(f"There is no folder {str(folder)!r}.")
     hub.find(folder, is_adapter_allowed=True)  # refuses files that lead out of it
     files: dict[str, str | Path] = {
-        path.name: path for kind in _FILES for path in sorted(folder.glob(kind))
+        path.name: path for kind in hub.FOLDER_FILES for path in sorted(folder.glob(kind))
     }
     return files | {"README.md": Card.of(folder, name, licence=licence).text()}

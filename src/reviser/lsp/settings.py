@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reviser.errors import ConfigError, did_you_mean
-from reviser.files import write_whole
+from reviser.files import lock, write_whole
 from reviser.writing.tasks import Revise
 
 FILE = ".reviser.toml"
@@ -70,7 +70,8 @@ def add_user_entry(name: str, entry: str) -> None:
     """Save an entry for all projects."""
     path = user_file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(f"{each}\n" for each in sorted({*user_entries(name), entry})))
+    with lock(path.with_suffix(".lock")):  # each editor has a server of its own
+        write_whole(path, "".join(f"{each}\n" for each in sorted({*user_entries(name), entry})))
 
 
 def find_settings(path: Path, editor: Settings | None = None) -> Settings:

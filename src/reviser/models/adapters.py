@@ -9,19 +9,19 @@ keeps the result in the Hugging Face cache.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from contextlib import redirect_stderr
 from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
 from io import StringIO
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, reason_of
-from reviser.files import lock
+from reviser.files import lock, read_object
 from reviser.models import editing, hub, wordlists
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def find_base(adapter: Path, base: str | Path | None = None) -> Path:
             " accelerate gguf)"
         )
         raise CheckpointError(
-            f"{str(adapter)!r} is an adapter, and its base model {name!r} could not be found or"
-            f" downloaded. Pass its folder as `base` (--base on the command line)"
+            f"{str(adapter)!r} is an adapter, and its base model {hub.shortened(name)} could not be"
+            f" found or downloaded. Pass its folder as `base` (--base on the command line)"
             f"{carried if package else ''}, or connect to the internet once."
         ) from error
 
@@ -136,6 +136,15 @@ def merge(adapter: Path, output: Path, *, base: str | Path | None = None) -> Non
     config = _config(adapter)
     vocab = ActionVocab.load(adapter)
     model = _open_base(base if isinstance(base, Path) else find_base(adapter, base))
+    own, others = (
+        sum(prod(shape) for _, shape, _ in hub.tensors_in(adapter)),
+        sum(weight.numel() for weight in model.parameters()),
+    )
+    if own > others:
+        raise CheckpointError(
+            f"The adapter in {str(adapter)!r} has {own:,} values, more than the {others:,} of its"
+            " base: the two do not belong together."
+        )
     _add_low_rank(model, _tensors(adapter / WEIGHTS), config)
     _add_rows(model, vocab, _tensors(adapter / CONTROL_ROWS))
     trunks.set_special_ids(model, vocab)
@@ -159,14 +168,14 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _config(adapter: Path) -> dict[str, Any]:
+    config = read_object(adapter / CONFIG, CheckpointError)
     try:
-        config = json.loads((adapter / CONFIG).read_text("utf-8"))
         if config["peft_type"] != "LORA" or config.get("bias", "none") != "none":
             raise ValueError("only LoRA without biases is supported")
         config["scale"] = float(config["lora_alpha"]) / int(config["r"])
-    except (OSError, ValueError, ArithmeticError, TypeError, KeyError, RecursionError) as error:
-        raise CheckpointError(f"Cannot read the adapter in {str(adapter)!r}: {error}.") from error
-    assert isinstance(config, dict)
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        reason = reason_of(error)
+        raise CheckpointError(f"Cannot read the adapter in {str(adapter)!r}: {reason}.") from error
     return config
 
 
@@ -202,10 +211,15 @@ def _add_low_rank(
         up = tensors.get(name.replace("lora_A", "lora_B"))
         target = name.removeprefix("base_model.model.").replace("lora_A.", "")
         weight = weights.get(target)
-        if weight is None or up is None or weight.shape != (len(up), down.shape[1]):
+        if (
+            weight is None
+            or up is None
+            or weight.shape != (*up.shape[:1], *down.shape[1:])
+            or up.shape[1:] != down.shape[:1]
+        ):
             raise CheckpointError(
-                f"The adapter changes {target}, which the base model does not have in that shape:"
-                " it was trained on another base."
+                f"The adapter changes {hub.shortened(target)}, which the base model does not have"
+                " in that shape: it was trained on another base."
             )
         weight.data += config["scale"] * (up.float() @ down.float())
 

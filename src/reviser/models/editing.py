@@ -5,9 +5,9 @@ This module does not import torch, so a client of a vLLM server can read it too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import exp, isfinite
+from math import exp
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +21,8 @@ CALIBRATION = "calibration.json"
 """Measured precision by edit probability, as folders held it before there was `editing.json`."""
 MOST = 64
 """Limit of the counts in a model folder, so that a damaged one cannot ask for too much."""
+LARGEST_WEIGHT = 1000
+"""Largest weight of a confidence; those of real models are below 10."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,19 @@ class Editing:
                 raise ConfigError(f"{name} must be a number from 0 to 1")
         if not 0 < self.most_gain < 1000:
             raise ConfigError("most_gain must be above 0 and below 1000")
-        if len(self.confidence) not in (0, 3) or not all(map(isfinite, self.confidence)):
-            raise ConfigError("confidence must be three numbers, or none")
+        if len(self.confidence) not in (0, 3) or not _are_weights(self.confidence):
+            raise ConfigError(f"confidence must be three numbers up to {LARGEST_WEIGHT:,}, or none")
         if not {*self.suggestions} <= {*get_args(Source)} - {"model"} or not all(
-            len(weights) == 3 and all(map(isfinite, weights))
-            for weights in self.suggestions.values()
+            len(weights) == 3 and _are_weights(weights) for weights in self.suggestions.values()
         ):
-            raise ConfigError("suggestions must be three numbers for each source of suggestions")
+            raise ConfigError(
+                f"suggestions must be three numbers up to {LARGEST_WEIGHT:,} for each source of"
+                " suggestions"
+            )
+        if not all(0 <= each <= 1 for pair in self.calibration for each in pair):
+            raise ConfigError("calibration must be pairs of numbers from 0 to 1")
+        if self.delimiters > self.label_delay + 1:
+            raise ConfigError("delimiters must be at most label_delay + 1")
         if not self.confidence and (self.samples > 1 or (self.samples and self.suggestions)):
             raise ConfigError("changes to choose from need a confidence")
 
@@ -89,6 +97,11 @@ class Editing:
     def compares(self) -> bool:
         """True if the model compares the text with and without each change, to choose by."""
         return bool(self.confidence or self.suggestions)
+
+    @property
+    def runs_on_vllm(self) -> bool:
+        """True unless it needs what vLLM does not report: how likely any control id is."""
+        return not (self.edit_probabilities and self.among_controls)
 
     def minimum(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the lowest probability at which a word may be edited; 0 if all words may be.
@@ -175,6 +188,7 @@ class Editing:
             if not saved:
                 return _from_training(folder)
             editing = _from_dict(saved)
+            _check_actions(editing, vocab)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
@@ -197,8 +211,30 @@ def check_ability(editing: Editing | None, name: str, *, revises: bool) -> None:
         )
 
 
+def check_vllm(editing: Editing | None, name: str) -> None:
+    """Refuse a model whose edit probabilities vLLM cannot give."""
+    if editing is not None and not editing.runs_on_vllm:
+        raise ConfigError(
+            f"{name} gives edit probabilities as shares among the control ids, which vLLM does not"
+            " report. Use engine 'hf'."
+        )
+
+
 def _read(path: Path) -> dict[str, Any]:
     return read_object(path, CheckpointError) if path.is_file() else {}
+
+
+def _are_weights(numbers: Iterable[float]) -> bool:
+    return all(abs(each) <= LARGEST_WEIGHT for each in numbers)
+
+
+def _check_actions(editing: Editing, vocab: ActionVocab) -> None:
+    """Refuse what a vocabulary has no actions for."""
+    for name, action in (("delimiters", "delimiter"), ("has_route", "find")):
+        if getattr(editing, name) and getattr(vocab, action) is None:
+            raise ConfigError(f"{name} needs a vocabulary with `{action}`, which this one lacks")
+    if editing.suggestions and not editing.edit_probabilities:
+        raise ConfigError("suggestions need edit_probabilities")
 
 
 def _from_dict(saved: dict[str, Any]) -> Editing:

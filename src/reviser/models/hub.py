@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model", WORDS)
 """The files of a model: no pickles, no code."""
 CONFIG_FILES = ("*.json", WORDS)
 """The files without the weights, which are enough where another process runs the model."""
+FOLDER_FILES = (*MODEL_FILES, "*.jinja", "README.md")
+"""Every file of a model folder that is ever read, copied or uploaded: these are checked."""
 WHOLE, SMALL = MODEL_FILES, CONFIG_FILES
 
 
@@ -32,6 +35,9 @@ _NETWORK = threading.RLock()
 _PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json", "page.json")
 """Files in a model folder that describe it (how it was made, what a page says about it) and do not
 change its outputs."""
+_MOST_HEADERS = 1 << 25
+"""Bytes in the headers of all weight files of a folder, about 100 for each tensor. The largest
+models have about 140,000 tensors."""
 
 
 def weights_in(folder: Path) -> list[Path]:
@@ -61,19 +67,28 @@ def refuse_canvas_trunk(folder: Path) -> None:
         )
 
 
-def tensors_in(folder: Path) -> Iterator[tuple[list[int], str]]:
-    """Yield shape and dtype of every tensor, from the headers of the weight files."""
+def tensors_in(folder: Path) -> Iterator[tuple[str, list[int], str]]:
+    """Yield name, shape and dtype of every tensor, from the headers of the weight files."""
     try:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError as error:
         raise MissingExtra(
             "Reading weights needs the hf extra. Install it with: pip install 'reviser-lm[hf]'."
         ) from error
+    left = _MOST_HEADERS
     for path in sorted(folder.glob("*.safetensors")):
         try:
+            with path.open("rb") as raw:
+                left -= min(int.from_bytes(raw.read(8), "little"), path.stat().st_size)
+            if left < 0:
+                raise CheckpointError(
+                    f"The headers of the weights in {str(folder)!r} are larger than"
+                    f" {_MOST_HEADERS >> 20} MiB: they name too many tensors."
+                )
             with safe_open(path, "numpy") as file:
-                parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
-                yield from ((part.get_shape(), part.get_dtype()) for part in parts)
+                for name in file.keys():  # noqa: SIM118
+                    part = file.get_slice(name)
+                    yield name, part.get_shape(), part.get_dtype()
         except (OSError, SafetensorError) as error:
             reason = reason_of(error)
             raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
@@ -96,12 +111,12 @@ def not_a_whole_model(adapter: Path) -> CheckpointError:
 
 
 def fingerprint(folder: Path, files: tuple[str, ...] = MODEL_FILES) -> str:
-    """Compute a SHA-256 of everything a model's outputs depend on: config, tokenizer, weights.
+    """Compute a SHA-256 of what a model's outputs depend on: config, tokenizer, lists, weights.
 
     With `CONFIG_FILES`, leave the weights out.
     """
     weights = [] if files == CONFIG_FILES else weights_in(folder)
-    small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
+    small = sorted(path for kind in ("*.json", "*.jinja", WORDS) for path in folder.glob(kind))
     total = hashlib.sha256()
     for path in [*(path for path in small if path.name not in _PROVENANCE_FILES), *weights]:
         with path.open("rb") as file:
@@ -123,9 +138,17 @@ def refuse_missing_folder(name: str | Path) -> None:
     """
     if not isinstance(name, str | Path) or not str(name):
         raise CheckpointError(f"A model is named by its folder or its hub name; got {name!r}.")
-    if Path(name).is_dir():
+    try:
+        mode = Path(name).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        mode = 0
+    except (OSError, ValueError) as error:  # too long for a name, or not one at all
+        raise CheckpointError(
+            f"{shortened(str(name))} is not the name of a folder or model: {reason_of(error, 50)}."
+        ) from error
+    if stat.S_ISDIR(mode):
         return
-    if Path(name).is_file():
+    if mode:
         raise CheckpointError(f"{str(name)!r} is a file. Give the model folder that contains it.")
     if str(name).startswith(("/", ".", "~")):
         raise CheckpointError(f"There is no folder {str(name)!r}.{nearest_path(name)}")
@@ -206,7 +229,7 @@ def _checked(folder: Path, *, is_adapter_allowed: bool) -> Path:
     Transformers and vLLM are asked to run no code and to read safetensors only. An adapter, an
     index, a config or a link can point them elsewhere.
     """
-    _check_links(folder)
+    _check_files(folder)
     if is_adapter(folder) and not is_adapter_allowed:
         raise not_a_whole_model(folder)
     for path in sorted(folder.glob("*.safetensors.index.json")):
@@ -220,28 +243,37 @@ def _checked(folder: Path, *, is_adapter_allowed: bool) -> Path:
     return folder
 
 
-def _check_links(folder: Path) -> None:
-    """Refuse files that are links to somewhere else; the hub's cache links to its own blobs."""
+def _check_files(folder: Path) -> None:
+    """Refuse links to somewhere else, and what is not a file, such as a pipe without an end.
+
+    The hub's cache links to its own blobs.
+    """
     whole = folder.resolve()
     root = whole.parent.parent if whole.parent.name == "snapshots" else whole
-    for path in sorted(path for kind in MODEL_FILES for path in folder.glob(kind)):
+    for path in sorted(folder.iterdir()):  # `glob` passes over some links that lead nowhere
+        if not any(path.match(kind) for kind in FOLDER_FILES):
+            continue
         # Not `resolve`, which raises if links go round in a circle.
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
             raise CheckpointError(
                 f"{str(path)!r} is a link to a file outside of the model folder. Copy that file"
                 " into the folder if you trust it."
             )
+        if not path.is_file():
+            raise CheckpointError(
+                f"{str(path)!r} must be a file, and is a folder, a pipe, a device or a link that"
+                " leads nowhere. Remove it."
+            )
 
 
 def _check_weights_name(index: Path, name: Any) -> None:
     if not isinstance(name, str) or not name.endswith(".safetensors"):
         raise CheckpointError(
-            f"{str(index)!r} names {_shortened(name)} as weights: only safetensors are read."
+            f"{str(index)!r} names {shortened(name)} as weights: only safetensors are read."
         )
     if PurePosixPath(name).name != name or PureWindowsPath(name).name != name:
         raise CheckpointError(
-            f"{str(index)!r} names {_shortened(name)} as weights: they must be in the folder"
-            " itself."
+            f"{str(index)!r} names {shortened(name)} as weights: they must be in the folder itself."
         )
 
 
@@ -251,7 +283,7 @@ def _check_config(folder: Path, config: dict[str, Any]) -> None:
             is_code = "_implementation" in keys and not _BUILT_IN.fullmatch(value)
             if is_code or ("transformers_weights" in keys and "/" in value):
                 raise CheckpointError(
-                    f"The config of {str(folder)!r} asks for {_shortened(value)} as {keys[-100:]}."
+                    f"The config of {str(folder)!r} asks for {shortened(value)} as {keys[-100:]}."
                     " Code from a model is never run or fetched, and its weights must be in its"
                     " folder. Remove that line to use the model without it."
                 )
@@ -260,7 +292,7 @@ def _check_config(folder: Path, config: dict[str, Any]) -> None:
         for pattern, most in _LIMITS:
             if pattern.search(name) and not -most <= value <= most:
                 raise CheckpointError(
-                    f"The config of {str(folder)!r} has {_shortened(value)} as {keys[-100:]}; the"
+                    f"The config of {str(folder)!r} has {shortened(value)} as {keys[-100:]}; the"
                     f" limit is {most:,}."
                 )
 
@@ -278,6 +310,7 @@ def _leaves(value: Any) -> Iterator[tuple[str, str | float]]:
             pending += [(keys, inside) for inside in value]
 
 
-def _shortened(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """Return what a folder says, for an error, cut off if it is long."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]} ..."

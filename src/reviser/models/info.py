@@ -39,8 +39,8 @@ def _describe(folder: Path) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "architecture": next(iter(config.get("architectures") or ["unknown"])),
-        "parameters": sum(prod(shape) for shape, _ in tensors),
-        "dtypes": sorted({dtype for _, dtype in tensors}),
+        "parameters": sum(prod(shape) for _, shape, _ in tensors),
+        "dtypes": sorted({dtype for *_, dtype in tensors}),
         "context": config.get("max_position_embeddings"),
         "tokens": vocab.tokens,
         "max_move": vocab.max_move,

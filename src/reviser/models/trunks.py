@@ -8,7 +8,7 @@ turns a causal LM into one that edits.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain
@@ -47,6 +47,9 @@ the vocabulary are never a label and never allowed by the mask."""
 MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
 """A model may have this many values for each that its weights hold (packed: 16 at most), and
 this many more, such as attention masks."""
+MOST_UNUSED, MOST_PARTS = 4, 4096
+"""Weights may hold this many values for each that the model has, such as those of a part that reads
+images, and this many tensors for each of its tensors, such as those of its experts."""
 
 
 def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
@@ -149,31 +152,52 @@ def _open(folder: Path, **options: Any) -> PreTrainedModel:
             raise ConfigError(f"Transformers does not accept these options: {error}.") from error
         raise _cannot_open(folder, error) from error
     wrong = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    if wrong:  # Transformers would leave these tensors at random values
+    _refuse_tensors(folder, wrong)  # Transformers would leave these at random values
+    return model
+
+
+def _refuse_tensors(folder: Path, wrong: Collection[str]) -> None:
+    if wrong:
         raise CheckpointError(
             f"The weights in {str(folder)!r} lack {len(wrong)} of the model's tensors, or hold them"
             f" in another shape. The first is {min(wrong)}."
         )
-    return model
 
 
 def _check_size(folder: Path) -> None:
-    """Refuse a config whose model is far larger than the weights, before it takes memory.
+    """Refuse a config and weights of different sizes, before either takes memory.
 
-    Transformers gives every tensor that is missing the size that the config says.
+    Transformers gives every tensor that is missing the size that the config says, and may read one
+    of the wrong shape before it compares the shapes. Packed weights are smaller than the model's.
     """
-    held = sum(prod(shape) for shape, _ in tensors_in(folder))
+    sizes = {name: prod(shape) for name, shape, _ in tensors_in(folder)}
+    held = sum(sizes.values())
     try:
         with offline(), quiet():
             config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
+            if getattr(config, "num_hidden_layers", 0) > len(sizes):  # each has tensors of its own
+                raise CheckpointError(
+                    f"The config in {str(folder)!r} asks for {config.num_hidden_layers:,} layers,"
+                    f" but the weights have {len(sizes):,} tensors: the two do not belong together."
+                )
             with torch.device("meta"):
                 model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        needed = sum(tensor.numel() for tensor in chain(model.parameters(), model.buffers()))
+        tensors = [*chain(model.parameters(), model.buffers())]
+        needed = sum(tensor.numel() for tensor in tensors)
+    except ReviserError:
+        raise
     except Exception as error:  # a config can make Transformers raise anything
         raise _cannot_open(folder, error) from error
-    if needed > MOST_PER_VALUE * held + MOST_BESIDE:
+    expected = {name: tensor.numel() for name, tensor in model.state_dict().items()}
+    _refuse_tensors(folder, {name for name in expected if sizes.get(name, 0) > expected[name]})
+    if len(sizes) > MOST_PARTS * len(tensors):
+        raise CheckpointError(
+            f"The weights in {str(folder)!r} have {len(sizes):,} tensors, but the model of its"
+            f" config has {len(tensors):,}: the two do not belong together."
+        )
+    if needed > MOST_PER_VALUE * held + MOST_BESIDE or held > MOST_UNUSED * needed + MOST_BESIDE:
         raise CheckpointError(
             f"The config in {str(folder)!r} asks for {needed:,} values, but the weights have"
             f" {held:,}: the two do not belong together."

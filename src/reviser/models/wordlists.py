@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from reviser.errors import CheckpointError, MissingExtra, reason_of
-from reviser.files import read_object
+from reviser.errors import CheckpointError, MissingExtra
+from reviser.files import read_object, read_text
 
 WORDS = "words.txt"
 """A model folder's list of words, one a line, in lower case, the most frequent first."""
@@ -21,6 +21,11 @@ LISTS = "suggestions.json"
 """A model folder's lists: what may replace a word, and which words may be missing or extra."""
 LARGEST = 16 << 20
 """Bytes of the largest file, so that a damaged folder cannot ask for too much."""
+MOST_WORDS, MOST_OTHERS, LONGEST = 500_000, 64, 100
+"""Limits of a folder's lists: words, and words with replacements; replacements of one word, and
+words that may be missing or extra; characters of each. The included models have up to 83,000, 23
+and 28. Each unknown word in a draft is compared with all words, and each suggestion takes a forward
+pass."""
 MOST = 5
 """Spellings that are suggested for a word: those with the fewest wrong letters, then the most
 frequent."""
@@ -88,15 +93,10 @@ class WordLists:
     @classmethod
     def load(cls, folder: Path) -> WordLists:
         """Read the lists of a model folder."""
-        path = folder / WORDS
-        try:
-            for path in (folder / LISTS, folder / WORDS):
-                if path.exists() and path.stat().st_size > LARGEST:
-                    raise CheckpointError(f"{str(path)!r} has more than {LARGEST >> 20} MiB.")
-            words = path.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeError) as error:
-            raise CheckpointError(f"Cannot read {str(path)!r}: {reason_of(error)}.") from error
-        saved = read_object(folder / LISTS, CheckpointError) if (folder / LISTS).exists() else {}
+        words = read_text(folder / WORDS, CheckpointError, limit=LARGEST).split()
+        saved = {}
+        if (folder / LISTS).exists():
+            saved = read_object(folder / LISTS, CheckpointError, limit=LARGEST)
         try:
             replace = {
                 str(word): list(map(str, new)) for word, new in saved.pop("replace", {}).items()
@@ -104,6 +104,17 @@ class WordLists:
             insert, delete = (list(map(str, saved.pop(name, ()))) for name in ("insert", "delete"))
         except (AttributeError, TypeError) as error:
             raise CheckpointError(f"{str(folder / LISTS)!r} is damaged: {error}.") from error
+        others = (*replace.values(), insert, delete)
+        if (
+            max(len(words), len(replace)) > MOST_WORDS
+            or max(map(len, others)) > MOST_OTHERS
+            or any(len(word) > LONGEST for some in (words, replace, *others) for word in some)
+        ):
+            raise CheckpointError(
+                f"The word lists in {str(folder)!r} are too large: at most {MOST_WORDS:,} words,"
+                f" {MOST_OTHERS} replacements of a word, {MOST_OTHERS} words to insert or delete,"
+                f" and {LONGEST} characters each."
+            )
         return cls(words, replace, insert=insert, delete=delete)
 
     def suggestions(self, text: str) -> Iterator[Suggestion]:

@@ -19,7 +19,7 @@ from reviser.engines.settings import DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.markup.spans import Span
 from reviser.models import adapters, hub
-from reviser.models.editing import Editing, check_ability
+from reviser.models.editing import Editing, check_ability, check_vllm
 from reviser.writing.driver import Driver
 from reviser.writing.plan import Part, Plan, plan_task
 from reviser.writing.rollout import Revision, Rollout
@@ -370,6 +370,8 @@ def load(
     files = hub.CONFIG_FILES if is_remote else hub.MODEL_FILES
     folder = adapters.find(name, files, base=base)
     editing, codec = Editing.load(folder), Codec.load(folder)
+    if engine == "vllm":
+        check_vllm(editing, str(name))
     opened: Any
     if engine == "hf":
         apart = partial(ProcessEngine, _open_hf)
