@@ -12,6 +12,10 @@ import numpy as np
 Span: TypeAlias = tuple[int, int]
 
 
+class PastBudget(Exception):
+    """A text costs its parser more than a budget that is linear in its length."""
+
+
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Return spans in order, without empty ones; those that touch or overlap become one.
 
