@@ -401,7 +401,7 @@ def make_server(
         """Continue the text before a position."""
         document = ls.find_document(uri)
         at = document.lines.offset(position)
-        start = _prompt_start(document.text, at)
+        start = prompt_start(document.text, at)
         task = Continue(document.text[start:at])
         return await _answer(ls.write(document, task, start, at))
 
@@ -426,7 +426,7 @@ def _distance(start: int, paragraph: Paragraph, position: int) -> int:
     return max(start - position, position - end, 0)
 
 
-def _prompt_start(text: str, end: int) -> int:
+def prompt_start(text: str, end: int) -> int:
     """Return where the prompt before a position starts: at a word, if the text has spaces."""
     start = max(0, end - PROMPT)
     most = start + WORD if start else 0

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, get_args
 
 from reviser.errors import ConfigError, MissingExtra, did_you_mean
 from reviser.markup import prose
-from reviser.markup.spans import PastBudget, Span, complement, joined, plain_lines, subtract
+from reviser.markup.spans import Span, Unreadable, complement, joined, plain_lines, subtract
 
 __all__ = ["Choice", "Format", "chosen_spans", "format_of", "locked_spans", "segment_starts"]
 
@@ -66,7 +66,8 @@ def format_of(name: str | PurePath) -> Format:
 def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list[Span]:
     """Return the spans of characters that are markup or code, in order and apart from each other.
 
-    `name` is the file's name, from which the programming language of code is known.
+    `name` is the file's name, from which the programming language of code is known. A text that
+    is too hard for its parser is locked, except lines of plain words; code is locked whole.
 
     >>> text = "A `cat` *sat*."
     >>> [text[start:end] for start, end in locked_spans(text, "markdown")]
@@ -86,9 +87,9 @@ def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list
             more = (PurePath(name).name,) if language == "code" else ()
             try:
                 editable = joined(find(text, *more))
-            except PastBudget:
-                log.warning("Reading %s as %s takes too long, so most of it is locked.",
-                            repr(str(name)) if name else "a text", language)  # fmt: skip
+            except Unreadable:
+                log.warning("%s is too hard to read as %s, so most of it is locked.",
+                            repr(str(name)) if name else "A text", language)  # fmt: skip
                 editable = [] if language == "code" else joined(prose.editable_spans(text))
         editable = subtract(editable, links.link_spans(text, editable))
     return complement(editable, len(text))
@@ -113,7 +114,7 @@ def segment_starts(text: str, language: Format) -> list[int]:
         module = import_module("reviser.markup.markdown")
     try:
         return list(module.segment_starts(text))
-    except PastBudget:
+    except Unreadable:
         return [0]
 
 

@@ -17,8 +17,8 @@ from reviser.errors import ConfigError
 from reviser.markup import markdown, rst
 from reviser.markup.spans import (
     Excerpt,
-    PastBudget,
     Span,
+    Unreadable,
     complement,
     joined,
     plain_lines,
@@ -70,7 +70,7 @@ def editable_spans(text: str, name: str) -> list[Span]:
         )
     plain = plain_lines(text)
     if max(map(len, plain.split("\n"))) > _LONGEST:
-        raise PastBudget
+        raise Unreadable
     editable: list[Span] = []
     for start, end, is_docstring in _passages(plain, lexer):
         lines = list(_docstring(plain, start, end) if is_docstring else _comment(plain, start, end))
@@ -106,15 +106,15 @@ def _passages(text: str, lexer: Any) -> Iterator[tuple[int, int, bool]]:
 
 
 def _tokens(text: str, lexer: Any) -> Iterator[tuple[int, Any, str]]:
-    """Yield the tokens of a text, or raise PastBudget."""
+    """Yield the tokens of a text, or raise Unreadable."""
     end = time.thread_time() + _MORE_SECONDS + _SECONDS * len(text)
     try:
         for token in lexer.get_tokens_unprocessed(text):
             if time.thread_time() > end:
-                raise PastBudget
+                raise Unreadable
             yield token
     except RecursionError as error:  # some lexers call themselves for what is in brackets
-        raise PastBudget from error
+        raise Unreadable from error
 
 
 def _comment(text: str, start: int, end: int) -> Iterator[Span]:

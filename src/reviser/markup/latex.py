@@ -17,7 +17,7 @@ from pylatexenc.macrospec import (
     std_macro,
 )
 
-from reviser.markup.spans import PastBudget, Span, line_breaks, plain_lines, subtract
+from reviser.markup.spans import Span, Unreadable, line_breaks, plain_lines, subtract
 
 _TEXT_MACROS = {
     "author", "caption", "chapter", "emph", "enquote", "footnote", "footnotetext", "href",
@@ -63,7 +63,7 @@ _DEEPEST = 40
 
 
 class _Walker(walker.LatexWalker):  # type: ignore[misc]
-    """A parser that raises PastBudget."""
+    """A parser that raises Unreadable."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, latex_context=_context(), tolerant_parsing=True)
@@ -74,14 +74,14 @@ class _Walker(walker.LatexWalker):  # type: ignore[misc]
         """Count the token, and return it."""
         self._left -= 1
         if self._left < 0:
-            raise PastBudget
+            raise Unreadable
         return super().get_token(*args, **settings)
 
     def get_latex_nodes(self, *args: Any, **settings: Any) -> Any:
         """Count the groups that are open, and return the nodes of one."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise PastBudget
+            raise Unreadable
         try:
             return super().get_latex_nodes(*args, **settings)
         finally:
@@ -103,7 +103,10 @@ def _context() -> Any:
 def editable_spans(text: str) -> list[Span]:
     """Return the spans of a LaTeX document that are text."""
     plain = plain_lines(text)
-    nodes = _Walker(plain).get_latex_nodes()[0]
+    try:
+        nodes = _Walker(plain).get_latex_nodes()[0]
+    except IndexError as error:  # the parser's own, if a text ends with \\verb
+        raise Unreadable from error
     documents = [each for each in nodes if getattr(each, "environmentname", "") == "document"]
     editable: list[Span] = []
     groups = [each.nodelist for each in documents] or [nodes]

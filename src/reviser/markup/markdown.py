@@ -15,8 +15,8 @@ from tree_sitter import Language, Node, Tree
 from reviser.markup import trees
 from reviser.markup.spans import (
     ByteOffsets,
-    PastBudget,
     Span,
+    Unreadable,
     joined,
     line_breaks,
     plain_lines,
@@ -51,7 +51,7 @@ def _languages() -> tuple[Language, Language]:
 
 def editable_spans(text: str) -> list[Span]:
     """Return the spans of a Markdown document that are text."""
-    plain = plain_lines(text)
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     editable: list[Span] = []
     locked: list[Span] = []
@@ -78,7 +78,7 @@ def segment_starts(text: str) -> list[int]:
     No list, quote, code or HTML is open there, so the text from there on is parsed by itself as in
     the document, and the text before it as well.
     """
-    plain = plain_lines(text)
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     root = _tree(offsets.data).root_node
     has_metadata = any(child.type.endswith("_metadata") for child in root.children[:1])
@@ -115,7 +115,7 @@ def _inline_locks(data: bytes) -> tuple[Span, ...]:
         return whole
     try:
         return tuple(_locked(trees.parse(_languages()[1], data).root_node))
-    except PastBudget:
+    except Unreadable:
         return whole
 
 

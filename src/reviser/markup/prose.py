@@ -88,4 +88,4 @@ def _is_word(word: str, *, is_first: bool) -> bool:
     if is_first and len(word) < 6 and word.endswith((".", ")")):
         return False
     inner = word.lstrip(_BEFORE).rstrip(_AFTER)
-    return bool(inner) and all(char.isalpha() or char in "'’-" for char in inner)  # noqa: RUF001
+    return inner[:1].isalpha() and all(char.isalpha() or char in "'’-" for char in inner)  # noqa: RUF001

@@ -47,7 +47,7 @@ def editable_spans(text: str, depth: int = 0) -> list[Span]:
 
     `depth` is the number of admonitions around it.
     """
-    plain = plain_lines(text)
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     editable: list[Span] = []
     locked: list[Span] = []

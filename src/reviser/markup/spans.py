@@ -12,8 +12,8 @@ import numpy as np
 Span: TypeAlias = tuple[int, int]
 
 
-class PastBudget(Exception):
-    """A text costs its parser more than a budget that is linear in its length."""
+class Unreadable(Exception):
+    """A text that a parser cannot read, or not within a budget that is linear in its length."""
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
