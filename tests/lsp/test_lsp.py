@@ -30,7 +30,7 @@ from reviser.lsp.documents import (
     parse_again,
     placed,
 )
-from reviser.lsp.server import make_server
+from reviser.lsp.server import PROMPT, WORD, make_server, prompt_start
 from reviser.lsp.settings import Settings, find_settings
 from reviser.lsp.suggestions import actions_for, diagnostic_of, title_of
 from reviser.markup import format_of, locked_spans
@@ -247,6 +247,63 @@ def test_the_editor_never_waits_for_the_model(project: Path) -> None:
         await editor.until(lambda it: bool(it.diagnostics))
 
     with_editor(work, project / "page.md", REVISER_TEST_LOADING="3")
+
+
+@pytest.mark.parametrize("kind", ["hostile", "long"])
+def test_a_document_that_is_hostile_or_too_long_holds_up_nothing(project: Path, kind: str) -> None:
+    texts = {"hostile": "*a " * 40_000, "long": "It is teh end.\n\n" * 300_000}
+
+    async def work(editor: Editor) -> None:
+        other = (project / "other.md").as_uri()
+        await editor.open("It is teh end.\n")
+        await editor.until(lambda it: len(it.diagnostics) == 1)
+        item = types.TextDocumentItem(other, "markdown", 1, texts[kind])
+        editor.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+        longest, started = 0.0, time.monotonic()
+        while time.monotonic() - started < 2:
+            asked = time.monotonic()
+            await editor.actions()
+            longest = max(longest, time.monotonic() - asked)
+            await asyncio.sleep(0.02)
+        assert longest < 3
+        editor.change(0, 0, "So teh ")
+        await editor.until(lambda it: it.shown_version == 2 and len(it.diagnostics) == 2)
+        wanted = [] if kind == "hostile" else [
+            "Reviser: 'other.md' has more than 1,000,000 characters, so it is not checked."
+            " Split it, or add it to `ignore-files`."
+        ]  # fmt: skip
+        assert editor.messages == wanted
+        ends.append(time.monotonic())
+
+    ends = list[float]()
+    with_editor(work, project / "page.md", seconds=100)
+    assert time.monotonic() - ends[0] < 10  # it ended when it was asked to
+
+
+@pytest.mark.parametrize("text", ["\u4e2d" * 3000, "\u4e2d" * 2990 + " " + "\u4e2d" * 9])
+def test_a_text_without_spaces_is_continued_from_its_last_characters(
+    project: Path, text: str
+) -> None:
+    log = project / "log"
+
+    async def work(editor: Editor) -> None:
+        await editor.open(text)
+        await editor.command("reviser.continueHere", types.Position(0, len(text)))
+        assert editor.text == text + FILL
+        assert text[-PROMPT:] in given_texts(log)
+
+    (project / ".reviser.toml").write_text('ignore-files = ["*.md"]\n')
+    with_editor(work, project / "page.md", REVISER_TEST_LOG=str(log))
+
+
+def test_a_prompt_starts_at_a_word_or_a_whole_character() -> None:
+    text = "word " * 1000
+    assert prompt_start(text, len(text)) == len(text) - PROMPT + 4
+    assert prompt_start("short text", 10) == 0
+    text = "e\u0301" * 2000
+    assert prompt_start(text, 3999) == 3999 - PROMPT + 1
+    assert prompt_start("\u0301" * 4000, 4000) == 4000 - PROMPT + WORD  # and not without end
+    assert prompt_start("", 0) == 0
 
 
 def test_typing_while_the_model_loads_stops_a_command(project: Path) -> None:
@@ -482,6 +539,9 @@ def test_settings_come_from_the_nearest_folder(tmp_path: Path) -> None:
         ("model = 3", "must be a text"),
         ("base = 3", "must be a text"),
         ("delay = true", "must be a number"),
+        ("delay = 1" + 400 * "0", "must be a number"),
+        ("delay = 1" + 5000 * "0", "Cannot read the settings"),
+        ("words = " + 100_000 * "[", "Cannot read the settings"),
         ("precision = 2", "from 0 to 1"),
         ("x = ", "Cannot read the settings"),
     ],
@@ -490,6 +550,28 @@ def test_wrong_settings_are_refused(tmp_path: Path, line: str, message: str) -> 
     (tmp_path / ".reviser.toml").write_text(line)
     with pytest.raises(ConfigError, match=message):
         find_settings(tmp_path / "a.md")
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("tool = 1", "tool"),
+        ("tool = []", "tool"),
+        ("tool.reviser = 3", "tool.reviser"),
+        ("[[tool.reviser]]\nwords = []", "tool.reviser"),
+    ],
+)
+def test_settings_that_are_no_table_are_refused(tmp_path: Path, content: str, name: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(content)
+    with pytest.raises(ConfigError, match=f"^`{name}` in .* must be a table"):
+        find_settings(tmp_path / "a.md")
+
+
+def test_settings_are_read_from_regular_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".reviser.toml")
+    (tmp_path / "pyproject.toml").symlink_to("/dev/zero")
+    for folder in ("a", "a" * 5000, "a\0"):
+        assert find_settings(tmp_path / folder / "a.md") == Settings()
 
 
 def a_change(text: str, before: str, after: str, confidence: float | None = None) -> Change:

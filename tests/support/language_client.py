@@ -118,6 +118,8 @@ async def editing(
 
     @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
     async def publish(params: types.PublishDiagnosticsParams) -> None:
+        if params.uri != editor.uri:
+            return
         async with editor.published:
             editor.diagnostics = list(params.diagnostics)
             editor.shown_version = params.version or 0

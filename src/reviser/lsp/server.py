@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from pygls import uris
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from reviser.errors import ConfigError, ReviserError
+from reviser.errors import ConfigError, DataError, ReviserError
 from reviser.lsp.checker import Cancelled, Checker
 from reviser.lsp.documents import (
     Paragraph,
@@ -61,6 +62,10 @@ PAUSE = 0.25
 """Seconds between two messages with new suggestions, at least."""
 PROMPT = 2000
 """Characters before the cursor that a continuation starts from."""
+WORD = 100
+"""Characters in which the first word of a prompt is looked for."""
+LONGEST = 1_000_000
+"""Characters of a document that is checked. A model needs hours for a longer one."""
 
 
 @dataclass
@@ -180,6 +185,12 @@ class Server(LanguageServer):
                 return
             checker = await self.checker(settings)
             version, lines = document.version, document.lines
+            if len(lines.text) > LONGEST:
+                self._publish(document, lines, version, [], checker, settings)
+                raise DataError(
+                    f"{document.path.name!r} has more than {LONGEST:,} characters, so it is not"
+                    " checked. Split it, or add it to `ignore-files`."
+                )
             known = document.parsed if document.words == settings.words else ()
             document.parsed = await asyncio.to_thread(
                 parse_again, lines.text, document.path, settings.words, known
@@ -390,9 +401,7 @@ def make_server(
         """Continue the text before a position."""
         document = ls.find_document(uri)
         at = document.lines.offset(position)
-        start = max(0, at - PROMPT)
-        if start:  # from the start of a word
-            start += len(document.text[start:at].partition(" ")[0])
+        start = prompt_start(document.text, at)
         task = Continue(document.text[start:at])
         return await _answer(ls.write(document, task, start, at))
 
@@ -415,6 +424,19 @@ def _distance(start: int, paragraph: Paragraph, position: int) -> int:
     """Return how far a position is from a paragraph, 0 within it."""
     end = start + len(paragraph.text)
     return max(start - position, position - end, 0)
+
+
+def prompt_start(text: str, end: int) -> int:
+    """Return where the prompt before a position starts: at a word, if the text has spaces."""
+    start = max(0, end - PROMPT)
+    most = start + WORD if start else 0
+    space = text.find(" ", start, most)
+    if space >= 0:
+        return space
+    # Texts in Chinese, for example, have no spaces. Marks belong to the character before them.
+    while start < most and unicodedata.category(text[start]) in ("Mc", "Me", "Mn", "Cf"):
+        start += 1
+    return start
 
 
 def _paragraph_at(document: Document, position: types.Position) -> tuple[int, int]:

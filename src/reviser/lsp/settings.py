@@ -82,12 +82,12 @@ def find_settings(path: Path, editor: Settings | None = None) -> Settings:
     editor = editor or Settings()
     for folder in path.absolute().parents:
         own, project = folder / FILE, folder / "pyproject.toml"
-        if own.is_file():
+        if os.path.isfile(own):  # noqa: PTH113  # a name that is too long is an error of Path's
             return _settings(_read(own), own, editor)
-        if project.is_file():
-            table = _read(project).get("tool", {}).get("reviser")
-            if table is not None:
-                return _settings(table, project, editor)
+        if os.path.isfile(project):  # noqa: PTH113
+            tools = _table(_read(project).get("tool", {}), "tool", project)
+            if "reviser" in tools:
+                return _settings(_table(tools["reviser"], "tool.reviser", project), project, editor)
     return editor
 
 
@@ -100,10 +100,20 @@ def editor_settings(options: Any) -> Settings:
     return _settings(options, None, Settings())
 
 
+def _table(value: Any, name: str, path: Path) -> dict[str, Any]:
+    """Return a table of a settings file, or refuse what is not one."""
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"`{name}` in {str(path)!r} is {value!r}; it must be a table. Write a line"
+            " [tool.reviser], and the settings below it."
+        )
+    return value
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"Cannot read the settings in {str(path)!r}: {error}.") from error
 
 
@@ -134,8 +144,8 @@ def _checked(name: str, value: Any, where: str) -> Any:
             return value
         wanted = "a text"
     else:
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 3600:
             return float(value)
-        wanted = "a number, 0 or more"
+        wanted = "a number from 0 to 3600"
     key = name.replace("_", "-")
     raise ConfigError(f"`{key}` in {where} is {value!r}; it must be {wanted}.")

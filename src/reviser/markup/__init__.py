@@ -7,6 +7,7 @@ This package knows no models; `Revise(draft, locked=locked_spans(draft, "markdow
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,9 +16,12 @@ from pathlib import PurePath
 from typing import Literal, TypeAlias, get_args
 
 from reviser.errors import ConfigError, MissingExtra, did_you_mean
-from reviser.markup.spans import Span, complement, joined, plain_lines, subtract
+from reviser.markup import prose
+from reviser.markup.spans import Span, Unreadable, complement, joined, plain_lines, subtract
 
 __all__ = ["Choice", "Format", "chosen_spans", "format_of", "locked_spans", "segment_starts"]
+
+log = logging.getLogger("reviser.markup")
 
 Format: TypeAlias = Literal["text", "markdown", "rst", "latex", "code"]
 """The formats whose markup can be locked."""
@@ -62,7 +66,8 @@ def format_of(name: str | PurePath) -> Format:
 def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list[Span]:
     """Return the spans of characters that are markup or code, in order and apart from each other.
 
-    `name` is the file's name, from which the programming language of code is known.
+    `name` is the file's name, from which the programming language of code is known. A text that
+    is too hard for its parser is locked, except lines of plain words; code is locked whole.
 
     >>> text = "A `cat` *sat*."
     >>> [text[start:end] for start, end in locked_spans(text, "markdown")]
@@ -80,7 +85,12 @@ def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list
             module = import_module(f"reviser.markup.{language}")
             find: Callable[..., list[Span]] = module.editable_spans
             more = (PurePath(name).name,) if language == "code" else ()
-            editable = joined(find(text, *more))
+            try:
+                editable = joined(find(text, *more))
+            except Unreadable:
+                log.warning("%s is too hard to read as %s, so most of it is locked.",
+                            repr(str(name)) if name else "A text", language)  # fmt: skip
+                editable = [] if language == "code" else joined(prose.editable_spans(text))
         editable = subtract(editable, links.link_spans(text, editable))
     return complement(editable, len(text))
 
@@ -102,7 +112,10 @@ def segment_starts(text: str, language: Format) -> list[int]:
         return [0]
     with _extra():
         module = import_module("reviser.markup.markdown")
-    return list(module.segment_starts(text))
+    try:
+        return list(module.segment_starts(text))
+    except Unreadable:
+        return [0]
 
 
 def chosen_spans(text: str, choice: Choice, name: str | PurePath | None) -> list[Span]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from doctest import DocTestParser
 from functools import cache
@@ -14,7 +15,15 @@ from pygments.token import Comment, String
 
 from reviser.errors import ConfigError
 from reviser.markup import markdown, rst
-from reviser.markup.spans import Excerpt, Span, complement, joined, plain_lines, subtract
+from reviser.markup.spans import (
+    Excerpt,
+    Span,
+    Unreadable,
+    complement,
+    joined,
+    plain_lines,
+    subtract,
+)
 
 _MARKS = "#/*;%-!<>\"'="
 """Characters with which the lines of comments begin in one language or another."""
@@ -22,6 +31,12 @@ _MARKS = "#/*;%-!<>\"'="
 
 _PRAGMAS = ("eslint-", "fmt:", "isort:", "mypy:", "noqa", "pragma", "pylint:", "type:")
 """Starts of comments that are for programs."""
+_LONGEST = 2000
+"""Characters of a line. Where lines are longer, a program wrote them, and lexers can take the
+square of that to read one."""
+_SECONDS, _MORE_SECONDS = 30e-6, 1.0
+"""Processor time for each character, and more for any text; a usual file needs a tenth of it. What
+a lexer's regular expressions do cannot be counted, so this is the only limit that is a time."""
 
 
 @cache
@@ -54,6 +69,8 @@ def editable_spans(text: str, name: str) -> list[Span]:
             " or rename the file."
         )
     plain = plain_lines(text)
+    if max(map(len, plain.split("\n"))) > _LONGEST:
+        raise Unreadable
     editable: list[Span] = []
     for start, end, is_docstring in _passages(plain, lexer):
         lines = list(_docstring(plain, start, end) if is_docstring else _comment(plain, start, end))
@@ -71,7 +88,7 @@ def editable_spans(text: str, name: str) -> list[Span]:
 def _passages(text: str, lexer: Any) -> Iterator[tuple[int, int, bool]]:
     """Yield docstrings, and comments whose lines follow each other, with their positions."""
     last: tuple[int, int] | None = None
-    for start, kind, value in lexer.get_tokens_unprocessed(text + "\n"):
+    for start, kind, value in _tokens(text + "\n", lexer):
         end = min(start + len(value), len(text))
         if kind in String.Doc:
             yield start, end, True
@@ -86,6 +103,18 @@ def _passages(text: str, lexer: Any) -> Iterator[tuple[int, int, bool]]:
                 last = start, end
     if last is not None:
         yield *last, False
+
+
+def _tokens(text: str, lexer: Any) -> Iterator[tuple[int, Any, str]]:
+    """Yield the tokens of a text, or raise Unreadable."""
+    end = time.thread_time() + _MORE_SECONDS + _SECONDS * len(text)
+    try:
+        for token in lexer.get_tokens_unprocessed(text):
+            if time.thread_time() > end:
+                raise Unreadable
+            yield token
+    except RecursionError as error:  # some lexers call themselves for what is in brackets
+        raise Unreadable from error
 
 
 def _comment(text: str, start: int, end: int) -> Iterator[Span]:

@@ -17,7 +17,7 @@ from pylatexenc.macrospec import (
     std_macro,
 )
 
-from reviser.markup.spans import Span, line_breaks, plain_lines, subtract
+from reviser.markup.spans import Span, Unreadable, line_breaks, plain_lines, subtract
 
 _TEXT_MACROS = {
     "author", "caption", "chapter", "emph", "enquote", "footnote", "footnotetext", "href",
@@ -56,6 +56,38 @@ class _Code(MacroStandardArgsParser):  # type: ignore[misc]
         return ParsedVerbatimArgs(verbatim_chars_node=node), pos, end - pos
 
 
+_TOKENS, _MORE_TOKENS = 3, 1000
+"""Tokens for each character of a text, and more for any text. Documents need less than one."""
+_DEEPEST = 40
+"""Groups and environments inside each other, for each of which the parser calls itself."""
+
+
+class _Walker(walker.LatexWalker):  # type: ignore[misc]
+    """A parser that raises Unreadable."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, latex_context=_context(), tolerant_parsing=True)
+        self._left = _MORE_TOKENS + _TOKENS * len(text)
+        self._depth = 0
+
+    def get_token(self, *args: Any, **settings: Any) -> Any:
+        """Count the token, and return it."""
+        self._left -= 1
+        if self._left < 0:
+            raise Unreadable
+        return super().get_token(*args, **settings)
+
+    def get_latex_nodes(self, *args: Any, **settings: Any) -> Any:
+        """Count the groups that are open, and return the nodes of one."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unreadable
+        try:
+            return super().get_latex_nodes(*args, **settings)
+        finally:
+            self._depth -= 1
+
+
 @cache
 def _context() -> Any:
     context = walker.get_default_latex_context_db()
@@ -71,8 +103,10 @@ def _context() -> Any:
 def editable_spans(text: str) -> list[Span]:
     """Return the spans of a LaTeX document that are text."""
     plain = plain_lines(text)
-    reader = walker.LatexWalker(plain, latex_context=_context(), tolerant_parsing=True)
-    nodes = reader.get_latex_nodes()[0]
+    try:
+        nodes = _Walker(plain).get_latex_nodes()[0]
+    except IndexError as error:  # the parser's own, if a text ends with \\verb
+        raise Unreadable from error
     documents = [each for each in nodes if getattr(each, "environmentname", "") == "document"]
     editable: list[Span] = []
     groups = [each.nodelist for each in documents] or [nodes]

@@ -10,9 +10,18 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 import tree_sitter_markdown
-from tree_sitter import Language, Node, Parser, Tree
+from tree_sitter import Language, Node, Tree
 
-from reviser.markup.spans import ByteOffsets, Span, joined, line_breaks, plain_lines, subtract
+from reviser.markup import trees
+from reviser.markup.spans import (
+    ByteOffsets,
+    Span,
+    Unreadable,
+    joined,
+    line_breaks,
+    plain_lines,
+    subtract,
+)
 
 _LOCKED = {
     "backslash_escape", "code_span", "collapsed_reference_link", "email_autolink",
@@ -29,15 +38,20 @@ _ATTRIBUTES = ("{:", "{ ", "{#", "{.")
 """Starts of attribute lists, as `{ width="480" }`, an extension of Markdown."""
 
 
+_MARKS = b"#$%&*+/<=>@[\\]^_`{|}~"
+_MOST_MARKS = 1000
+"""Marks in a block's inline content. Emphasis takes time and memory by the square of them."""
+
+
 @cache
-def _parsers() -> tuple[Parser, Parser]:
+def _languages() -> tuple[Language, Language]:
     blocks, inline = tree_sitter_markdown.language(), tree_sitter_markdown.inline_language()
-    return Parser(Language(blocks)), Parser(Language(inline))
+    return Language(blocks), Language(inline)
 
 
 def editable_spans(text: str) -> list[Span]:
     """Return the spans of a Markdown document that are text."""
-    plain = plain_lines(text)
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     editable: list[Span] = []
     locked: list[Span] = []
@@ -64,7 +78,7 @@ def segment_starts(text: str) -> list[int]:
     No list, quote, code or HTML is open there, so the text from there on is parsed by itself as in
     the document, and the text before it as well.
     """
-    plain = plain_lines(text)
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     root = _tree(offsets.data).root_node
     has_metadata = any(child.type.endswith("_metadata") for child in root.children[:1])
@@ -87,14 +101,22 @@ def segment_starts(text: str) -> list[int]:
 
 @lru_cache(maxsize=1)  # the two functions above read the same text
 def _tree(data: bytes) -> Tree:
-    return _parsers()[0].parse(data)
+    return trees.parse(_languages()[0], data)
 
 
 @lru_cache(maxsize=20_000)  # an editor asks again after each change, and most text is the same
 def _inline_locks(data: bytes) -> tuple[Span, ...]:
-    """Return the byte spans of a block's inline content that are markup."""
-    _, parser = _parsers()
-    return tuple(_locked(parser.parse(data).root_node))
+    """Return the byte spans of a block's inline content that are markup.
+
+    A block that is too expensive is locked whole, so that the others do not depend on it.
+    """
+    whole = ((0, len(data)),)
+    if len(data) - len(data.translate(None, _MARKS)) > _MOST_MARKS:
+        return whole
+    try:
+        return tuple(_locked(trees.parse(_languages()[1], data).root_node))
+    except Unreadable:
+        return whole
 
 
 def _texts(root: Node) -> Iterator[Node]:
@@ -150,8 +172,10 @@ def _extensions(text: str, editable: list[Span], locked: list[Span]) -> list[Spa
             opening = text.find("{", at, after)
             while opening >= 0:
                 closing = text.find("}", opening, after)
-                if closing >= 0 and text.startswith(_ATTRIBUTES, opening):
+                if closing < 0:
+                    break
+                if text.startswith(_ATTRIBUTES, opening):
                     found.append((opening, closing + 1))
-                opening = text.find("{", max(opening, closing) + 1, after)
+                opening = text.find("{", closing + 1, after)
             at = after + 1
     return found

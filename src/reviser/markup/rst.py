@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import cache
 
 import tree_sitter_rst
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node
 
+from reviser.markup import trees
 from reviser.markup.spans import (
     ByteOffsets,
     Excerpt,
@@ -25,21 +26,28 @@ _TEXTS = {"line", "paragraph", "term", "title"}
 _MARKS = {"emphasis": 1, "strong": 2}
 """Inline markup with text in it, and the length of its marks."""
 _TEXT_DIRECTIVES = {
-    b"admonition", b"attention", b"caution", b"danger", b"deprecated", b"epigraph", b"error",
-    b"hint", b"important", b"note", b"rubric", b"seealso", b"sidebar", b"tip", b"topic",
-    b"versionadded", b"versionchanged", b"warning",
+    "admonition", "attention", "caution", "danger", "deprecated", "epigraph", "error",
+    "hint", "important", "note", "rubric", "seealso", "sidebar", "tip", "topic",
+    "versionadded", "versionchanged", "warning",
 }  # fmt: skip
 _TABLE_MARKS = frozenset("=-+| ")
 
 
+_DEEPEST = 10
+"""Admonitions inside each other; those further inside are locked. Each is parsed by itself."""
+
+
 @cache
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_rst.language()))
+def _language() -> Language:
+    return Language(tree_sitter_rst.language())
 
 
-def editable_spans(text: str) -> list[Span]:
-    """Return the spans of a reStructuredText document that are text."""
-    plain = plain_lines(text)
+def editable_spans(text: str, depth: int = 0) -> list[Span]:
+    """Return the spans of a reStructuredText document that are text.
+
+    `depth` is the number of admonitions around it.
+    """
+    plain = trees.shallow(plain_lines(text))
     offsets = ByteOffsets(plain)
     editable: list[Span] = []
     locked: list[Span] = []
@@ -47,7 +55,7 @@ def editable_spans(text: str) -> list[Span]:
     def span(node: Node) -> Span:
         return offsets.char(node.start_byte), offsets.char(node.end_byte)
 
-    nodes = [_parser().parse(offsets.data).root_node]
+    nodes = [trees.parse(_language(), offsets.data).root_node]
     while nodes:
         node = nodes.pop()
         if node.type == "ERROR":
@@ -62,7 +70,8 @@ def editable_spans(text: str) -> list[Span]:
                 elif child.type != "text":
                     locked.append(span(child))
         elif node.type == "directive":
-            editable += _content(plain, node, span)
+            if depth < _DEEPEST:
+                editable += _content(plain, node, span, depth + 1)
         else:
             nodes.extend(node.children)
     return subtract(editable, [*locked, *line_breaks(plain, editable)])
@@ -73,9 +82,9 @@ def _has_table_marks(text: str) -> bool:
     return any(len(line) > 2 and _TABLE_MARKS.issuperset(line) for line in lines)
 
 
-def _content(text: str, directive: Node, span: Callable[[Node], Span]) -> list[Span]:
+def _content(text: str, directive: Node, span: Callable[[Node], Span], depth: int) -> list[Span]:
     """Return the editable spans of an admonition's content, which is a document of its own."""
-    kinds = [child.text for child in directive.children if child.type == "type"]
+    kinds = [text[slice(*span(child))] for child in directive.children if child.type == "type"]
     if not kinds or kinds[0] not in _TEXT_DIRECTIVES:
         return []
     found: list[Span] = []
@@ -84,7 +93,7 @@ def _content(text: str, directive: Node, span: Callable[[Node], Span]) -> list[S
             if child.type == "content":
                 start, end = span(child)
                 inner = Excerpt(text, dedented(text, start, end))
-                found += inner.back(editable_spans(inner.text))
+                found += inner.back(editable_spans(inner.text, depth))
     return found
 
 

@@ -12,6 +12,10 @@ import numpy as np
 Span: TypeAlias = tuple[int, int]
 
 
+class Unreadable(Exception):
+    """A text that a parser cannot read, or not within a budget that is linear in its length."""
+
+
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Return spans in order, without empty ones; those that touch or overlap become one.
 
