@@ -7,7 +7,7 @@ Words are compared as `gec_sets.tokenize` splits them.
     python -m experiments.revise.run arms PAIRS EDITOR EDITOR ...
     python -m experiments.revise.run cost DRAFTS EDITOR REWRITER BLOCKS
     python -m experiments.revise.run ideal DRAFTS EDITOR
-    python -m experiments.revise.run precision PAIRS EDITOR   # also writes EDITOR/calibration.json
+    python -m experiments.revise.run precision PAIRS EDITOR   # also writes EDITOR/editing.json
     python -m experiments.revise.run watch PAIRS EDITOR
 
 Results go to `experiments/revise/results`, from which `experiments.revise.report` makes the page.

@@ -1,4 +1,4 @@
-"""What a model folder says about editing, also one that was saved before `editing.json`."""
+"""What a model folder says about editing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ import reviser
 from reviser.core.actions import ActionVocab
 from reviser.errors import CheckpointError, ConfigError
 from reviser.models.editing import Editing
-
-NOTED = {"recipe": {"policy": {"kind": "edits", "noted": True}}}
-CURVE = {"curve": [[0.3, 0.5, 0.4, 0.45, 90], [0.6, 0.7, 0.3, 0.5, 60], [0.9, 0.8, 0.1, 0.2, 9]]}
-
 
 WITH_CONFIDENCE = {"edit_probabilities": True, "confidence": [1, 2, 3]}
 
@@ -39,39 +35,13 @@ def test_what_was_saved_is_read(tmp_path: Path) -> None:
     assert Editing.load(tmp_path) == editing
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"run": {"recipe": {"policy": {"kind": "spans"}}}}, None),
-        ({"run": {"recipe": {"policy": {"kind": "edits"}}}}, Editing(False)),
-        ({"run": NOTED}, Editing(True)),
-        (
-            {"run": NOTED, "calibration": {"precision": [[0.3, 0.5]], "by": "notes"}},
-            Editing(True, ((0.3, 0.5),)),
-        ),
-        (
-            {"calibration": {"precision": [[0.3, 0.5], [0.6, 0.7]], "by": "notes", **CURVE}},
-            Editing(True, ((0.3, 0.5), (0.6, 0.7)), threshold=0.6),
-        ),
-        # A calibration by move_bias says nothing about edit probabilities.
-        ({"calibration": {"precision": [[1, 0.5]]}}, Editing(False)),
-        (
-            {"run": NOTED, "calibration": {"precision": [[1, 0.5]], "by": "move_bias"}},
-            Editing(True),
-        ),
-    ],
-)
-def test_older_folders_have_a_recipe_and_a_calibration(
-    tmp_path: Path, files: dict[str, Any], expected: Editing | None
-) -> None:
-    assert Editing.load(folder(tmp_path, **files)) == expected
+def test_a_model_without_the_file_is_no_editor(tmp_path: Path) -> None:
+    trained = {"recipe": {"policy": {"kind": "edits", "edit_probabilities": True}}}
+    assert Editing.load(folder(tmp_path, run=trained)) is None
 
 
 def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
-    assert (
-        Editing.load(folder(tmp_path, (), run=NOTED, editing={"edit_probabilities": True})) is None
-    )
+    assert Editing.load(folder(tmp_path, (), editing={"edit_probabilities": True})) is None
 
 
 @pytest.mark.parametrize(
@@ -107,8 +77,7 @@ def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
                 "suggestions": {"list": [1, 2, 3]},
             }
         },
-        {"calibration": {"by": "notes"}},
-        {"run": {"recipe": []}},
+        {"editing": "{}"},
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> None:

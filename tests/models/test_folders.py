@@ -483,16 +483,6 @@ def test_a_file_of_the_wrong_kind_gets_one_sentence(folder: Path, name: str, kin
         assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_calibration_of_the_wrong_kind_gets_one_sentence(folder: Path) -> None:
-    (folder / "editing.json").unlink()
-    contents = [content for kind, content in CONTENTS.items() if kind != "nested-within-bounds"]
-    contents += [b'{"by": "notes", "precision": [["x", 1]]}', b'{"by": "notes", "precision": 3}']
-    contents += [b'{"by": "notes", "precision": [], "curve": [[1]]}']
-    for content in contents:
-        (folder / "calibration.json").write_bytes(content)
-        refusal(folder)
-
-
 def test_facts_of_the_wrong_kind_get_one_sentence(folder: Path) -> None:
     for content in ({"recipe": 3, "seen": 3, "metrics": 3, "commit": 3}, {"recipe": {}}):
         (folder / "run.json").write_text(json.dumps(content), encoding="utf-8")

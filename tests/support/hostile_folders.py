@@ -368,7 +368,7 @@ def change_editing(rng: Random, folder: Path) -> None:
         path.write_text(json.dumps(content), encoding="utf-8")
 
 
-NAMES = ("words.txt", "x.json", "x.safetensors", "x.jinja", "run.json", "calibration.json",
+NAMES = ("words.txt", "x.json", "x.safetensors", "x.jinja", "run.json",
          "model.safetensors.index.json", "generation_config.json", "README.md")  # fmt: skip
 
 

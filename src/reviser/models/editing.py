@@ -17,8 +17,6 @@ from reviser.files import read_object, write_json
 from reviser.models.wordlists import Source, WordLists
 
 FILE_NAME = "editing.json"
-CALIBRATION = "calibration.json"
-"""Measured precision by edit probability, as folders held it before there was `editing.json`."""
 MOST = 64
 """Limit of the counts in a model folder, so that a damaged one cannot ask for too much."""
 LARGEST_WEIGHT = 1000
@@ -174,25 +172,19 @@ class Editing:
 
     @classmethod
     def load(cls, folder: str | Path) -> Editing | None:
-        """Read what a model folder says about editing; None if the model was not trained on edits.
-
-        Folders that were saved before there was `editing.json` have the recipe in `run.json`, and
-        maybe a `calibration.json`.
-        """
+        """Read what a folder says about editing; None if the model was not trained on edits."""
         folder = Path(folder)
         vocab = ActionVocab.load(folder)
-        if vocab.delete is None and vocab.span_delete is None:
+        can_delete = vocab.delete is not None or vocab.span_delete is not None
+        if not can_delete or not (folder / FILE_NAME).is_file():
             return None
         try:
-            saved = _read(folder / FILE_NAME)
-            if not saved:
-                return _from_training(folder)
-            editing = _from_dict(saved)
+            editing = _from_dict(read_object(folder / FILE_NAME, CheckpointError))
             _check_actions(editing, vocab)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
-                f" its {FILE_NAME} or {CALIBRATION} if it is damaged."
+                f" its {FILE_NAME} if it is damaged."
             ) from error
         return replace(editing, lists=WordLists.load(folder)) if editing.suggestions else editing
 
@@ -218,10 +210,6 @@ def check_vllm(editing: Editing | None, name: str) -> None:
             f"{name} gives edit probabilities as shares among the control ids, which vLLM does not"
             " report. Use engine 'hf'."
         )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path, CheckpointError) if path.is_file() else {}
 
 
 def _are_weights(numbers: Iterable[float]) -> bool:
@@ -255,25 +243,3 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
             for name, weights in saved.get("suggestions", {}).items()
         },
     )
-
-
-def _from_training(folder: Path) -> Editing | None:
-    """Return what the recipe and the calibration of an older folder say."""
-    calibration = _read(folder / CALIBRATION)
-    policy = _read(folder / "run.json").get("recipe", {}).get("policy", {})
-    if policy.get("kind") != "edits" and not calibration:
-        return None
-    # A calibration by move_bias, as some folders have, says nothing about edit probabilities.
-    is_usable = calibration.get("by") == "notes"
-    points = calibration["precision"] if is_usable else ()
-    return Editing(
-        edit_probabilities=bool(policy.get("edit_probabilities", policy.get("noted", is_usable))),
-        calibration=tuple((float(least), float(reached)) for least, reached in points),
-        threshold=_best(calibration.get("curve", ())) if is_usable else Editing.threshold,
-    )
-
-
-def _best(curve: Any) -> float:
-    """Return the edit probability with the highest F0.5 of a curve, the fourth number of a row."""
-    rows = [(float(row[3]), float(row[0])) for row in curve]
-    return max(rows)[1] if rows else Editing.threshold
