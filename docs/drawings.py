@@ -336,7 +336,7 @@ def cache() -> str:
     return picture(500, 204, parts, "History grows at its end, text in its middle")
 
 
-HOLDS_WEIGHTS = {"reinforce", "train", "evals", "data", "engines", "models"}
+HOLDS_WEIGHTS = {"lab", "train", "data", "engines", "models"}
 """Packages in which some modules import torch, transformers or vllm."""
 
 

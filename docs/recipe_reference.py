@@ -11,10 +11,10 @@ import inspect
 import sys
 import textwrap
 
-from reviser import reproduce
 from reviser.data.window_config import WindowConfig
-from reviser.evals.judges import JudgeConfig
-from reviser.evals.texts import Protocol
+from reviser.lab import reproduce
+from reviser.lab.evals.judges import JudgeConfig
+from reviser.lab.evals.texts import Protocol
 from reviser.models.trunk_config import CanvasReading, TrunkConfig
 from reviser.train import recipe, reinforcement
 from reviser.trajectories import policy
@@ -27,7 +27,7 @@ A recipe is a YAML file that describes a training run. See [Train a model](../gu
 - Paths are relative to the recipe's folder; those of `data` and `base` in `--set` of a command, to the working directory.
 - To change a value for one run, pass `--set training.steps=100`.
 - An unknown key is an error that names the closest known key.
-- `policy` is a name that `reviser policies` prints (`append` is the left-to-right baseline) or a mapping with `kind`.
+- `policy` is a name that `reviser lab policies` prints (`append` is the left-to-right baseline) or a mapping with `kind`.
 
 This recipe trains on text that you tokenized before:
 
@@ -79,7 +79,7 @@ SECTIONS = [
     (
         "comparison",
         reproduce.Comparison,
-        "Settings of `reviser reproduce`. Training does not use them. See [Evaluate models](../guides/evaluate.md).",
+        "Settings of `reviser lab reproduce`. Training does not use them. See [Evaluate models](../guides/evaluate.md).",
     ),
     ("comparison.prompts", Protocol, "The paper's continuation protocol."),
     ("comparison.judge", JudgeConfig, "Give `model` (with `url` for an endpoint) or `verdicts`."),
@@ -142,7 +142,7 @@ OUTPUT = """\
 | `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | statistics of the held-out trajectories |
 | `reward`, `rewards/quality/mean`, `kl`, `entropy`, `clip_ratio/...`, `eval_reward` ... | with `reinforce`: TRL's figures; see [the guide](../guides/train.md#learn-from-rewards) for ours |
 
-**Comparing policies.** The scores of two policies are about the same text only while `cut` is 0; otherwise, raise the context. A policy with a random order scores the text *and* the order. Its score is an upper bound for the text alone and includes at least the order tax that `reviser policies` prints. The progress bar shows the loss per id, the held-out score is per text token.
+**Comparing policies.** The scores of two policies are about the same text only while `cut` is 0; otherwise, raise the context. A policy with a random order scores the text *and* the order. Its score is an upper bound for the text alone and includes at least the order tax that `reviser lab policies` prints. The progress bar shows the loss per id, the held-out score is per text token.
 """
 
 WORDS = {"PRESETS['paper']": "paper", "None": "none", "True": "true", "False": "false"}

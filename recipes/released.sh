@@ -15,12 +15,12 @@ measures=${MEASURES:---scorer openai-community/gpt2-large --mauve pll:google-ber
 test -f "$output/model/config.json" ||
   # The paper says that its reported models read the history alone, so --without-canvas.
   reviser convert "$checkpoint" -o "$output/model" --tokenizer "$tokenizer" --without-canvas
-reviser prompts "$text" --tokenizer "$tokenizer" -o "$output/prompts" --count "${COUNT:-1000}"
+reviser lab prompts "$text" --tokenizer "$tokenizer" -o "$output/prompts" --count "${COUNT:-1000}"
 for seed in 123 124 125; do # the paper's; a line adds its number to the seed
   test -f "$output/texts/$seed.jsonl" ||
     reviser generate -m "$output/model" --input "$output/prompts/$seed.jsonl" \
       --output "$output/texts/$seed.jsonl" --seed "${seed}000000"
 done
 # shellcheck disable=SC2086  # several options
-reviser eval "reviser=$output/texts" --prompts "$output/prompts" $measures -o "$output/eval.json"
-reviser report "$output/eval.json" -o "$output/report.html"
+reviser lab eval "reviser=$output/texts" --prompts "$output/prompts" $measures -o "$output/eval.json"
+reviser lab report "$output/eval.json" -o "$output/report.html"

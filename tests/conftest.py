@@ -24,7 +24,7 @@ for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
-LONGEST = ("train", "serve", "player", "writing", "data", "evals", "models")
+LONGEST = ("train", "serve", "player", "writing", "data", "lab", "models")
 """Folders whose files take longest, in this order."""
 
 

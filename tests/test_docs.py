@@ -73,7 +73,11 @@ def session(text: str) -> tuple[str, str]:
 
 
 def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
+    """The sentences of a page; of the changelog, those on what is not released yet."""
+    text = page.read_text(encoding="utf-8")
+    if page.name == "CHANGELOG.md":
+        text = text.partition("\n## [Unreleased]")[2].partition("\n## [")[0]
+    return FENCE.sub("", text)
 
 
 # -- code -----------------------------------------------------------------------------------------

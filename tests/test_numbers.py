@@ -34,7 +34,7 @@ import yaml
 from reviser.cli import main
 from reviser.core.text_stream import TextEdit
 from reviser.engines.settings import DecodeConfig
-from reviser.evals import paper
+from reviser.lab.evals import paper
 from reviser.serve.events import edit_data, event
 from reviser.serve.limits import Limits
 from reviser.writing.tasks import Revise

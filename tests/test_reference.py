@@ -20,7 +20,7 @@ from reviser.core.trajectory import Trajectory
 from reviser.data.pairs import Pair
 from reviser.data.shards import Manifest, Shard
 from reviser.engines.base import DecodeConfig
-from reviser.evals.texts import Prompt
+from reviser.lab.evals.texts import Prompt
 from reviser.models.editing import Editing
 from reviser.writing.model import Revision, Rollout
 
@@ -50,7 +50,7 @@ def test_every_public_name_is_documented_once_and_every_documented_name_exists()
     assert max(found.values()) == 1
     assert {f"reviser.{name}" for name in reviser.__all__} <= found.keys()
     for name in found:
-        if not name.startswith(("reviser.models.", "reviser.evals.")):  # those need torch
+        if not name.startswith(("reviser.models.", "reviser.lab.evals.")):  # those need torch
             pkgutil.resolve_name(name)
 
 

@@ -16,8 +16,8 @@ from experiments.stories import frontier
 from experiments.stories.model_cards import COMPARISON, PROMPTS, SHIPPED, record, usual
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
-from reviser.evals.texts import read_prompts
-from reviser.evals.trajectories import Walk
+from reviser.lab.evals.texts import read_prompts
+from reviser.lab.evals.trajectories import Walk
 from reviser.models import info, trunks
 from reviser.writing.model import Reviser
 

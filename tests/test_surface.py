@@ -80,8 +80,9 @@ def test_client_server_and_writing_do_without_numba(use: str) -> None:
 
 
 def test_sampling_without_numba_names_the_extra_that_brings_it() -> None:
+    policies = "from reviser.cli import main; main(['lab', 'policies'])"
     run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NUMBA + "from reviser.cli import main; main(['policies'])"],
+        [sys.executable, "-c", WITHOUT_NUMBA + policies],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 1

@@ -28,9 +28,9 @@ import numpy.typing as npt
 import psutil
 import spacy
 
-from reviser.evals import intervals
-from reviser.evals.intervals import Estimate
-from reviser.evals.revision import gleu_rows, gleu_score
+from reviser.lab.evals import intervals
+from reviser.lab.evals.intervals import Estimate
+from reviser.lab.evals.revision import gleu_rows, gleu_score
 
 
 class Change(Protocol):

@@ -23,9 +23,9 @@ import torch
 
 from reviser.core.canvas import Canvas
 from reviser.engines.hf import HFEngine
-from reviser.evals.intervals import bootstrap, mean
-from reviser.evals.revision import edit_f, edit_precision, edit_recall, edit_rows
 from reviser.files import write_json
+from reviser.lab.evals.intervals import bootstrap, mean
+from reviser.lab.evals.revision import edit_f, edit_precision, edit_recall, edit_rows
 from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.dagger import CHUNK, roll_out

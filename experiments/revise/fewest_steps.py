@@ -11,7 +11,7 @@ from typing import Any
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
-from reviser.evals import intervals
+from reviser.lab.evals import intervals
 from reviser.trajectories.alignment import Address, revision
 
 ADDRESS: Address = "both"

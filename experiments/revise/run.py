@@ -35,8 +35,8 @@ from experiments.revise.gec_sets import tokenize
 from experiments.revise.systems import CONTEXT, MAKERS, WINDOW, edit, leave
 from reviser import ActionVocab, Codec
 from reviser.data.pairs import Pair, read_pairs
-from reviser.evals import intervals, revision
 from reviser.files import write_json, write_whole
+from reviser.lab.evals import intervals, revision
 from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.stories.world import BUDGETS, NO_OUTPUT, SCREEN_FLOPS, recipe_of
 from reviser.data.dataset import Stream
-from reviser.evals import flops
+from reviser.lab.evals import flops
 from reviser.train import inputs
 from reviser.train.recipe import Recipe
 

@@ -7,9 +7,9 @@ another arm, and training costs the same.
 
     python -m experiments.stories.diffusion train recipes/story.yaml --ids 100000000 -o runs/mdlm
 
-Generation starts with only masks after each prompt (a file of `reviser prompts`) and fills them in
-a fixed number of steps. `reviser eval` reads the output; no engine of the package can use such a
-model.
+Generation starts with only masks after each prompt (a file of `reviser lab prompts`) and fills them
+in a fixed number of steps. `reviser lab eval` reads the output; no engine of the package can use
+such a model.
 
     python -m experiments.stories.diffusion write runs/mdlm prompts/123.jsonl -o mdlm.jsonl
 
@@ -36,8 +36,8 @@ from transformers.trainer_utils import IntervalStrategy
 from reviser import ActionVocab, Append, Codec, Kind
 from reviser.data.dataset import MicroBatches, WindowStream
 from reviser.errors import ConfigError, DataError, ReviserError
-from reviser.evals.texts import read_prompts
 from reviser.files import write_json, write_whole
+from reviser.lab.evals.texts import read_prompts
 from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.arguments import training_arguments

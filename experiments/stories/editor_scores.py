@@ -27,8 +27,8 @@ import reviser
 from experiments.revise.gec_sets import tokenize
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.pairs import Pair
-from reviser.evals import intervals, revision
 from reviser.files import write_json
+from reviser.lab.evals import intervals, revision
 from reviser.models.editing import Editing
 from reviser.models.wordlists import Source
 from reviser.writing.changes import Change

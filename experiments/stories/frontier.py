@@ -23,10 +23,10 @@ from experiments import lines
 from experiments.markdown import table
 from experiments.stories.measure import system
 from reviser.core.actions import ActionVocab
-from reviser.evals import intervals, perplexity
-from reviser.evals.diversity import diversity
-from reviser.evals.systems import System
 from reviser.files import write_json
+from reviser.lab.evals import intervals, perplexity
+from reviser.lab.evals.diversity import diversity
+from reviser.lab.evals.systems import System
 from reviser.provenance import made_with
 
 RESULTS = Path(__file__).parent / "results" / "frontier"

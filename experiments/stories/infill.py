@@ -25,9 +25,9 @@ import reviser
 from experiments.stories.world import RESULTS, held_out_texts, recipe_of
 from reviser import Codec, Continue, DecodeConfig, Infill
 from reviser.engines.hf import HFEngine
-from reviser.evals import intervals, perplexity
-from reviser.evals.texts import Sample
 from reviser.files import write_json
+from reviser.lab.evals import intervals, perplexity
+from reviser.lab.evals.texts import Sample
 from reviser.models import trunks
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Plan

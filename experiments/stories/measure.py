@@ -20,12 +20,12 @@ from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
 from reviser.data.dataset import NO_LABEL
-from reviser.evals import evaluation, intervals, texts
-from reviser.evals.evaluation import Measures, System
+from reviser.lab.evals import evaluation, intervals, texts
+from reviser.lab.evals.evaluation import Measures, System
+from reviser.lab.order_tax import policy_cost
 from reviser.models import trunks
 from reviser.train import inputs
 from reviser.train.recipe import Recipe
-from reviser.trajectories.order_tax import policy_cost
 from reviser.writing import batch
 from reviser.writing.rollout import Rollout
 

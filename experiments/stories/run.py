@@ -45,9 +45,9 @@ from experiments.stories.world import (
 )
 from reviser.core.codec import read_tokenizer
 from reviser.data.shards import Manifest
-from reviser.evals import evaluation, texts
-from reviser.evals.evaluation import Measures, System
 from reviser.files import write_json, write_whole
+from reviser.lab.evals import evaluation, texts
+from reviser.lab.evals.evaluation import Measures, System
 from reviser.models import trunks
 from reviser.train.run import train
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.markdown import estimate, table
-from reviser.evals.intervals import student
+from reviser.lab.evals.intervals import student
 
 RESULTS = Path(__file__).parent / "results"
 BASELINE = "append"

@@ -27,9 +27,9 @@ from reviser.core.codec import Codec
 from reviser.data.shards import tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.data.windows import held_out_documents
-from reviser.evals import texts
-from reviser.evals.texts import Protocol
 from reviser.files import write_json, write_whole
+from reviser.lab.evals import texts
+from reviser.lab.evals.texts import Protocol
 from reviser.train import inputs
 from reviser.train.recipe import Recipe, load_recipe
 

@@ -16,7 +16,7 @@ QUICK = ("--samples", "3", "--length", "5")
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(main, ["policies", *QUICK, *args])
+    return CliRunner().invoke(main, ["lab", "policies", *QUICK, *args])
 
 
 def test_policies_prints_a_row_for_each_preset() -> None:
@@ -93,7 +93,7 @@ def test_an_error_is_one_line_and_a_traceback_on_request() -> None:
     result = run("--max-move", "3")
     assert result.exit_code == 1
     assert result.stderr == "error: max_move is 3; it must be a power of two from 1 to 65536.\n"
-    debug = CliRunner().invoke(main, ["--debug", "policies", "--max-move", "3"])
+    debug = CliRunner().invoke(main, ["--debug", "lab", "policies", "--max-move", "3"])
     assert isinstance(debug.exception, VocabError)
 
 

@@ -21,7 +21,7 @@ from experiments.stories import diffusion  # noqa: E402
 from reviser import ActionVocab, Codec, Kind  # noqa: E402
 from reviser.data.order import permute  # noqa: E402
 from reviser.errors import ConfigError  # noqa: E402
-from reviser.evals.texts import Prompt, read_prompts, read_samples, write_prompts  # noqa: E402
+from reviser.lab.evals.texts import Prompt, read_prompts, read_samples, write_prompts  # noqa: E402
 from reviser.models import trunks  # noqa: E402
 from reviser.models.trunks import TrunkConfig  # noqa: E402
 from reviser.train.inputs import held_out_set, open_inputs, training_set  # noqa: E402

@@ -14,8 +14,8 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.data.pairs import Pair, read_pairs
 from reviser.errors import DataError
-from reviser.evals import intervals
-from reviser.evals.revision import edits_between
+from reviser.lab.evals import intervals
+from reviser.lab.evals.revision import edits_between
 from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
 from support import small_tokenizers

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.stories import arms, infill, run, sample_corpus, world
 from reviser import ActionVocab, Codec
 from reviser.core.codec import read_tokenizer
-from reviser.evals import flops
+from reviser.lab.evals import flops
 from reviser.models import info, trunks
 from reviser.models.trunks import TrunkConfig
 from reviser.train.recipe import load_recipe

@@ -22,6 +22,8 @@ from pygls.exceptions import JsonRpcException
 from reviser.errors import ConfigError
 from reviser.lsp import documents
 from reviser.lsp.documents import (
+    FIRST_WORD,
+    PROMPT,
     Positions,
     Segment,
     apply_changes,
@@ -29,8 +31,9 @@ from reviser.lsp.documents import (
     parse,
     parse_again,
     placed,
+    prompt_start,
 )
-from reviser.lsp.server import PROMPT, WORD, make_server, prompt_start
+from reviser.lsp.server import make_server
 from reviser.lsp.settings import Settings, find_settings
 from reviser.lsp.suggestions import actions_for, diagnostic_of, title_of
 from reviser.markup import format_of, locked_spans
@@ -302,7 +305,7 @@ def test_a_prompt_starts_at_a_word_or_a_whole_character() -> None:
     assert prompt_start("short text", 10) == 0
     text = "e\u0301" * 2000
     assert prompt_start(text, 3999) == 3999 - PROMPT + 1
-    assert prompt_start("\u0301" * 4000, 4000) == 4000 - PROMPT + WORD  # and not without end
+    assert prompt_start("\u0301" * 4000, 4000) == 4000 - PROMPT + FIRST_WORD  # and not without end
     assert prompt_start("", 0) == 0
 
 

@@ -227,7 +227,7 @@ def evaluate(env: Environment) -> None:
     env.run("eval", f"ours={env.rollouts}", "--scorer", TWIN, "-o", "eval.json")
     env.run("report", "eval.json", "-o", "page.html")
     assert "evalPPL" in (env.folder / "page.html").read_text()
-    env.run("-c", "import sklearn, httpx2; from reviser.evals import judges, mauve")
+    env.run("-c", "import sklearn, httpx2; from reviser.lab.evals import judges, mauve")
 
 
 def player(env: Environment) -> None:
@@ -239,7 +239,7 @@ def player(env: Environment) -> None:
 
 def rl(env: Environment) -> None:
     """The modules of reinforcement learning."""
-    env.run("-c", "import reviser.reinforce.run")
+    env.run("-c", "import reviser.lab.reinforce.run")
 
 
 def web(env: Environment) -> None:

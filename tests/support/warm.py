@@ -15,11 +15,11 @@ MODULES = (
     "transformers.models.llama.modeling_llama",
     "reviser.cli",
     "reviser.engines.hf",
-    "reviser.evals.report",
-    "reviser.reproduce",
+    "reviser.lab.evals.report",
+    "reviser.lab.reproduce",
     "reviser.train.run",
     "reviser.writing.batch",
-    "reviser.reinforce.run",  # last: an environment without TRL has all the others
+    "reviser.lab.reinforce.run",  # last: an environment without TRL has all the others
 )
 for name in MODULES:
     importlib.import_module(name)

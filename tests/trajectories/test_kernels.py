@@ -232,7 +232,7 @@ def test_an_example_does_not_depend_on_the_batch_it_is_in(policy: Policy, seed: 
 CHILD = """
 import json
 from reviser.trajectories.policy import PRESETS
-from reviser.trajectories.order_tax import rich_enough
+from reviser.lab.order_tax import rich_enough
 from reviser.trajectories.sampler import Sampler
 import numpy as np
 

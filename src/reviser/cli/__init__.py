@@ -15,8 +15,8 @@ import click
 
 from reviser.cli import (
     data,
-    evaluate,
     export,
+    lab,
     lsp,
     mcp,
     models,
@@ -40,8 +40,8 @@ SECTIONS = {
         serve.serve,
         play.play,
     ),
-    "Train models": (train.train, data.tokenizer, data.tokenize, data.data, train.policies),
-    "Measure models": (evaluate.prompts, evaluate.evaluate, evaluate.report, train.reproduce),
+    "Train models": (train.train, data.tokenizer, data.tokenize, data.data),
+    "Measure models": (lab.lab,),
     "Manage model folders": (
         models.info,
         models.merge,

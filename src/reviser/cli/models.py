@@ -77,7 +77,7 @@ def convert(
     open. The checkpoint is read as tensors only: code inside it is refused, never run.
     """
     with needs_extra("hf"):
-        from reviser.models import checkpoints
+        from reviser.lab import checkpoints
     sizes = checkpoints.convert(
         checkpoint,
         output,

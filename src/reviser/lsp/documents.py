@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,11 @@ from lsprotocol import types
 from reviser.markup import format_of, locked_spans, segment_starts
 from reviser.markup.spans import Span, joined
 from reviser.writing import positions
+
+PROMPT = 2000
+"""Characters before the cursor that a continuation starts from."""
+FIRST_WORD = 100
+"""Characters in which the first word of a prompt is looked for."""
 
 
 class Positions(positions.Positions):
@@ -167,3 +173,16 @@ def _word_spans(text: str, words: Iterable[str]) -> Iterable[Span]:
             if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
                 yield at, end
             at = text.find(word, at + 1)
+
+
+def prompt_start(text: str, end: int) -> int:
+    """Return where the prompt before a position starts: at a word, if the text has spaces."""
+    start = max(0, end - PROMPT)
+    most = start + FIRST_WORD if start else 0
+    space = text.find(" ", start, most)
+    if space >= 0:
+        return space
+    # Texts in Chinese, for example, have no spaces. Marks belong to the character before them.
+    while start < most and unicodedata.category(text[start]) in ("Mc", "Me", "Mn", "Cf"):
+        start += 1
+    return start

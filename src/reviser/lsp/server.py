@@ -10,7 +10,6 @@ import asyncio
 import logging
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from reviser.lsp.documents import (
     paragraphs,
     parse_again,
     placed,
+    prompt_start,
 )
 from reviser.lsp.settings import (
     IGNORED,
@@ -60,10 +60,6 @@ log = logging.getLogger("reviser.lsp")
 FILL, CONTINUE = "reviser.fillGap", "reviser.continueHere"
 PAUSE = 0.25
 """Seconds between two messages with new suggestions, at least."""
-PROMPT = 2000
-"""Characters before the cursor that a continuation starts from."""
-WORD = 100
-"""Characters in which the first word of a prompt is looked for."""
 LONGEST = 1_000_000
 """Characters of a document that is checked. A model needs hours for a longer one."""
 
@@ -424,19 +420,6 @@ def _distance(start: int, paragraph: Paragraph, position: int) -> int:
     """Return how far a position is from a paragraph, 0 within it."""
     end = start + len(paragraph.text)
     return max(start - position, position - end, 0)
-
-
-def prompt_start(text: str, end: int) -> int:
-    """Return where the prompt before a position starts: at a word, if the text has spaces."""
-    start = max(0, end - PROMPT)
-    most = start + WORD if start else 0
-    space = text.find(" ", start, most)
-    if space >= 0:
-        return space
-    # Texts in Chinese, for example, have no spaces. Marks belong to the character before them.
-    while start < most and unicodedata.category(text[start]) in ("Mc", "Me", "Mn", "Cf"):
-        start += 1
-    return start
 
 
 def _paragraph_at(document: Document, position: types.Position) -> tuple[int, int]:

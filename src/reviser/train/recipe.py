@@ -27,7 +27,7 @@ PLACEHOLDER = "your-"
 _DATA_PATHS = ("shards", "tokenizer", "text", "pairs")
 """Settings of the section data that are paths, or lists of paths."""
 COMPARISON = "comparison"
-"""The section of a recipe that is not about one training run; see `reviser.reproduce`."""
+"""The section of a recipe that is not about one training run; see `reviser.lab.reproduce`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ class Recipe:
     data: DataConfig
     training: TrainingConfig
     policy: Policy | PairPolicy = PRESETS["paper"]
-    """A name that `reviser policies` prints, or a mapping with `kind` and that policy's fields."""
+    """A name that `reviser lab policies` prints, or a mapping with `kind` and its fields."""
     trunk: TrunkConfig | None = None
     """A new trunk with random weights. Give this, or `base`."""
     base: str | None = None

@@ -1,6 +1,6 @@
 """The section `reinforce` of a recipe: rewards, and how rollouts are made and learned from.
 
-This module holds values only. `reviser.reinforce` runs them; it imports torch and TRL, and this
+This module holds values only. `reviser.lab.reinforce` runs them; it imports torch and TRL, and this
 module does not.
 """
 

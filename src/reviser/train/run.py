@@ -36,7 +36,7 @@ def train(recipe: Recipe, output: str | Path) -> Path:
     if recipe.reinforce is not None:
         raise ConfigError(
             "This recipe has a section reinforce: run it with reviser train, or with"
-            " reviser.reinforce.run.reinforce."
+            " reviser.lab.reinforce.run.reinforce."
         )
     output = Path(output)
     run = session.start(recipe, output, training_arguments(recipe, output, TrainingArguments))

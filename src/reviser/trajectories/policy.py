@@ -266,7 +266,7 @@ PRESETS: dict[str, Policy] = {
         noise=Noise(insert=0.03, replace=0.03, swap=0.02, span_insert=0.01, span_move=0.01),
     ),
 }
-"""Policies worth comparing, by the name `reviser policies` prints."""
+"""Policies worth comparing, by the name `reviser lab policies` prints."""
 
 
 def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]:

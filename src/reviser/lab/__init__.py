@@ -1,0 +1,1 @@
+"""The paper's evaluation and appendix. Nothing imports it but its own commands."""

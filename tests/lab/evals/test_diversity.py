@@ -1,0 +1,131 @@
+"""Each measure against its definition, written the slow way."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviser.errors import DataError
+from reviser.lab.evals import diversity, intervals
+from reviser.lab.evals.texts import Sample
+
+word = st.sampled_from("abcd")
+corpora = st.lists(st.lists(word, max_size=9), min_size=2, max_size=6)
+
+
+def grams(text: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+
+
+def bleu(text: list[str], references: list[list[str]]) -> float:
+    """BLEU-4 as Papineni et al. define it, 0.1 for a length without a shared n-gram."""
+    if not text:
+        return 0.0
+    precisions = []
+    for n in (1, 2, 3, 4):
+        shared = 0
+        for gram, count in Counter(grams(text, n)).items():
+            shared += min(count, max(grams(reference, n).count(gram) for reference in references))
+        if n == 1 and shared == 0:
+            return 0.0
+        precisions.append((shared or 0.1) / max(1, len(grams(text, n))))
+    near = min((abs(len(r) - len(text)), len(r)) for r in references)[1]
+    penalty = 1.0 if len(text) > near else math.exp(1 - near / len(text))
+    return penalty * math.prod(precisions) ** 0.25
+
+
+@given(corpora)
+def test_self_bleu_is_bleu_against_all_others(texts: list[list[str]]) -> None:
+    expected = [bleu(text, texts[:i] + texts[i + 1 :]) for i, text in enumerate(texts)]
+    assert diversity.self_bleu(texts) == pytest.approx(expected)
+
+
+@given(corpora, st.data())
+def test_texts_of_one_prompt_are_no_references(texts: list[list[str]], data: st.DataObject) -> None:
+    owners = ["p", "q", *data.draw(st.lists(st.sampled_from("pqr"), min_size=4, max_size=4))]
+    owners = owners[: len(texts)]
+    expected = [
+        bleu(text, [other for other, name in zip(texts, owners, strict=True) if name != owner])
+        for text, owner in zip(texts, owners, strict=True)
+    ]
+    assert diversity.self_bleu(texts, owners) == pytest.approx(expected)
+
+
+@given(corpora, st.integers(1, 4))
+def test_distinct_and_repetition_are_their_definitions(texts: list[list[str]], n: int) -> None:
+    every = [gram for text in texts for gram in grams(text, n)]
+    if every:
+        assert diversity.distinct(texts, n).value == len(set(every)) / len(every)
+    else:
+        with pytest.raises(DataError, match="No text has"):
+            diversity.distinct(texts, n)
+    for text in texts:
+        found = grams(text, n)
+        before = sum(gram in found[:i] for i, gram in enumerate(found))
+        expected = before / len(found) if found else 0
+        assert diversity.repetition(text, n) == pytest.approx(expected)
+
+
+def test_the_jackknife_leaves_one_prompt_out_at_a_time() -> None:
+    rng = Random(5)
+    texts = [rng.choices("abcdef", k=8) for _ in range(12)]
+    owners = [str(n // 2) for n in range(12)]
+    estimate = diversity.distinct(texts, 2, owners)
+    without = []
+    for owner in sorted(set(owners)):
+        rest = [t for t, name in zip(texts, owners, strict=True) if name != owner]
+        without.append(diversity.distinct(rest, 2).value)
+    assert estimate == intervals.jackknife(estimate.value, without)
+    assert estimate.n == 6
+    spread = math.sqrt(5 / 6 * sum((x - sum(without) / 6) ** 2 for x in without))
+    assert estimate.high - estimate.value == pytest.approx(2.571 * spread, rel=1e-3)
+    assert diversity.distinct(texts[:1], 2).high == 1
+
+
+@pytest.mark.full
+def test_the_jackknife_of_distinct_covers_what_it_promises() -> None:
+    rng = Random(1)
+    weights = [1 / rank for rank in range(1, 400)]  # words as rare as words are
+
+    def draw() -> diversity.Estimate:
+        texts = [rng.choices([str(n) for n in range(399)], weights, k=20) for _ in range(60)]
+        return diversity.distinct(texts, 2)
+
+    found = [draw() for _ in range(200)]
+    truth = sum(estimate.value for estimate in found) / len(found)
+    covered = sum(estimate.low <= truth <= estimate.high for estimate in found)
+    assert 180 <= covered <= 200
+
+
+def test_a_report_holds_every_measure() -> None:
+    lines = ["the cat sat on the mat", "the dog sat on the dog sat on the", "no", ""]
+    samples = [
+        Sample(system="s", id=str(n % 3), prompt="x", continuation=line)
+        for n, line in enumerate(lines)
+    ]
+    report = diversity.diversity(samples)
+    assert list(report) == [
+        *("distinct_1", "distinct_2", "distinct_3", "self_bleu"),
+        *("repetition_4", "words", "characters"),
+    ]
+    assert report["words"].value == (6 + 9 + 1) / 4
+    assert report["characters"].value == (22 + 33 + 2) / 4
+    assert report["repetition_4"].value == pytest.approx((0 + 1 / 3) / 2)
+    assert report["words"].n == 3
+    assert report["words"].low == report["characters"].low == 0  # not less, with so few
+    short = [Sample(system="s", id="1", prompt="", continuation="no")]
+    assert list(diversity.diversity(short)) == ["distinct_1", "words", "characters"]
+
+
+@pytest.mark.parametrize("module", ["texts", "diversity", "arena", "judges"])
+def test_what_needs_no_model_imports_no_torch(module: str) -> None:
+    code = f"import sys, reviser.lab.evals.{module}; print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

@@ -1,0 +1,343 @@
+"""Each measure against its definition, by hand and the slow way; JFLEG's published figures."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.revise import gec_sets
+from reviser.errors import DataError
+from reviser.lab.evals import revision, word_edits
+from reviser.lab.evals.revision import Annotated, EditCounts, Kept, WordEdit
+
+texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
+some = st.lists(texts, min_size=1, max_size=3)
+pairs = st.lists(texts, min_size=2, max_size=2)
+corpora = st.lists(st.tuples(texts, texts, pairs), min_size=1, max_size=4)
+
+
+def grams(text: str, n: int) -> list[tuple[str, ...]]:
+    words = text.split()
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+# -- GLEU -----------------------------------------------------------------------------------------
+
+
+def test_gleu_is_what_a_hand_computes() -> None:
+    """He goes to school: of the hypothesis's n-grams one of each length is only the source's."""
+    source, hypothesis, reference = "he go to school", "he go to a school", "he goes to a school"
+    assert revision.gleu_counts(source, hypothesis, reference) == [
+        *(3, 0, 0, 0),  # he to a school, less go; to a, a school, less he go, go to; ...
+        *(5, 4, 3, 2),
+        *(5, 5),
+    ]
+    rows = revision.gleu_rows(["x y z w"], ["x y z w v"], [["x y z w v u"]])
+    assert rows.tolist() == [[5, 4, 3, 2, 5, 4, 3, 2, 5, 6]]
+    assert revision.gleu_score(rows) == pytest.approx(math.exp(1 - 6 / 5))
+
+
+def slow_gleu(corpus: Sequence[tuple[str, str, str]]) -> float:
+    """One reference for each text, as the authors' program defines it, n-gram by n-gram."""
+    logs = 0.0
+    for n in (1, 2, 3, 4):
+        points = size = 0
+        for source, hypothesis, reference in corpus:
+            mine, theirs, before = grams(hypothesis, n), grams(reference, n), grams(source, n)
+            earned = 0
+            for gram in set(mine):
+                earned += min(mine.count(gram), theirs.count(gram))
+                if gram not in theirs:
+                    earned -= min(mine.count(gram), before.count(gram))
+            points += max(0, earned)
+            size += len(mine)
+        if points == 0:
+            return 0.0
+        logs += math.log(points / size) / 4
+    ours = sum(len(hypothesis.split()) for _, hypothesis, _ in corpus)
+    theirs_too = sum(len(reference.split()) for *_, reference in corpus)
+    return math.exp(logs + (1 - theirs_too / ours if ours < theirs_too else 0))
+
+
+@given(corpora)
+def test_gleu_of_one_reference_is_the_slow_one(
+    corpus: list[tuple[str, str, list[str]]],
+) -> None:
+    sources, hypotheses, references = zip(*corpus, strict=True)
+    found = revision.gleu(sources, hypotheses, [ours[:1] for ours in references])
+    one = [(s, h, r[0]) for s, h, r in corpus]
+    assert found == pytest.approx(slow_gleu(one))
+
+
+@given(texts.filter(lambda text: len(text.split()) >= 4), texts)
+def test_a_hypothesis_that_is_the_reference_is_perfect(reference: str, source: str) -> None:
+    assert revision.gleu([source], [reference], [[reference]]) == pytest.approx(1)
+    assert revision.sari(source, reference, [reference]) == pytest.approx(1)
+    counts = revision.edit_counts(source, reference, [reference])
+    assert counts.right == counts.made == counts.wanted
+    assert revision.locality(source, reference, [reference]).share == 1
+    assert revision.exact_match(reference, [reference])
+
+
+# -- SARI -----------------------------------------------------------------------------------------
+
+SPECIES = "about 95 species are currently accepted ."
+CHANGED = [
+    "about 95 species are currently known .",
+    "about 95 species are now accepted .",
+    "95 species are now accepted .",
+]
+
+
+def test_sari_is_the_example_of_the_published_programs() -> None:
+    """The example that comes with Hugging Face's metric, whose lower-casing is done here."""
+    found = revision.sari(SPECIES, "about 95 you now get in .", CHANGED)
+    assert found == pytest.approx(0.26953601953601954)
+
+
+def test_sari_of_single_words_is_what_a_hand_computes() -> None:
+    """Added: x, of x and y wanted, F1 2/3. Kept: a, which is right. Deleted: b, which is wrong."""
+    added, kept, deleted = revision._sari_of([["a", "b"], ["a", "x"], ["a", "b", "x", "y"]], 1)
+    assert added == pytest.approx(2 / 3)
+    assert kept == pytest.approx(2 / 3)
+    assert deleted == 0
+
+
+def test_leaving_all_alone_is_good_keeping_and_nothing_else() -> None:
+    """Words: b is kept wrongly, F1 2/3. Pairs: all wrong. Longer ones: there are none, so 1."""
+    assert revision.sari("a b", "a b", ["a c"]) == pytest.approx((2 / 3 + 0 + 3 + 3) / 12)
+    assert revision.sari("a b", "a b", ["a b"]) == 1
+
+
+def slow_sari(source: str, hypothesis: str, references: list[str]) -> float:
+    """Xu et al.'s sums with fractional counts R', n by n; 0/0 is 1 unless there was work."""
+
+    def quotient(a: float, b: float) -> float:
+        return a / b if b else 1.0
+
+    def f1(p: float, r: float) -> float:
+        return 2 * p * r / (p + r) if p + r else 0.0
+
+    scores = []
+    for n in (1, 2, 3, 4):
+        i, o = grams(source, n), grams(hypothesis, n)
+        every = [grams(reference, n) for reference in references]
+        known = set(i) | set(o) | {gram for r in every for gram in r}
+        share = {g: sum(r.count(g) for r in every) / len(every) for g in known}
+        new = {g for g in o if g not in i}
+        wanted = {g for g in known if share[g] and g not in i}
+        kept = {g: min(i.count(g), o.count(g)) for g in known}
+        keepable = {g: min(i.count(g), share[g]) for g in known}
+        good = sum(min(kept[g], keepable[g]) for g in known)
+        gone = {g: max(0, i.count(g) - o.count(g)) for g in known}
+        stale = {g: max(0, i.count(g) - share[g]) for g in known}
+        scores += [
+            f1(quotient(len(new & wanted), len(new)), quotient(len(new & wanted), len(wanted))),
+            f1(quotient(good, sum(kept.values())), quotient(good, sum(keepable.values()))),
+            quotient(sum(min(gone[g], stale[g]) for g in known), sum(gone.values()))
+            if any(gone.values())
+            else (0.0 if any(stale.values()) else 1.0),
+        ]
+    return sum(scores) / len(scores)
+
+
+@pytest.mark.full
+@given(texts, texts, some)
+def test_sari_is_the_slow_one(source: str, hypothesis: str, references: list[str]) -> None:
+    found = revision.sari(source, hypothesis, references)
+    assert found == pytest.approx(slow_sari(source, hypothesis, references))
+
+
+# -- alignment and edits --------------------------------------------------------------------------
+
+
+@cache
+def distance(old: str, new: str) -> int:
+    """WordEdit distance by its recursion; exchanging costs a tenth more."""
+    if not old or not new:
+        return 10 * (len(old) + len(new))
+    return min(
+        distance(old[:-1], new) + 10,
+        distance(old, new[:-1]) + 10,
+        distance(old[:-1], new[:-1]) + (0 if old[-1] == new[-1] else 11),
+    )
+
+
+@given(st.text("abc", max_size=12), st.text("abc", max_size=12))
+def test_an_alignment_changes_as_little_as_can_be(old: str, new: str) -> None:
+    pairs = word_edits.aligned(old, new)
+    assert all(old[i] == new[j] for i, j in pairs)
+    cost = 0
+    for (a, b), (c, d) in pairwise([(-1, -1), *pairs, (len(old), len(new))]):
+        assert a < c
+        assert b < d
+        out, put = c - a - 1, d - b - 1
+        cost += 11 * min(out, put) + 10 * abs(out - put)
+    assert cost == distance(old, new)
+
+
+def test_an_exchange_is_one_edit_and_a_shift_keeps_what_it_can() -> None:
+    assert revision.edits_between("go IN in is", "go in in is") == [WordEdit(1, 2, ("in",))]
+    assert word_edits.aligned("ab", "bc") == [(1, 0)]
+
+
+@given(texts, texts)
+def test_edits_lead_from_the_one_to_the_other(old: str, new: str) -> None:
+    edits = revision.edits_between(old, new)
+    assert word_edits._applied(old.split(), edits) == new
+    assert all(a.end <= b.start for a, b in pairwise(edits))
+    assert bool(edits) == (old != new)
+
+
+def test_edits_are_what_a_hand_finds() -> None:
+    assert revision.edits_between("i has a apple", "I have an apple .") == [
+        WordEdit(0, 1, ("I",)),
+        WordEdit(1, 2, ("have",)),
+        WordEdit(2, 3, ("an",)),
+        WordEdit(4, 4, (".",)),
+    ]
+    assert revision.edits_between("a b c", "a x y z c") == [WordEdit(1, 2, ("x", "y", "z"))]
+
+
+def test_edits_are_counted_against_the_reference_that_fits_best() -> None:
+    source, references = "a b c d", ["A b c D e", "a b x d"]
+    assert revision.edit_counts(source, "a b x D", references) == EditCounts(1, 2, 1)
+    assert revision.edit_counts(source, source, references) == EditCounts(0, 0, 1)
+    assert revision.edit_counts(source, source, [*references, source]) == EditCounts(0, 0, 0)
+    rows = np.array([[1, 2, 1], [0, 0, 3]])
+    assert revision.edit_precision(rows) == 0.5
+    assert revision.edit_recall(rows) == 0.25
+    assert revision.edit_f(rows) == pytest.approx(1.25 * 0.5 * 0.25 / (0.25 * 0.5 + 0.25))
+
+
+def test_leaving_all_alone_makes_no_edit() -> None:
+    rows = revision.edit_rows(["a b", "c"], ["a b", "c"], [["a x"], ["d"]])
+    assert rows.tolist() == [[0, 0, 1], [0, 0, 1]]
+    assert (revision.edit_precision(rows), revision.edit_recall(rows)) == (1, 0)
+    assert revision.edit_f(rows) == 0
+
+
+M2 = """\
+S This are a sentences .
+A 1 2|||R:VERB:SVA|||is|||REQUIRED|||-NONE-|||0
+A 3 4|||R:NOUN:NUM|||sentence||phrase|||REQUIRED|||-NONE-|||0
+A 2 3|||U:DET||||||REQUIRED|||-NONE-|||1
+A 5 5|||M:OTHER|||so|||REQUIRED|||-NONE-|||1
+A 5 5|||M:OTHER|||there|||REQUIRED|||-NONE-|||1
+
+S Fine .
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0
+
+S Nobody looked .
+"""
+
+
+def test_an_m2_file_is_read_with_its_corrections_made(tmp_path: Path) -> None:
+    path = tmp_path / "some.m2"
+    path.write_text(M2)
+    assert revision.read_m2(path) == [
+        Annotated(
+            source="This are a sentences .",
+            references=("This is a sentence .", "This are sentences . so there"),
+        ),
+        Annotated(source="Fine .", references=("Fine .",)),
+        Annotated(source="Nobody looked .", references=("Nobody looked .",)),
+    ]
+    path.write_text("S One .\nNot an edit\n")
+    with pytest.raises(DataError, match="one line S, then lines A"):
+        revision.read_m2(path)
+
+
+# -- locality -------------------------------------------------------------------------------------
+
+
+def test_locality_is_what_a_hand_counts() -> None:
+    source, reference = "He go home.", ["He goes home."]
+    assert revision.locality(source, source, reference) == Kept(9, 9)
+    assert revision.locality(source, "He went home.", reference) == Kept(9, 9)
+    assert revision.locality(source, "He goes  home.", reference) == Kept(8, 9)
+    assert revision.locality(source, "", reference) == Kept(0, 9)
+    assert revision.locality("Ça va", "va", ["Ça ira"]) == Kept(0, 4)  # bytes, not characters
+
+
+@pytest.mark.full
+@given(st.lists(st.integers(0, 99), unique=True, min_size=1), st.data())
+def test_locality_is_one_if_and_only_if_all_that_should_stay_does(
+    numbers: list[int], data: st.DataObject
+) -> None:
+    """Words that differ, each kept or changed by either, so there is no doubt which is which."""
+    words = [str(number) for number in numbers]
+    plan = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
+    ours = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
+    reference = " ".join(w if stays else "x" for w, stays in zip(words, plan, strict=True))
+    hypothesis = " ".join(w if stays else "y" for w, stays in zip(words, ours, strict=True))
+    kept = revision.locality(" ".join(words), hypothesis, [reference])
+    left = all(mine for mine, theirs in zip(ours, plan, strict=True) if theirs)
+    lone = [  # a space between two changed words stays for nobody
+        i for i in range(len(words) - 1) if not ours[i] and not ours[i + 1]
+    ]
+    asked = [i for i in range(len(words) - 1) if plan[i] or plan[i + 1]]
+    assert (kept.share == 1) == (left and not set(lone) & set(asked))
+
+
+# -- all of them, and intervals -------------------------------------------------------------------
+
+
+def test_every_measure_comes_with_an_interval() -> None:
+    sources = [f"he go to the {n} school ." for n in range(12)]
+    hypotheses = [s.replace("go", "goes") if n % 3 else s for n, s in enumerate(sources)]
+    references = [[s.replace("go", "goes"), s.replace("go", "went")] for s in sources]
+    report = revision.revision(sources, hypotheses, references)
+    assert [*report] == [
+        *("gleu", "sari", "edit_precision", "edit_recall", "edit_f", "locality", "exact_match")
+    ]
+    assert report["exact_match"].value == pytest.approx(8 / 12)
+    assert report["edit_recall"].value == pytest.approx(8 / 12)
+    assert report["locality"].value == report["edit_precision"].value == 1
+    assert report["gleu"].value == pytest.approx(revision.gleu(sources, hypotheses, references))
+    for estimate in report.values():
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+        assert estimate.n == 12
+
+
+def test_texts_that_do_not_belong_together_are_refused() -> None:
+    with pytest.raises(DataError, match="2 sources, 1 hypotheses"):
+        revision.gleu(["a", "b"], ["a"], [["a"]])
+    with pytest.raises(DataError, match="Text 0 needs a list"):
+        revision.sari("a", "a", [])
+    with pytest.raises(DataError, match="Text 0 needs a list"):
+        revision.locality("a", "a", "a")
+
+
+# -- JFLEG ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "size", "unchanged", "people"),
+    [("dev", 754, 38.21, 55.26), ("test", 747, 40.54, 62.37)],
+)
+def test_gleu_on_jfleg_is_the_published_one(
+    part: str, size: int, unchanged: float, people: float
+) -> None:
+    """Napoles et al. 2017: of the source, and of each annotator against the three others."""
+    if "REVISER_GEC" not in os.environ:
+        pytest.skip("JFLEG is not at hand; REVISER_GEC can say where gec_sets.py fetched it to")
+    found = gec_sets.jfleg(Path(os.environ["REVISER_GEC"]), part)
+    assert len(found.sources) == size
+    score = revision.gleu(found.sources, found.sources, found.references)
+    assert 100 * score == pytest.approx(unchanged, abs=0.15)
+    scores = []
+    for k in range(4):
+        others = [ours[:k] + ours[k + 1 :] for ours in found.references]
+        mine = [ours[k] for ours in found.references]
+        scores.append(revision.gleu(found.sources, mine, others))
+    assert 100 * sum(scores) / 4 == pytest.approx(people, abs=0.15)

@@ -1,0 +1,430 @@
+"""Statistics of the printed trajectories against hand counts, and of random ones against slow code.
+
+The hand counts read the printed strings with lists and loops; they share no code with the package.
+"""
+
+import json
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
+from reviser.core.canvas import Canvas
+from reviser.core.trajectory import Trajectory
+from reviser.errors import DataError, InvalidAction
+from reviser.lab.evals.paper import TRAJECTORIES
+from reviser.lab.evals.trajectories import Walk, order_map, statistics
+from reviser.trajectories.alignment import revision
+from reviser.trajectories.policy import Append, Obfuscation
+from reviser.trajectories.sampler import Sampler
+from support.strategies import random_history, scattered_vocab
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+PRINTED = json.loads((FIXTURES / "paper.json").read_text(encoding="utf-8"))["printed"]
+VOCAB = ActionVocab.paper()
+
+each_printed = pytest.mark.parametrize("printed", PRINTED, ids=[p["name"] for p in PRINTED])
+
+
+def trajectory(printed: dict[str, Any]) -> Trajectory:
+    """The printed actions in ids; which token has which id is of no account here."""
+    ids: dict[str, int] = {}
+
+    def spell(kind: str, argument: Any = None) -> int:
+        if kind == "insert":
+            return ids.setdefault(argument, len(ids))
+        return VOCAB.move_id(argument) if kind == "move" else VOCAB.stop
+
+    prefix = tuple(spell("insert", token) for token in printed["prefix"])
+    return Trajectory(prefix=prefix, restoration=tuple(spell(*a) for a in printed["actions"]))
+
+
+WALKS = {p["name"]: Walk.of(trajectory(p), VOCAB) for p in PRINTED}
+
+
+def fewest(start: int, goal: int, length: int) -> int:
+    """By breadth-first search over the boundaries."""
+    steps, queue = {start: 0}, deque([start])
+    while queue:
+        here = queue.popleft()
+        for delta in VOCAB.deltas:
+            there = here + delta
+            if 0 <= there <= length and there not in steps:
+                steps[there] = steps[here] + 1
+                queue.append(there)
+    return steps[goal]
+
+
+@dataclass
+class ByHand:
+    """What a person would count, going down the printed list."""
+
+    text: list[int | None]
+    """For each token the step that wrote it; None for the prefix."""
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    positions: list[float] = field(default_factory=list)
+
+
+def count(printed: dict[str, Any]) -> ByHand:
+    prefix = len(printed["prefix"])
+    hand, cursor = ByHand([None] * prefix), prefix
+    came_from, chain = prefix, 0
+    for step, (kind, *argument) in enumerate(printed["actions"]):
+        hand.counts["actions"] += 1
+        if kind == "move":
+            hand.sizes[abs(argument[0])] += 1
+            hand.counts["backward"] += argument[0] < 0
+            cursor += argument[0]
+            chain += 1
+            continue
+        if kind == "insert":
+            hand.counts["inserts"] += 1
+            hand.counts["end_appends"] += cursor == len(hand.text)
+            hand.counts["revisions"] += cursor < came_from
+            hand.counts["detour"] += chain - fewest(came_from, cursor, len(hand.text))
+            if len(hand.text) > prefix:
+                hand.positions.append((cursor - prefix) / (len(hand.text) - prefix))
+            hand.text.insert(cursor, step)
+            cursor += 1
+        else:
+            hand.counts["trailing"] = chain
+        came_from, chain = cursor, 0
+    return hand
+
+
+# -- the ten printed trajectories -----------------------------------------------------------------
+
+
+@each_printed
+def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> None:
+    walk, hand = WALKS[printed["name"]], count(printed)
+    for name in ("actions", "inserts", "end_appends", "detour", "trailing", "revisions"):
+        assert getattr(walk, name) == hand.counts[name], name
+    assert Counter(map(abs, walk.moves)) == hand.sizes
+    assert walk.backward == hand.counts["backward"]
+    assert walk.distance == sum(size * many for size, many in hand.sizes.items())
+    assert walk.positions == pytest.approx(hand.positions)
+    assert list(walk.written) == [step for step in hand.text if step is not None]
+    assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, len(hand.text) - 35)
+
+
+def test_the_first_printed_walk_counted_on_paper() -> None:
+    # Chains: -1, -2, -2 -1, -4, -1, -2 +2 -1 -1, -8, +8, -4, +4, +1, +2, +4 -8, +4, -32 +32 -4, +8,
+    # -2, -8 -16, -16, +32, -64 -8, -2, and -32 before STOP.
+    walk = WALKS["100M Reviser Example 1"]
+    assert (walk.actions, walk.inserts, len(walk.moves), walk.backward) == (154, 121, 32, 22)
+    assert walk.moves[:8] == (-1, -2, -2, -1, -4, -1, -2, 2)
+    assert walk.detour == 3 + 1 + 2  # -2 +2 -1 -1 is -2, +4 -8 is -4, -32 +32 -4 is -4
+    assert (walk.trailing, walk.revisions) == (1, 15)
+
+
+@pytest.mark.parametrize("size", ["100M", "300M"])
+def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str) -> None:
+    chosen = [p for p in PRINTED if p["size"] == size]
+    hands = [count(p) for p in chosen]
+    total: Counter[str] = sum((hand.counts for hand in hands), Counter())
+    sizes: Counter[int] = sum((hand.sizes for hand in hands), Counter())
+    moves, positions = sum(sizes.values()), [x for hand in hands for x in hand.positions]
+    distance = sum(size * many for size, many in sizes.items())
+    wasted = total["detour"] + total["trailing"]
+    found = statistics([WALKS[p["name"]] for p in chosen])
+    expected = {
+        "actions_per_token": total["actions"] / total["inserts"],
+        "insert_fraction": total["inserts"] / total["actions"],
+        "move_fraction": moves / total["actions"],
+        "move_distance": distance / moves,
+        "backward_fraction": total["backward"] / moves,
+        "insert_position": sum(positions) / len(positions),
+        "end_append_fraction": total["end_appends"] / total["inserts"],
+        "inner_insert_fraction": 1 - total["end_appends"] / total["inserts"],
+        "revised": sum(hand.counts["revisions"] > 0 for hand in hands) / len(hands),
+        "travel_per_token": distance / total["inserts"],
+        "detour_fraction": total["detour"] / moves,
+        "trailing_fraction": total["trailing"] / moves,
+        "needed_actions_per_token": (total["actions"] - wasted) / total["inserts"],
+    }
+    for name, value in expected.items():
+        estimate = getattr(found, name)
+        assert estimate.value == pytest.approx(value), name
+        assert estimate.n == 5
+        assert estimate.low <= estimate.value <= estimate.high
+    assert {k: e.value for k, e in found.move_sizes.items()} == pytest.approx(
+        {k: many / moves for k, many in sizes.items()}
+    )
+    assert expected.keys() | {"move_sizes", "search_fraction"} == found.to_dict().keys()
+
+
+def test_the_printed_walks_put_their_inserts_where_the_table_says() -> None:
+    # 0.41 and 0.42, so the paper counts behind the prefix; over the whole canvas it is above 0.65.
+    for size, printed in TRAJECTORIES.items():
+        found = statistics([walk for name, walk in WALKS.items() if name.startswith(size)])
+        assert found.insert_position is not None
+        assert found.insert_position.value == pytest.approx(printed["insert_position"], abs=0.02)
+
+
+# -- any trajectory -------------------------------------------------------------------------------
+
+RICH = [scattered_vocab(Random(seed), {*OPERATORS}, 2 ** (seed % 4 + 1)) for seed in range(8)]
+
+
+def slow(vocab: ActionVocab, prefix: list[int], actions: list[Action]) -> dict[str, Any]:
+    """Whole actions, one by one on a canvas."""
+    canvas = Canvas(vocab, prefix)
+    found: dict[str, Any] = {"moves": [], "inserts": 0, "end_appends": 0, "positions": []}
+    for action in actions:
+        cursor, length = canvas.cursor, len(canvas)
+        if action.kind is Kind.MOVE:
+            found["moves"].append(action.argument)
+        if action.kind is Kind.INSERT:
+            found["inserts"] += 1
+            found["end_appends"] += cursor == length
+            if length > len(prefix):
+                found["positions"].append(max(0.0, (cursor - len(prefix)) / (length - len(prefix))))
+        canvas.act(action)
+    return found | {"tokens": len(canvas) - len(prefix)}
+
+
+@given(st.integers(0, 2**32), st.sampled_from(RICH), st.integers(0, 30))
+def test_operators_are_counted_as_slow_code_counts_them(
+    seed: int, vocab: ActionVocab, actions: int
+) -> None:
+    rng = Random(seed)
+    history = random_history(rng, vocab, actions)
+    whole = vocab.read(history)
+    prefix = []
+    while whole and whole[0].kind is Kind.INSERT and rng.random() < 0.5:
+        prefix.append(whole.pop(0).argument)
+    restoration = history[len(prefix) :] + [vocab.stop] * (seed % 2)
+    if not vocab.begin and not vocab.delimiter and not prefix:
+        return
+    walk = Walk.of(Trajectory(prefix=tuple(prefix), restoration=tuple(restoration)), vocab)
+    expected = slow(vocab, prefix, whole)
+    assert (walk.actions, walk.stops) == (len(restoration), bool(seed % 2))
+    assert list(walk.moves) == expected["moves"]
+    assert (walk.inserts, walk.end_appends) == (expected["inserts"], expected["end_appends"])
+    assert walk.tokens == expected["tokens"]
+    assert len(walk.positions) == len(expected["positions"])
+    assert 0 <= walk.detour + walk.trailing <= len(walk.moves)
+    assert len(walk.written) == walk.tokens or prefix
+
+
+@given(st.integers(0, 2**32), st.sampled_from(RICH))
+def test_an_action_cut_off_halfway_counts_as_ids_only(seed: int, vocab: ActionVocab) -> None:
+    history = random_history(Random(seed), vocab, 8)
+    ends = np.cumsum([len(vocab.spell(action)) for action in vocab.read(history)]).tolist()
+    for cut in range(1, len(history) + 1):
+        walk = Walk.of(Trajectory(prefix=(history[0],), restoration=tuple(history[1:cut])), vocab)
+        done = max(end for end in ends if end <= cut)
+        until = vocab.read(history[1:done])
+        assert walk.actions == cut - 1
+        assert list(walk.moves) == [a.argument for a in until if a.kind is Kind.MOVE]
+        assert walk.inserts == sum(a.kind is Kind.INSERT for a in until)
+        assert walk.tokens == len(Canvas.replay(vocab, history[:done])) - 1
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.floats(0.3, 0.95))
+def test_each_token_was_written_at_the_step_that_inserts_it(
+    index: int, n: int, delete: float
+) -> None:
+    vocab = ActionVocab.build(100)
+    target = Random(index).sample(range(100), n)  # each token once, so that its step is known
+    sampled = Sampler(vocab, Obfuscation(delete=delete)).sample(target, index=index)
+    walk = Walk.of(sampled, vocab)
+    assert list(walk.written) == [sampled.restoration.index(token) for token in target]
+    assert (walk.tokens, walk.inserts, walk.preamble) == (n, n, 2)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_merged_moves_leave_no_detour(index: int, n: int) -> None:
+    vocab = ActionVocab.build(10)
+    strict, merged = (
+        Walk.of(Sampler(vocab, Obfuscation(merge_moves=merge)).sample([3] * n, index=index), vocab)
+        for merge in (False, True)
+    )
+    assert (merged.detour, merged.trailing) == (0, 0)
+    assert strict.actions - strict.detour - strict.trailing == merged.actions
+    assert strict.wasted == strict.detour + strict.trailing
+
+
+def test_left_to_right_has_no_moves_and_lies_on_the_diagonal() -> None:
+    vocab = ActionVocab.build(10)
+    walks = [Walk.of(Sampler(vocab, Append()).sample([3] * 399), vocab)] * 3
+    found = statistics(walks)
+    assert found.move_distance is found.backward_fraction is found.detour_fraction is None
+    assert found.move_sizes == {}
+    assert found.end_append_fraction is not None
+    assert found.move_fraction is not None
+    assert (found.end_append_fraction.value, found.move_fraction.value) == (1, 0)
+    assert found.revised.value == 0
+    assert order_map(walks, bins=10) == pytest.approx(np.eye(10) / 10, abs=0.003)
+
+
+def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
+    vocab = ActionVocab.build(10)
+    left_to_right = [Walk.of(Sampler(vocab, Append()).sample([3] * 9), vocab)] * 30
+    found = statistics(left_to_right)
+    assert str(found.move_fraction) == "0.000 [0.000, 0.114]"
+    assert str(found.end_append_fraction) == "1.000 [0.886, 1.000]"
+    assert str(found.inner_insert_fraction) == "0.000 [0.000, 0.114]"
+    few = statistics(list(WALKS.values())[5:7])
+    assert few.trailing_fraction is not None
+    assert few.insert_position is not None
+    for estimate in (few.trailing_fraction, few.insert_position, *few.move_sizes.values()):
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    for found in (few, statistics(list(WALKS.values())[5:6])):  # one walk says nothing of others
+        for rate in (found.travel_per_token, found.move_distance, found.actions_per_token):
+            assert rate is not None
+            assert 0 <= rate.low <= rate.value <= rate.high
+
+
+def test_a_map_counts_each_token_at_its_place_and_time() -> None:
+    vocab = ActionVocab.build(10)
+    left = vocab.move_id(-1)
+    walk = Walk.of(Trajectory(restoration=(4, left, 5, left, 6, left, 7, vocab.stop)), vocab)
+    assert walk.written == (6, 4, 2, 0)
+    assert (walk.revisions, walk.end_appends) == (3, 1)
+    expected = np.zeros((8, 8))
+    for place, step in enumerate(walk.written):  # four tokens, eight steps, STOP the last
+        expected[step, 2 * place + 1] = 0.25
+    assert order_map([walk], bins=8).tolist() == expected.tolist()
+    assert order_map([walk, walk], bins=4).sum() == 1
+    assert order_map([], bins=2).tolist() == [[0, 0], [0, 0]]
+
+
+def test_what_was_given_is_not_counted() -> None:
+    # As `infill` does it: the text behind the gap, the way back, then what the model chose.
+    vocab = ActionVocab.build(10)
+    shown = (4, 5, vocab.move_id(-2))
+    chosen = (7, vocab.move_id(1), vocab.move_id(-1), 8, vocab.stop)
+    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, no_loss=(0, 1, 2))
+    walk = Walk.of(infilled, vocab)
+    assert (walk.preamble, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
+    assert (walk.moves, walk.detour, walk.revisions) == ((1, -1), 2, 0)
+    assert walk.positions == (0, 1 / 3)
+    assert walk.written == (0, 3)
+
+
+def test_noise_between_learned_actions_is_counted() -> None:
+    richer = ActionVocab.build(10, operators=["delete"])
+    assert richer.delete is not None
+    noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), no_loss=(1,))
+    walk = Walk.of(noisy, richer)
+    assert (walk.preamble, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
+
+
+def test_a_copied_span_is_written_when_it_is_copied() -> None:
+    vocab = ActionVocab.build(10, operators=["span_copy"])
+    copy = vocab.spell(Action(Kind.SPAN_COPY, 2, -2))  # the last two, once more in front of them
+    walk = Walk.of(Trajectory(restoration=(3, 4, 5, *copy, vocab.stop)), vocab)
+    assert walk.written == (0, *[2 + len(copy)] * 2, 1, 2)
+
+
+def test_a_chain_is_short_only_within_the_canvas() -> None:
+    # From 7 to 0 of 7 tokens it takes three moves: -8 +1 would leave the canvas.
+    vocab = ActionVocab.build(10)
+    back = tuple(vocab.move_id(-delta) for delta in (4, 2, 1))
+    there = tuple(vocab.move_id(delta) for delta in (4, 2, 1))
+    walk = Walk.of(Trajectory(restoration=(*[3] * 7, *back, 3)), vocab)
+    assert (walk.detour, walk.trailing, walk.revisions) == (0, 0, 1)
+    again = Walk.of(Trajectory(restoration=(*[3] * 7, *back, *there, 3)), vocab)
+    assert (again.detour, again.trailing, again.revisions) == (6, 0, 0)
+
+
+def test_moves_that_reach_a_limit_are_trailing() -> None:
+    vocab = ActionVocab.build(10)
+    left = vocab.move_id(-1)
+    walk = Walk.of(Trajectory(restoration=(3, 4, left, left)), vocab)
+    assert (walk.trailing, walk.detour, walk.stops, walk.revisions) == (2, 0, False, 0)
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+SEARCH = ActionVocab.build(10, operators=["delete"], max_move=4, marks=True, search=True)
+assert SEARCH.find is not None
+assert SEARCH.mark is not None
+assert SEARCH.back is not None
+
+
+def find(*tokens: int) -> tuple[int, ...]:
+    return SEARCH.spell(Action(Kind.FIND, tokens=tokens))
+
+
+def drafted(*chosen: int) -> Walk:
+    """A walk over the draft 1 2 3 4 5 6, which is given, from its start."""
+    assert SEARCH.mark is not None
+    assert SEARCH.back is not None
+    shown = (SEARCH.mark, 1, 2, 3, 4, 5, 6, SEARCH.back)
+    unlearned = tuple(range(len(shown)))
+    return Walk.of(Trajectory(restoration=(*shown, *chosen), no_loss=unlearned), SEARCH)
+
+
+def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:
+    walk = drafted(*find(2, 3), 7, *find(5), SEARCH.delete or 0, SEARCH.stop)
+    assert (walk.actions, walk.inserts, walk.tokens) == (10, 1, 0)
+    assert (walk.moves, walk.searches, walk.to_mark) == ((3, 2), (True, True), (False, False))
+    assert (walk.distance, walk.backward, walk.sizes) == (5, 0, Counter())
+    assert (walk.detour, walk.trailing, walk.wasted, walk.revisions) == (0, 0, 0, 0)
+    assert walk.written == (4,)
+    found = statistics([walk, drafted(SEARCH.move_id(1), SEARCH.move_id(2), 7, SEARCH.stop)])
+    assert found.search_fraction is not None
+    assert found.search_fraction.value == 2 / 4
+    assert found.move_fraction is not None
+    assert found.move_fraction.value == 4 / 14
+    assert {size: share.value for size, share in found.move_sizes.items()} == {1: 0.5, 2: 0.5}
+    assert statistics([drafted(7)]).search_fraction is None
+
+
+def test_a_search_belongs_to_a_chain_of_moves() -> None:
+    on, back = SEARCH.move_id(1), SEARCH.move_id(-1)
+    # A search and a move beside it are a way; what comes on top is a detour.
+    for chain, moves, detour, wasted in [
+        (find(3), 1, 0, 0),
+        ((*find(3), on), 2, 0, 0),
+        ((*find(3), on, back), 3, 1, 1),
+        ((*find(2), *find(3, 4)), 2, 1, 3),
+        ((*find(1), back), 2, 2, 4),
+    ]:
+        walk = drafted(*chain, 7, SEARCH.stop)
+        assert (len(walk.moves), walk.detour, walk.wasted) == (moves, detour, wasted), chain
+        assert (walk.trailing, walk.revisions) == (0, 0)
+        after = drafted(7, *chain, SEARCH.stop)
+        assert (after.detour, after.trailing, after.wasted) == (0, moves, len(chain))
+    left = drafted(*find(3), 7, *find(5), SEARCH.move_id(-4), 7, SEARCH.stop)
+    assert (left.moves, left.revisions, left.detour) == ((3, 2, -4), 1, 1)  # all in all -2
+
+
+def test_a_search_that_was_cut_off_is_trailing_and_went_nowhere() -> None:
+    for cut in range(1, 3):
+        walk = drafted(7, *find(3)[:cut])
+        assert (walk.moves, walk.searches, walk.inserts) == ((0,), (True,), 1)
+        assert (walk.trailing, walk.wasted, walk.detour) == (1, cut, 0)
+
+
+def test_the_walk_of_a_revision_has_its_hunks() -> None:
+    before, after = [1, 2, 3, 4, 5, 6, 1, 2, 3], [1, 2, 7, 3, 4, 5, 6, 1, 2, 8, 3]
+    by_moves, by_search = (
+        Walk.of(revision(SEARCH, before, after, instruction=[9], address=address), SEARCH)
+        for address in ("moves", "search")
+    )
+    for walk in (by_moves, by_search):
+        assert (walk.inserts, walk.tokens, walk.detour, walk.wasted) == (2, 2, 0, 0)
+        assert (walk.distance, walk.revisions, walk.preamble) == (2 + 6, 0, 3 + 9 + 2)
+    assert not any(by_moves.searches)
+    assert all(by_search.searches)
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(DataError, match="no walks"):
+        statistics([])
+    with pytest.raises(DataError, match="bins"):
+        order_map([], bins=0)
+    with pytest.raises(InvalidAction, match="land at -1"):
+        Walk.of(Trajectory(prefix=(1,), restoration=(VOCAB.move_id(-2),)), VOCAB)

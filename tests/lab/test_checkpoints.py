@@ -1,0 +1,499 @@
+"""Released checkpoints: against a slow forward pass written from the paper alone, and against what
+the paper's own program computes with a tiny one.
+
+The released files are not available here, so the tests write files of that shape.
+`fixtures/paper-golden/SOURCE.txt` says how the tiny one and its results were made.
+"""
+
+import json
+import math
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+torch = pytest.importorskip("torch", reason="torch is not installed: there are no checkpoints.")
+
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
+from reviser.cli import main  # noqa: E402
+from reviser.core.actions import ActionVocab  # noqa: E402
+from reviser.core.canvas import Canvas  # noqa: E402
+from reviser.core.mask import Boundary  # noqa: E402
+from reviser.engines.base import DecodeConfig, Request  # noqa: E402
+from reviser.engines.hf import HFEngine  # noqa: E402
+from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
+from reviser.lab.checkpoints import CONTEXTS, convert  # noqa: E402
+from reviser.models.trunks import TrunkConfig, build, load, rows_for  # noqa: E402
+from support.paths import DATA, ROOT  # noqa: E402
+
+VOCAB = ActionVocab.paper()
+GOLDEN = ROOT / "tests" / "fixtures" / "paper-golden"
+SMALL = {"layers": 2, "width": 128, "mlp_width": 192}
+HEADS = 2
+IDS = [15496, 995, 50261, 11, 50264, 198, 50280, 0, 50256, 15496, 50260]
+"""Tokens and moves, some of them twice."""
+
+Tensors = dict[str, Any]
+
+
+def shapes(*, layers: int, width: int, mlp_width: int) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a released file, as the notes beside the paper list them."""
+    names: dict[str, tuple[int, ...]] = {"token_embedding.embedding.weight": (50291, width)}
+    for i in range(layers):
+        layer = f"layers.layers.{i}"
+        for norm in ("ln_self_attn", "ln_mlp"):
+            names |= {f"{layer}.{norm}.weight": (width,), f"{layer}.{norm}.bias": (width,)}
+        for part in "qkvo":
+            names[f"{layer}.self_attn.{part}_proj.weight"] = (width, width)
+        names[f"{layer}.mlp.fc1.weight"] = (mlp_width, width)
+        names[f"{layer}.mlp.fc1.bias"] = (mlp_width,)
+        names[f"{layer}.mlp.fc2.weight"] = (width, mlp_width)
+        names[f"{layer}.mlp.fc2.bias"] = (width,)
+    return names | {"final_ln.weight": (width,), "final_ln.bias": (width,)}
+
+
+def released(seed: int = 0) -> Tensors:
+    """A small checkpoint with weights large enough that every part shows in the logits."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes(**SMALL).items():
+        scale = 0.3 if "embedding" in name else 0.5 if "ln" in name else 0.15
+        tensors[name] = scale * torch.randn(shape, generator=generator)
+        if "ln" in name and name.endswith("weight"):
+            tensors[name] += 1
+    return tensors
+
+
+def with_buffers(tensors: Tensors) -> Tensors:
+    """What a released file holds beside the trunk."""
+    table = torch.randn(16, 64)
+    inside = {f"layers.layers.{i}.self_attn.rope.cos": table for i in range(SMALL["layers"])}
+    return tensors | inside | {
+        "rope.inv_freq": table[0],
+        "layers.rope.sin_cached": table,
+        "canvas_pool_position_embedding.weight": table,
+        "canvas_embedding.query": table[0],
+    }  # fmt: skip
+
+
+def gpt2_alike(folder: Path) -> Path:
+    """A tokenizer of GPT-2's size that reads a greeting as GPT-2's does."""
+    pieces = {f"piece{i}": i for i in range(50257)}
+    for i, piece in ((15496, "Hello"), (995, "\u0120world"), (50256, "<|endoftext|>")):
+        del pieces[f"piece{i}"]
+        pieces[piece] = i
+    tokenizer = Tokenizer(models.WordLevel(pieces, unk_token="piece0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def norm(x: Any, weight: Any, bias: Any) -> Any:
+    mean = x.mean()
+    variance = ((x - mean) ** 2).mean()
+    return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
+
+
+def gelu(x: Any) -> Any:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def turned(x: Any, position: int) -> Any:
+    """RoPE over a whole head: element i and element i + half turn together."""
+    half = len(x) // 2
+    out = torch.empty_like(x)
+    for i in range(half):
+        angle = position * 10000.0 ** (-2 * i / len(x))
+        cos, sin = math.cos(angle), math.sin(angle)
+        out[i] = x[i] * cos - x[i + half] * sin
+        out[i + half] = x[i + half] * cos + x[i] * sin
+    return out
+
+
+def slow_logits(tensors: Tensors, ids: list[int], heads: int) -> Any:
+    """The paper's trunk, position by position and head by head, in double precision."""
+    t = {name: tensor.double() for name, tensor in tensors.items()}
+    embedding = t["token_embedding.embedding.weight"]
+    xs = [embedding[i] for i in ids]
+    size = embedding.shape[1] // heads
+    for layer in range(SMALL["layers"]):
+        at = f"layers.layers.{layer}"
+        hs = [norm(x, t[f"{at}.ln_self_attn.weight"], t[f"{at}.ln_self_attn.bias"]) for x in xs]
+        q, k, v = ([t[f"{at}.self_attn.{part}_proj.weight"] @ h for h in hs] for part in "qkv")
+        for now in range(len(ids)):
+            mixed = []
+            for head in range(heads):
+                own = slice(head * size, (head + 1) * size)
+                query = turned(q[now][own], now)
+                scores = [
+                    query @ turned(k[past][own], past) / math.sqrt(size) for past in range(now + 1)
+                ]
+                weights = torch.softmax(torch.stack(scores), 0)
+                mixed.append(sum(weights[past] * v[past][own] for past in range(now + 1)))
+            xs[now] = xs[now] + t[f"{at}.self_attn.o_proj.weight"] @ torch.cat(mixed)
+        for now, x in enumerate(xs):
+            h = norm(x, t[f"{at}.ln_mlp.weight"], t[f"{at}.ln_mlp.bias"])
+            h = gelu(t[f"{at}.mlp.fc1.weight"] @ h + t[f"{at}.mlp.fc1.bias"])
+            xs[now] = x + t[f"{at}.mlp.fc2.weight"] @ h + t[f"{at}.mlp.fc2.bias"]
+    last = [norm(x, t["final_ln.weight"], t["final_ln.bias"]) for x in xs]
+    return torch.stack([embedding @ x for x in last])
+
+
+class Case:
+    """A file to convert, a tokenizer and a place for the folder."""
+
+    def __init__(self, tmp_path: Path, tokenizer: Path) -> None:
+        self.file, self.folder, self.tokenizer = tmp_path / "file.pt", tmp_path / "out", tokenizer
+
+    def convert(self, content: Any, **options: Any) -> TrunkConfig:
+        torch.save(content, self.file)
+        return convert(self.file, self.folder, tokenizer=self.tokenizer, **options)
+
+    def refusal(self, content: Any, **options: Any) -> str:
+        with pytest.raises((CheckpointError, VocabError)) as caught:
+            self.convert(content, **options)
+        assert not self.folder.exists()
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    def logits(self, dtype: Any = None) -> Any:
+        model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=dtype or torch.float64)
+        with torch.no_grad():
+            return model(torch.tensor([IDS])).logits[0]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gpt2_alike(tmp_path_factory.mktemp("data") / "gpt2")
+
+
+@pytest.fixture
+def case(tmp_path: Path, tokenizer: Path) -> Case:
+    return Case(tmp_path, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Case:
+    case = Case(tmp_path_factory.mktemp("converted"), tokenizer)
+    case.convert(with_buffers(released()), without_canvas=True)
+    return case
+
+
+@pytest.mark.parametrize(
+    ("dtype", "close"),
+    [("float64", 1e-5), pytest.param("float32", 5e-5, marks=pytest.mark.full)],
+)
+def test_the_folder_gives_the_logits_of_the_paper(
+    converted: Case, dtype: str, close: float
+) -> None:
+    logits = converted.logits(getattr(torch, dtype))
+    expected = slow_logits(released(), IDS, HEADS)
+    assert logits.shape == (len(IDS), rows_for(50291))
+    assert (logits[:, :50291] - expected).abs().max() < close
+    assert expected.std() > 1  # so that the line above says something
+
+
+def test_the_folder_is_an_ordinary_one_with_the_papers_vocabulary(converted: Case) -> None:
+    assert {path.suffix for path in converted.folder.iterdir()} == {".json", ".safetensors"}
+    model, vocab = load(converted.folder)
+    assert vocab == VOCAB
+    assert model.config.eos_token_id == VOCAB.stop
+    assert model.dtype == torch.float32
+    assert (converted.logits()[:, 50291:] == 0).all()  # the rows beyond the vocabulary
+
+
+def test_the_control_tokens_have_their_released_ids(converted: Case) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(converted.folder)
+    assert len(tokenizer) == VOCAB.size
+    names = [*VOCAB.control_tokens]
+    assert tokenizer.convert_tokens_to_ids(names) == [*range(50257, 50291)]
+    assert tokenizer.eos_token == "<|stop|>"
+
+
+@pytest.mark.full
+def test_gpt2s_own_tokenizer_is_taken_and_reads_as_before(case: Case) -> None:
+    case.tokenizer = DATA / "gpt2-tokenizer"
+    if not case.tokenizer.exists():
+        pytest.skip("There is no gpt2-tokenizer in the data folder: name it with REVISER_DATA.")
+    case.convert(released())
+    saved = AutoTokenizer.from_pretrained(case.folder)
+    plain = Tokenizer.from_file(str(case.tokenizer / "tokenizer.json"))
+    text = "Hello world, déjà vu.\n\n  The cat 👩\u200d🚀"
+    assert saved.encode(text) == plain.encode(text).ids
+    assert saved.decode(saved.encode(text)) == text
+    assert saved.encode("Hello<|move-512|>") == [15496, VOCAB.move_id(-512)]
+
+
+@pytest.mark.full
+def test_sizes_are_read_from_the_tensors_and_heads_can_be_given(case: Case) -> None:
+    assert case.convert(released(), heads=4, context=300) == TrunkConfig(
+        **SMALL, heads=4, context=300
+    )
+    assert load(case.folder)[0].config.max_position_embeddings == 300
+    expected = slow_logits(released(), IDS, heads=4)
+    assert (case.logits()[:, :50291] - expected).abs().max() < 1e-5
+
+
+def test_the_100m_has_half_the_context_of_the_others(case: Case) -> None:
+    assert case.convert(released()).context == CONTEXTS[896] == 512
+    of_the_100m = shapes(layers=1, width=512, mlp_width=8)
+    tensors = {name: torch.zeros(()).expand(shape) for name, shape in of_the_100m.items()}
+    assert case.convert(tensors).context == 256
+
+
+def test_heads_that_do_not_fit_the_width_are_refused(case: Case) -> None:
+    with pytest.raises(ConfigError, match="width 128 cannot be divided into 3 heads"):
+        case.convert(released(), heads=3)
+    assert not case.folder.exists()
+    narrow = {name: torch.zeros(s) for name, s in shapes(layers=1, width=8, mlp_width=8).items()}
+    assert "Give the number of heads" in case.refusal(narrow)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "millions"),
+    [((24, 512, 8, 2048), 101.36), ((26, 896, 14, 3584), 295.75)],
+    ids=["100M", "300M"],
+)
+def test_the_papers_sizes_have_the_papers_parameters(
+    sizes: tuple[int, int, int, int], millions: float
+) -> None:
+    layers, width, heads, mlp_width = sizes
+    listed = shapes(layers=layers, width=width, mlp_width=mlp_width)
+    count = sum(math.prod(shape) for shape in listed.values())
+    assert round(count / 1e6, 2) == millions
+    config = TrunkConfig(layers=layers, width=width, heads=heads, mlp_width=mlp_width)
+    with torch.device("meta"):
+        model = build(config, VOCAB)
+    padding = (rows_for(VOCAB.size) - VOCAB.size) * width
+    assert model.num_parameters() == count + padding
+
+
+# -- the paper's own program ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def golden() -> Any:
+    return json.loads((GOLDEN / "golden.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path, golden: Any) -> Any:
+    """The paper's tiny model, converted."""
+    folder = tmp_path_factory.mktemp("golden") / "model"
+    sizes = {"heads": golden["config"]["n_heads"], "context": 64}
+    file = GOLDEN / "checkpoint.pt"
+    convert(file, folder, tokenizer=tokenizer, **sizes, without_canvas=True)
+    model, vocab = load(folder)
+    assert vocab == VOCAB
+    return model
+
+
+def greedy(model: Any, vocab: ActionVocab, requests: Iterable[Request]) -> list[list[int]]:
+    """The actions that the engine chooses for each request."""
+    engine = HFEngine(model, vocab)
+    config = DecodeConfig(temperature=0, max_actions=40)
+    chosen = {engine.add(replace(request, config=config)): list[int]() for request in requests}
+    while steps := engine.step():
+        for step in steps:
+            chosen[step.request].append(step.action)
+    return [*chosen.values()]
+
+
+def as_in_the_paper(vocab: ActionVocab, prefix: list[int]) -> Request:
+    """Our request under the paper's mask, which lets the cursor into the prefix.
+
+    That mask also lets reserved ids be chosen, which our vocabulary cannot say. None is chosen in
+    these runs, and a larger choice that was not taken changes no greedy action.
+    """
+    whole = ((0, len(prefix)),)
+    return replace(Request.continuation(vocab, prefix), gaps=whole)
+
+
+def test_the_tiny_model_has_the_logits_of_the_papers_program(tiny: Any, golden: Any) -> None:
+    begin, *actions = golden["logits"]["history"]
+    assert VOCAB.prefix_actions([]) == [begin]
+    with torch.no_grad():
+        logits = tiny(torch.tensor([[*VOCAB.prefix_actions([]), *actions]])).logits[0]
+    expected = torch.tensor(golden["logits"]["values"])
+    assert (logits[:, golden["logits"]["columns"]] - expected).abs().max() < 1e-4
+    assert expected.std() > 0.5  # so that the line above says something
+
+
+def test_the_tiny_model_takes_the_actions_of_the_papers_program(tiny: Any, golden: Any) -> None:
+    vocab = ActionVocab.paper(delete=True)  # the paper's program lets DELETE be chosen
+    runs = golden["greedy"]
+    requests = [as_in_the_paper(vocab, run["prefix"]) for run in runs]
+    assert greedy(tiny, vocab, requests) == [run["actions"] for run in runs]
+    for run in runs:
+        history = vocab.prefix_actions(run["prefix"]) + run["actions"]
+        assert Canvas.replay(vocab, history).tokens() == run["canvas"]
+
+
+def test_without_the_begin_token_it_takes_others(tiny: Any, golden: Any) -> None:
+    vocab = replace(ActionVocab.paper(delete=True), begin=None)
+    runs = golden["greedy"]
+    requests = [as_in_the_paper(vocab, run["prefix"]) for run in runs]
+    taken = greedy(tiny, vocab, requests)
+    assert [run["actions"] == ours for run, ours in zip(runs, taken, strict=True)] == [False] * 7
+
+
+def test_under_our_own_mask_the_actions_are_equal_until_it_refuses_one(
+    tiny: Any, golden: Any
+) -> None:
+    """Ours keeps the cursor out of the prefix, and DELETE is off."""
+    runs, lengths = golden["greedy"], []
+    requests = [Request.continuation(VOCAB, run["prefix"]) for run in runs]
+    for run, request, ours in zip(runs, requests, greedy(tiny, VOCAB, requests), strict=True):
+        rows = Boundary(VOCAB, 1)
+        request.enter(rows, 0)
+        allowed = 0
+        while allowed < len(run["actions"]) and rows.allowed()[0, run["actions"][allowed]]:
+            rows.advance([run["actions"][allowed]])
+            allowed += 1
+        assert ours[:allowed] == run["actions"][:allowed]
+        lengths.append(allowed)
+    assert lengths == [10, 7, 4, 7, 3, 8, 1]
+
+
+def test_the_context_ends_a_history_where_the_papers_sampler_does(tiny: Any) -> None:
+    """It allows as many actions as the context has ids, less the begin token and the prefix."""
+    engine = HFEngine(tiny, VOCAB)
+    engine.context = 20
+    config = DecodeConfig(temperature=0, stop_bias=-1e30)
+    engine.add(Request.continuation(VOCAB, [15496, 11, 995], config))
+    steps = [step for _ in range(20 - 1 - 3) for step in engine.step()]
+    assert [step.ended for step in steps] == [None] * 15 + ["context"]
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+EMBEDDING = "token_embedding.embedding.weight"
+
+
+def test_weights_that_read_the_canvas_need_a_word_of_the_caller(case: Case) -> None:
+    query = {"canvas_embedding.query": torch.zeros(128)}
+    refusal = case.refusal(released() | query)
+    assert "has weights that read the canvas (canvas_embedding.query)" in refusal
+    assert "pass --without-canvas (without_canvas=True); if with it, they cannot be" in refusal
+    case.convert(released() | query, without_canvas=True)
+    assert load(case.folder)[1] == VOCAB
+
+
+@pytest.mark.parametrize("name", [EMBEDDING, "layers.layers.0.mlp.fc1.bias", "final_ln.bias"])
+def test_a_missing_or_misshapen_tensor_is_named(case: Case, name: str) -> None:
+    tensors = released()
+    tensor = tensors.pop(name)
+    assert f"missing names {name}." in case.refusal(tensors)
+    tensors[name] = torch.zeros(*tensor.shape, 1)
+    if "fc1" not in name:  # whose size is the MLP's width
+        assert f"'{name}' has the shape {tuple(tensors[name].shape)}; " in case.refusal(tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({EMBEDDING: torch.zeros(50257, 128)}, "it must be (50291, 128)."),
+        ({"head.weight": torch.zeros(128)}, "unknown names head.weight, "),
+        ({"layers.layers.9.ln_mlp.bias": torch.zeros(128)}, "unknown names layers.layers.9.ln_mlp"),
+        ({7: torch.zeros(1)}, "unknown names 7, "),
+        ({f"name{i}": torch.zeros(1) for i in range(6)}, "name0, name1, name2, name3 and 2 more,"),
+        ({"final_ln.bias": 3}, "'final_ln.bias' in "),
+        ({"final_ln.bias": torch.zeros(128, dtype=torch.int64)}, "'final_ln.bias' in "),
+    ],
+)
+def test_other_tensors_are_refused_by_name(case: Case, change: Any, message: str) -> None:
+    assert message in case.refusal(released() | change)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"model": [1]}])
+def test_a_file_without_a_dict_of_tensors_is_refused(case: Case, content: Any) -> None:
+    assert "a released checkpoint is a dict of tensors" in case.refusal(content)
+
+
+class Intruder:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("intruded",)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_code_in_a_file_is_refused_and_not_run(
+    case: Case, zipped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": Intruder()}, case.file, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CheckpointError, match="more than tensors"):
+        convert(case.file, case.folder, tokenizer=case.tokenizer)
+    assert not Path("intruded").exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_truncated_anywhere_is_refused(case: Case, zipped: bool) -> None:
+    tensors = {"final_ln.bias": torch.zeros(9), "final_ln.weight": torch.zeros(9)}
+    torch.save({"model": tensors}, case.file, _use_new_zipfile_serialization=zipped)
+    whole = case.file.read_bytes()
+    for length in range(0, len(whole), 51):
+        case.file.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match="it is truncated"):
+            convert(case.file, case.folder, tokenizer=case.tokenizer)
+
+
+@pytest.mark.parametrize("content", [b"Hello", b"\x80\x02", b"PK\x03\x04" + bytes(40)])
+def test_a_file_of_another_format_is_refused(case: Case, content: bytes) -> None:
+    case.file.write_bytes(content)
+    with pytest.raises(CheckpointError, match="another format"):
+        convert(case.file, case.folder, tokenizer=case.tokenizer)
+
+
+@pytest.mark.parametrize("change", ["smaller", "other"])
+def test_a_tokenizer_other_than_gpt2s_is_refused(case: Case, tmp_path: Path, change: str) -> None:
+    text = (case.tokenizer / "tokenizer.json").read_text(encoding="utf-8")
+    text = text.replace('"Hello"', '"Hallo"') if change == "other" else text
+    text = text.replace('"piece9": 9,', "") if change == "smaller" else text
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    case.tokenizer = tmp_path
+    assert "is not GPT-2's, which has 50257" in case.refusal(released())
+
+
+def run(case: Case, *args: str) -> Result:
+    paths = [str(case.file), "-o", str(case.folder), "--tokenizer", str(case.tokenizer)]
+    return CliRunner().invoke(main, ["convert", *paths, *args])
+
+
+def test_the_command_writes_a_folder_and_prints_its_sizes(case: Case) -> None:
+    torch.save(with_buffers(released()), case.file)
+    refused = run(case, "--context", "300")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "pass --without-canvas" in refused.stderr
+    result = run(case, "--context", "300", "--without-canvas")
+    assert result.exit_code == 0
+    sizes = "2 layers, width 128, 2 heads, MLP width 192, context 300"
+    assert result.stdout == f"{case.folder}: {sizes}\n"
+    assert load(case.folder)[1] == VOCAB
+
+
+@pytest.mark.full
+def test_one_command_measures_a_released_file_as_the_paper_does(tmp_path: Path) -> None:
+    """The script of the guide, with GPT-2's tokenizer and documents of C4."""
+    tokenizer, documents = DATA / "gpt2-tokenizer", DATA / "c4-sample" / "c4_sample.jsonl.xz"
+    if not (tokenizer.is_dir() and documents.is_file()):
+        pytest.skip("The data folder lacks gpt2-tokenizer or c4-sample: name it with REVISER_DATA.")
+    torch.save(with_buffers(released()), tmp_path / "released.pt")
+    script = ["sh", ROOT / "recipes" / "released.sh", "released.pt", tokenizer, "out"]
+    asked = {"TEXT": str(documents), "COUNT": "20"}
+    asked["MEASURES"] = f"--scorer {ROOT / 'models' / 'stories-append'}"
+    for _ in range(2):  # the second time, everything is there
+        subprocess.run(script, cwd=tmp_path, env=os.environ | asked, check=True)
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    record = json.loads((tmp_path / "out" / "eval.json").read_text("utf-8"))
+    [system] = [each for each in record["systems"] if each["name"] == "reviser"]
+    assert system["samples"] == 60
+    assert "Reviser 100M" in report
