@@ -7,26 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from reviser.cli import main
 from reviser.core.codec import Codec
-from reviser.data import pipeline
-from reviser.data.local import run_plan
-from reviser.data.parts import split_source
-from reviser.data.pipeline import make_plan
-from reviser.data.readers import Reader, Source, Tally, find_sources
+from reviser.data import pipeline, readers
+from reviser.data.pipeline import make_plan, run_plan
+from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import Manifest, TokenShards, finish, tokenize
 from reviser.errors import ConfigError, DataError
 from support import small_tokenizers
@@ -112,7 +106,6 @@ def test_files_are_read_by_their_names(suffix: str, packing: str, tmp_path: Path
     texts, tally = read_all(path)
     assert texts == LINES
     assert not tally.skipped
-    assert tally.position == path.stat().st_size
 
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "binary", "dictionary"])
@@ -190,13 +183,16 @@ def test_bad_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["blank", "line", "file"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_the_limit_is_exact_in_every_split(split: str, size: int, tmp_path: Path) -> None:
+def test_the_limit_is_exact_in_every_split(
+    split: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "MAX_DOCUMENT_BYTES", size)
     for end in (b"", b"\n", b"\r\n"):
         for length in range(1, 9):
             body = b"x" * length if split != "blank" or length < 3 else b"x\n" + b"x" * (length - 2)
             tail = b"" if split == "file" else end
             (tmp_path / "in.txt").write_bytes(body + tail)
-            texts, tally = read_all(tmp_path / "in.txt", split=split, max_document_bytes=size)
+            texts, tally = read_all(tmp_path / "in.txt", split=split)
             assert texts == ([body.decode()] if length <= size else [])
             assert tally.skipped == ({} if length <= size else {"too long": 1})
 
@@ -264,8 +260,6 @@ def test_no_sources_and_settings_out_of_range_are_refused(folder: Path) -> None:
             tokenize([folder / source], folder / "out", folder)
     with pytest.raises(ConfigError, match="split is 'page'"):
         Reader(split="page")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="max_document_bytes is 0"):
-        Reader(max_document_bytes=0)
     with pytest.raises(ConfigError, match="workers is 0"):
         tokenize([write_jsonl(folder / "a.jsonl", LINES)], folder / "out", folder, workers=0)
 
@@ -337,57 +331,7 @@ def test_a_large_corpus_makes_more_tasks_and_not_larger_ones(
     assert len(make_plan(paths, folder / "out", folder).tasks) == 5
 
 
-@pytest.mark.parametrize("split", ["blank", "line"])
-@given(
-    start=st.sampled_from([b"", b"\xef\xbb\xbf"]),
-    pieces=st.lists(st.sampled_from([b"a", b"bc", b" ", b"\n", b"\n\n", b"\r\n"])),
-    most=st.integers(1, 12),
-)
-def test_the_parts_of_a_text_file_have_its_documents(
-    split: Literal["blank", "line"], start: bytes, pieces: list[bytes], most: int
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "text.txt"
-        path.write_bytes(b"".join([start, *pieces, b"x"]))
-        [whole] = find_sources(path)
-        parts = split_source(whole, most, split)
-        assert sum(part.size for part in parts) == whole.size
-        tallies = Tally(), Tally()
-        reader = Reader(split=split, max_document_bytes=6)
-        documents = [text for part in parts for text in reader.documents(part, tallies[0])]
-        assert documents == list(reader.documents(whole, tallies[1]))
-        assert tallies[0].skipped == tallies[1].skipped
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_large_file_is_split_between_tasks_and_its_documents_stay_in_order(
-    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [f"{n} {LINES[n % len(LINES)]}" for n in range(200)]
-    path = folder / f"large.{kind}"
-    if kind == "jsonl":
-        write_jsonl(path, texts)
-    else:
-        pq.write_table(pa.table({"text": texts}), path, row_group_size=20)
-    tokenize([path], folder / "whole", folder, workers=1)
-    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
-    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", path.stat().st_size // 5)
-    manifest = tokenize([path], folder / "split", folder, workers=1)
-    assert 4 <= len(manifest.shards) <= 6
-    assert texts_of(folder / "split", folder) == texts_of(folder / "whole", folder)
-    assert pipeline.ShardPlan.load(folder / "split").tasks[1][0].part is not None
-
-
-def test_what_cannot_be_cut_stays_whole(folder: Path) -> None:
-    path = folder / "text.txt.gz"
-    path.write_bytes(gzip.compress(b"one\n\ntwo\n" * 9))
-    for source in (find_sources(path)[0], Source(name="hf:x", size=0)):
-        assert split_source(source, 1, "blank") == [source]
-    [text] = find_sources(write_jsonl(folder / "text.txt", ["a", "b"]))
-    assert split_source(text, 1, "file") == [text]
-
-
-def test_sources_are_read_through_fsspec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_read_through_fsspec(folder: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     root = f"/{folder.name}"
@@ -404,8 +348,6 @@ def test_sources_are_read_through_fsspec(folder: Path, monkeypatch: pytest.Monke
     assert find_sources(f"memory:/{root}/part*.jsonl") == find_sources(f"memory:/{root}")[1:]
     expected = [read_all(path)[0] for path in local]
     assert [read_all(name)[0] for name in names] == [expected[0], *expected]
-    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
-    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", 200)
     tokenize([names[1]], folder / "out", folder, workers=1)
     assert texts_of(folder / "out", folder) == expected[0]
     for wrong in (f"memory:/{root}/none.jsonl", f"memory:/{root}/*.txt", "nothing://x"):
@@ -415,7 +357,7 @@ def test_sources_are_read_through_fsspec(folder: Path, monkeypatch: pytest.Monke
 
 RUN = """
 import sys, time
-from reviser.data import local, pipeline
+from reviser.data import pipeline
 from reviser.data.shards import tokenize
 from reviser.core.codec import Codec
 pipeline.LEAST_TASK_BYTES, pipeline.BATCH_CHARACTERS = 1, 2000
@@ -512,8 +454,8 @@ def test_other_settings_are_refused_in_a_started_folder(folder: Path) -> None:
     first = tokenize([path], folder / "out", folder)
     assert first == Manifest.load(folder / "out")
     assert tokenize([path], folder / "out", folder) == first
-    with pytest.raises(ConfigError, match=r"another max_document_bytes, text_key\."):
-        tokenize([path], folder / "out", folder, text_key="content", max_document_bytes=9)
+    with pytest.raises(ConfigError, match=r"another text_key\."):
+        tokenize([path], folder / "out", folder, text_key="content")
     with pytest.raises(ConfigError, match="other files, or files of other sizes"):
         tokenize([path, path], folder / "out", folder)
     other = folder / "other"
@@ -598,7 +540,7 @@ def test_without_datatrove_the_extra_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(folder / "in.jsonl", LINES)
-    monkeypatch.setitem(sys.modules, "datatrove.executor", None)
+    monkeypatch.setitem(sys.modules, "datatrove.pipeline.tokens.tokenizer", None)
     args = ["tokenize", str(path), "-o", str(folder / "out"), "--tokenizer", str(folder)]
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 1

@@ -18,7 +18,7 @@ from reviser.cli.options import (
     with_options,
 )
 from reviser.cli.output import print_skipped
-from reviser.data.readers import Reader, Split
+from reviser.data.readers import Reader, SplitBy
 from reviser.errors import plural
 from reviser.files import write_whole
 
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 @folder_option("-o", "--output", help="Folder of shards to write, or to continue.")
 @tokenizer_option(help="Folder with the tokenizer.json to use.")
 @reader_options
-@click.option("--max-document-bytes", default=Reader.max_document_bytes, show_default=True,
-              type=click.IntRange(1), help="Leave out longer documents.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1),
               help="Number of processes; one per core by default.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 def tokenize(
-    sources: tuple[str, ...], output: Path, tokenizer: Path, split: Split, text_key: str,
-    max_document_bytes: int, workers: int | None, as_json: bool,
+    sources: tuple[str, ...], output: Path, tokenizer: Path, split: SplitBy, text_key: str,
+    workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Turn text into shards of tokens to train on.
 
@@ -52,9 +50,8 @@ def tokenize(
     from reviser.data import shards
 
     manifest = shards.tokenize(
-        sources, output, tokenizer, split=split, text_key=text_key,
-        max_document_bytes=max_document_bytes, workers=workers, progress=True,
-    )  # fmt: skip
+        sources, output, tokenizer, split=split, text_key=text_key, workers=workers, progress=True
+    )
     if as_json:
         click.echo(json.dumps(manifest.to_dict()))
         return
@@ -72,7 +69,7 @@ def tokenize(
               help="Maximum number of tokens.")  # fmt: skip
 @reader_options
 def tokenizer(
-    sources: tuple[str, ...], output: Path, size: int, split: Split, text_key: str
+    sources: tuple[str, ...], output: Path, size: int, split: SplitBy, text_key: str
 ) -> None:
     """Train a byte-level BPE tokenizer on text.
 
@@ -108,8 +105,8 @@ _pair_options = with_options(
               help="Mistakes per 100 words, on average.")  # fmt: skip
 @reader_options
 def corrupt(
-    sources: tuple[str, ...], output: Path, unchanged: float, seed: int, rate: float, split: Split,
-    text_key: str,
+    sources: tuple[str, ...], output: Path, unchanged: float, seed: int, rate: float,
+    split: SplitBy, text_key: str,
 ) -> None:  # fmt: skip
     """Put mistakes into clean English text.
 

@@ -29,7 +29,7 @@ from reviser.cli.output import (
     quiet_libraries,
     terminable,
 )
-from reviser.data.readers import Reader, Split
+from reviser.data.readers import Reader, SplitBy
 from reviser.errors import ConfigError, plural
 from reviser.files import write_json
 from reviser.lab.evals.texts import Protocol
@@ -61,7 +61,7 @@ def lab() -> None:
               type=int, help="Random seed of one draw; may be repeated.")  # fmt: skip
 @reader_options
 def prompts(
-    sources: tuple[str, ...], output: Path, tokenizer: Path, split: Split, text_key: str,
+    sources: tuple[str, ...], output: Path, tokenizer: Path, split: SplitBy, text_key: str,
     **protocol: Any,
 ) -> None:  # fmt: skip
     """Draw prompts from documents, for an evaluation as in the paper.

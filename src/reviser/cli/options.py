@@ -14,7 +14,7 @@ import click
 
 from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.corpus.job import CHUNK_ROWS, Scheduler
-from reviser.data.readers import Split
+from reviser.data.readers import SplitBy
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import DataError, exists, nearest_path
 from reviser.models.info import context_of
@@ -94,7 +94,8 @@ tokenizer_option = functools.partial(
 
 
 reader_options = with_options(
-    click.option("--split", default="blank", show_default=True, type=click.Choice(get_args(Split)),
+    click.option("--split", default="blank", show_default=True,
+                 type=click.Choice(get_args(SplitBy)),
                  help="How to split a text file into documents: at blank lines, at every line end,"
                       " or not at all."),
     click.option("--text-key", default="text", show_default=True,

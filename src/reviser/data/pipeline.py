@@ -1,30 +1,35 @@
-"""Token shards from documents, as a datatrove pipeline: planned once, run locally, on Slurm or Ray.
+"""Token shards from documents: planned once, then run on this machine, on Slurm or on Ray.
 
-This module knows tasks, restarts and the format on disk. datatrove provides the executors, the log
-files and the format. `shards.tokenize` is the entry point on one machine.
+This module knows tasks, restarts and the format on disk. `shards.tokenize` is the entry point on
+one machine, where the processes are our own: the pool of datatrove's local executor waits forever
+for a worker that was killed. On a cluster, any datatrove executor runs `ShardPlan.pipeline`.
 
-A task reads some files in order and writes one shard. Files are grouped by size only, and a file
-that is larger than any task is cut between documents, so the number of workers does not change the
-output.
+A task reads some files in order and writes one shard. Files are grouped by size only, so the number
+of workers does not change the output.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reviser.core.codec import Codec
-from reviser.data.parts import split_source
 from reviser.data.readers import Reader, Source, Tally, find_sources
-from reviser.errors import ConfigError, DataError
+from reviser.errors import ConfigError, DataError, MissingExtra
 from reviser.files import claim, write_json
 
 if TYPE_CHECKING:
@@ -37,7 +42,8 @@ USUAL_TASKS = 256
 LEAST_TASK_BYTES = 2**20
 """Minimum size of a group of small files, so that many files do not make as many shards."""
 MOST_TASK_BYTES = 2**30
-"""Approximate maximum size of a task, so that a large corpus makes more tasks, not longer ones."""
+"""Size at which a task takes no further file, so that a large corpus makes more tasks, not longer
+ones."""
 BATCH_CHARACTERS = 2**21
 """Characters that are tokenized at once, on all cores; a worker needs about 100 bytes for each."""
 
@@ -64,7 +70,7 @@ class ShardPlan:
 
     @property
     def logs(self) -> Path:
-        """The folder of datatrove's logs and its list of complete tasks."""
+        """The folder for the logs and the list of complete tasks of a datatrove executor."""
         return self.output / "logs"
 
     def pipeline(self) -> list[Callable[..., Any]]:
@@ -78,6 +84,10 @@ class ShardPlan:
         """Return the path of a task's record, which a step writes when it is done."""
         return self.output / "tasks" / f"{rank:05d}.{part}.json"
 
+    def is_done(self, rank: int) -> bool:
+        """Return whether a task is complete."""
+        return all(self.record(rank, part).is_file() for part in ("read", "shard"))
+
     def claim(self) -> None:
         """Write plan.json into a new output, or check that an earlier run had the same plan."""
         path = self.output / "plan.json"
@@ -90,7 +100,7 @@ class ShardPlan:
                 f"{str(self.output)!r} was begun with other files, or files of other sizes. Give"
                 " another folder, or delete this one."
             )
-        tasks = [[_as_list(source) for source in task] for task in self.tasks]
+        tasks = [[[source.name, source.size] for source in task] for task in self.tasks]
         own = {"format": FORMAT, "tokenizer": self.fingerprint, "dtype": self.dtype}
         rest = {"folder": str(self.tokenizer), "vocabulary": self.vocabulary, "given": self.sources}
         # Where the tokenizer lies and how sources are named may differ: contents are compared.
@@ -102,7 +112,7 @@ class ShardPlan:
         path = Path(output) / "plan.json"
         try:
             plan = json.loads(path.read_text(encoding="utf-8"))
-            tasks = [[_as_source(*source) for source in task] for task in plan["tasks"]]
+            tasks = [[Source(name=name, size=n) for name, n in task] for task in plan["tasks"]]
             return cls(
                 output=Path(output),
                 tokenizer=Path(plan["folder"]),
@@ -116,15 +126,6 @@ class ShardPlan:
             raise DataError(f"There is no plan.json in {str(output)!r}.") from error
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"Cannot read {str(path)!r} ({error!r}). Delete its folder.") from error
-
-
-def _as_list(source: Source) -> list[Any]:
-    """Return a source as plan.json has it; only a part of a file has a third value."""
-    return [source.name, source.size, *([list(source.part)] if source.part else [])]
-
-
-def _as_source(name: str, size: int, part: Sequence[int] | None = None) -> Source:
-    return Source(name=name, size=size, part=(part[0], part[1]) if part else None)
 
 
 def make_plan(
@@ -146,14 +147,7 @@ def make_plan(
         vocabulary=len(codec.token_bytes),
         reader=reader or Reader(),
         sources=tuple((name, len(files), sum(f.size for f in files)) for name, files in found),
-        tasks=_grouped(
-            [
-                part
-                for _, files in found
-                for file in files
-                for part in split_source(file, MOST_TASK_BYTES, (reader or Reader()).split)
-            ]
-        ),
+        tasks=_grouped([file for _, files in found for file in files]),
     )
     plan.claim()
     return plan
@@ -175,13 +169,10 @@ class ReadDocuments:
         tasks = self.plan.tasks
         if world_size != len(tasks):
             raise DataError(f"The executor has tasks={world_size}; give it tasks={len(tasks)}.")
-        tally, finished, progress = Tally(), 0, progress_slot(self.plan, rank)
+        tally = Tally()
         for source in tasks[rank]:
             for n, text in enumerate(self.plan.reader.documents(source, tally)):
-                progress[0] = finished + tally.position
-                yield Document(text=text, id=f"{source.label}/{n}")
-            finished += source.size
-            progress[0] = finished
+                yield Document(text=text, id=f"{source.name}/{n}")
         record = {"skipped": tally.skipped, "damaged": tally.damaged}
         write_json(self.plan.record(rank, "read"), record)
 
@@ -227,16 +218,76 @@ class WriteShard:
         write_json(plan.record(rank, "shard"), {"shard": shard, "skipped": skipped})
 
 
-def progress_slot(plan: ShardPlan, rank: int | None = None) -> npt.NDArray[np.int64]:
-    """Return the bytes that tasks have read, mapped from a file that all local processes share.
+def run_plan(plan: ShardPlan, *, workers: int | None = None, progress: bool = False) -> None:
+    """Run the tasks that are not complete; with `progress`, show a bar in a terminal."""
+    from rich.console import Console
+    from rich.progress import track
 
-    On a cluster there is no such file, and the result is a number that nothing reads.
-    """
-    path = plan.logs / "progress"
-    if not path.is_file():
-        return np.zeros(1, np.int64)
-    slots = np.memmap(path, np.int64, "r+")
-    return slots if rank is None else slots[rank : rank + 1]
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers is {workers}; it must be 1 or more.")
+    todo = [rank for rank in range(len(plan.tasks)) if not plan.is_done(rank)]
+    console = Console(file=sys.stderr)
+    is_hidden = not (progress and console.is_terminal)
+    try:
+        done = _run_tasks(plan, todo, workers)
+        for _ in track(done, "tokenizing", len(todo), console=console, disable=is_hidden):
+            pass
+    except OSError as error:
+        raise DataError(f"Cannot write to {str(plan.output)!r}: {error}.") from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Tokenizing needs the train extra: {error.name} is not installed. Install it with:"
+            " pip install 'reviser-lm[train]'."
+        ) from error
+
+
+def _run_tasks(plan: ShardPlan, todo: Sequence[int], workers: int | None) -> Iterator[None]:
+    """Run tasks, in processes of their own if there is more than one worker."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    processes = min(workers or cores or 1, len(todo))
+    if processes <= 1:
+        for rank in todo:
+            _run_task(plan, rank)
+            yield
+        return
+    pool = ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),  # a fork would copy held locks
+        initializer=_begin_worker,
+        initargs=(max(1, (cores or 1) // processes),),
+    )
+    with pool:
+        try:
+            for task in as_completed([pool.submit(_run_task, plan, rank) for rank in todo]):
+                yield task.result()
+        except BrokenProcessPool as error:
+            raise DataError(
+                "A worker process died. There may not be enough memory for so many workers, or a"
+                " script lacks `if __name__ == '__main__':`. Run the same command with fewer"
+                " workers to continue."
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_task(plan: ShardPlan, rank: int) -> None:
+    data = None
+    for step in plan.pipeline():
+        data = step(data, rank, len(plan.tasks))
+
+
+def _begin_worker(threads: int) -> None:
+    os.environ["RAYON_NUM_THREADS"] = str(threads)  # the tokenizer reads it at its first use
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # exit at once, without a traceback
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent does, even if it was killed: a restart would write the same files."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:

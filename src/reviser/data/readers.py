@@ -26,7 +26,6 @@ from reviser.files import bounded_lines
 
 SplitBy = Literal["blank", "line", "file"]
 """The separator of documents in a text file: blank lines, every line end, or nothing."""
-Split = SplitBy
 SourceKind = Literal["jsonl", "parquet", "text", "hf"]
 
 _KINDS: dict[str, SourceKind] = {
@@ -42,19 +41,18 @@ COMPRESSED = (".gz", ".xz", ".zst")
 _HF = "hf:"
 _HF_OPTIONS = ("name", "split", "revision", "data_dir")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_DOCUMENT_BYTES = 4 * 2**20
+"""Maximum size of a document, or of a JSON line. Longer ones are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file or a part of one, or one dataset of the Hugging Face hub."""
+    """One file, or one dataset of the Hugging Face hub."""
 
     name: str
     """The path or URL of the file, or `hf:...`."""
     size: int
-    """Bytes of the file or part; 0 for a dataset, whose size is unknown before it is read."""
-    part: tuple[int, int] | None = None
-    """The bytes of a part, from the first to after the last; of parquet, row groups. None for a
-    whole file."""
+    """Bytes of the file; 0 for a dataset, whose size is unknown before it is read."""
 
     @property
     def kind(self) -> SourceKind:
@@ -63,22 +61,15 @@ class Source:
             return "hf"
         return _KINDS.get(_inner_suffix(Path(self.name)), "text")
 
-    @property
-    def label(self) -> str:
-        """The name, with the part if it is one."""
-        return self.name if self.part is None else f"{self.name}[{self.part[0]}:{self.part[1]}]"
-
 
 @dataclass(kw_only=True)
 class Tally:
-    """Counts of what was left out while reading, and the current position."""
+    """Counts of what was left out while reading."""
 
     skipped: Counter[str] = field(default_factory=Counter)
     """Number of documents left out, by reason."""
     damaged: list[str] = field(default_factory=list)
     """Files that ended in an error. The documents before it were used."""
-    position: int = 0
-    """Position in the current file, in bytes on disk."""
 
 
 def find_sources(path_or_name: str | Path) -> list[Source]:
@@ -145,14 +136,10 @@ class Reader:
     """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
     """The field of a JSON line or the column of a table that holds the text."""
-    max_document_bytes: int = 4 * 2**20
-    """Maximum size of a document, or of a JSON line. Longer ones are left out."""
 
     def __post_init__(self) -> None:
         if self.split not in get_args(SplitBy):
             raise ConfigError(f"split is {self.split!r}; use one of {get_args(SplitBy)}.")
-        if self.max_document_bytes < 1:
-            raise ConfigError(f"max_document_bytes is {self.max_document_bytes}; it must be >= 1.")
 
     def read(self, sources: Iterable[str | Path], tally: Tally) -> Iterator[str]:
         """Yield the texts of all sources, one after the other."""
@@ -166,7 +153,6 @@ class Reader:
             text = self._checked(value, tally)
             if text is not None:
                 yield text
-        tally.position = source.size
 
     def _checked(self, value: Any, tally: Tally) -> str | None:
         """Return the text if it can be used; otherwise count the reason."""
@@ -176,7 +162,7 @@ class Reader:
                 value = value.encode()  # raises for half a surrogate pair
             if not isinstance(value, bytes):
                 reason = "no text"
-            elif len(value) > self.max_document_bytes:
+            elif len(value) > MAX_DOCUMENT_BYTES:
                 reason = "too long"
             elif (text := value.decode()).strip():
                 return text
@@ -188,34 +174,30 @@ class Reader:
         return None
 
     def _values(self, source: Source, tally: Tally) -> Iterator[Any]:
-        with opened(source.name) as file:
-            read = self._tables if source.kind == "parquet" else self._records
+        with open_file(source.name) as file:
             try:
-                yield from read(source, file, tally)
+                if source.kind == "parquet":
+                    yield from self._column(file, tally)
+                else:
+                    yield from self._records(source, file, tally)
             except damage():
                 tally.skipped["damaged file"] += 1
-                tally.damaged.append(source.label)
+                tally.damaged.append(source.name)
 
     def _records(self, source: Source, file: IO[bytes], tally: Tally) -> Iterator[Any]:
-        is_text, limit = source.kind == "text", self.max_document_bytes
-        first, last = source.part or (0, None)
-        if last is not None:
-            file.seek(first)
-            file = cast(IO[bytes], io.BufferedReader(FilePart(file, last - first)))
-        unpacked = _unpacked(file, Path(source.name).suffix)
+        is_text, limit = source.kind == "text", MAX_DOCUMENT_BYTES
+        unpacked = _unpack(file, Path(source.name).suffix)
         if is_text and self.split == "file":
             yield unpacked.read(limit + 1 + len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
             return
         lines = bounded_lines(unpacked, limit)
         if is_text and self.split == "blank":
-            lines = _joined(lines, limit)
+            lines = _join_lines(lines, limit)
         for n, line in enumerate(lines):
-            tally.position = file.tell()
             if line is None:
                 tally.skipped["too long"] += 1
                 continue
-            is_first = n == 0 and first == 0
-            record = line.removeprefix(_BYTE_ORDER_MARK) if is_first else line
+            record = line if n else line.removeprefix(_BYTE_ORDER_MARK)
             if not record.strip():
                 continue  # white space between documents is not a document
             if is_text:
@@ -233,27 +215,21 @@ class Reader:
         else:
             yield record.get(self.text_key) if isinstance(record, dict) else None
 
-    def _tables(self, source: Source, file: IO[bytes], tally: Tally) -> Iterator[Any]:
+    def _column(self, file: IO[bytes], tally: Tally) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = pq.ParquetFile(file)
-        first, last = source.part or (0, table.metadata.num_row_groups)
-        groups = list(range(first, last))
-        rows = sum(table.metadata.row_group(n).num_rows for n in groups)
         if self.text_key not in table.schema_arrow.names:
-            tally.skipped["no text"] += rows
+            tally.skipped["no text"] += table.metadata.num_rows
             return
-        done = 0
-        for batch in table.iter_batches(256, groups, columns=[self.text_key]):
+        for batch in table.iter_batches(256, columns=[self.text_key]):
             column = batch.column(0)
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
                 column = column.cast(pa.large_binary())  # so that bad UTF-8 affects one row only
             yield from column.to_pylist()
-            done += len(column)
-            tally.position = source.size * done // rows
 
     def _rows(self, source: Source) -> Iterator[Any]:
         import datasets
@@ -272,39 +248,16 @@ def whole_lines(source: Source, limit: int) -> Iterator[bytes | None]:
 
     A damaged file is an error.
     """
-    with opened(source.name) as file:
+    with open_file(source.name) as file:
         try:
-            yield from bounded_lines(_unpacked(file, Path(source.name).suffix), limit)
+            yield from bounded_lines(_unpack(file, Path(source.name).suffix), limit)
         except damage() as error:
             raise DataError(
                 f"{source.name!r} is damaged: {error}. Create or copy it again."
             ) from error
 
 
-class FilePart(io.RawIOBase):
-    """The next bytes of a file, as a file of their own; `tell` counts from its start."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file = file
-        self._size = self._left = size
-
-    def readable(self) -> bool:
-        """Return that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read bytes into a buffer and return their number."""
-        data = self._file.read(min(len(buffer), self._left))
-        buffer[: len(data)] = data
-        self._left -= len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        """Return how many bytes were read."""
-        return self._size - self._left
-
-
-def opened(name: str) -> IO[bytes]:
+def open_file(name: str) -> IO[bytes]:
     """Open a file by its path or URL."""
     try:
         if "://" in name:
@@ -315,7 +268,7 @@ def opened(name: str) -> IO[bytes]:
         raise DataError(f"Cannot open {name!r}: {error.strerror or error}.") from error
 
 
-def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:
+def _join_lines(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]:
     """Yield the runs of lines between blank lines; None for a run longer than `limit` bytes."""
     run: list[bytes] = []
     size = -1  # bytes of the run, including the line ends inside it
@@ -331,7 +284,7 @@ def _joined(lines: Iterator[bytes | None], limit: int) -> Iterator[bytes | None]
             run, size = [], -1
 
 
-def _unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
+def _unpack(file: IO[bytes], suffix: str) -> IO[bytes]:
     if suffix == ".gz":
         return cast(IO[bytes], gzip.open(file))
     if suffix == ".xz":

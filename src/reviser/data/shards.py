@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.data.pipeline import FORMAT, ShardPlan, make_plan
+from reviser.data.pipeline import FORMAT, ShardPlan, make_plan, run_plan
 from reviser.data.readers import Reader, SplitBy
 from reviser.errors import DataError
 from reviser.files import write_json
@@ -41,7 +41,6 @@ def tokenize(
     *,
     split: SplitBy = "blank",
     text_key: str = "text",
-    max_document_bytes: int = Reader.max_document_bytes,
     workers: int | None = None,
     progress: bool = False,
 ) -> Manifest:
@@ -50,13 +49,11 @@ def tokenize(
     A source is a file of JSON lines, parquet or plain text, compressed or not; a folder of these;
     a pattern; a URL that fsspec can open, such as `s3://bucket/folder`; or `hf:NAME`. `split` says
     how text files are split into documents. Files are the unit of parallel work, by default one
-    process per core. A file of more than 1 GiB is cut into several units unless it is compressed.
-    A script that calls this needs the usual `if __name__ == "__main__":`.
+    process per core. A script that calls this needs the usual `if __name__ == "__main__":`.
     """
-    from reviser.data.local import run_plan
-
-    reader = Reader(split=split, text_key=text_key, max_document_bytes=max_document_bytes)
-    plan = make_plan(sources, output, tokenizer_folder, reader=reader)
+    plan = make_plan(
+        sources, output, tokenizer_folder, reader=Reader(split=split, text_key=text_key)
+    )
     run_plan(plan, workers=workers, progress=progress)
     manifest = finish(output)
     TokenShards.open(output)  # refuses a folder that was damaged in the meantime
@@ -90,7 +87,7 @@ def finish(output: str | Path) -> Manifest:
         counts = ", ".join(f"{reason}: {count}" for reason, count in manifest.skipped.items())
         raise DataError(
             f"No document could be used (left out: {counts or 'none, the files are blank'})."
-            " Check the files, text_key and max_document_bytes, then use a new output folder."
+            " Check the files and text_key, then use a new output folder."
         )
     write_json(plan.output / "manifest.json", manifest.to_dict())
     return manifest
@@ -105,9 +102,9 @@ def _version(package: str) -> str:
 
 def _task_record(plan: ShardPlan, rank: int) -> dict[str, Any] | None:
     """Return the merged records of a task's two steps; None if it is not complete."""
-    paths = [plan.record(rank, part) for part in ("read", "shard")]
-    if not all(path.is_file() for path in paths):
+    if not plan.is_done(rank):
         return None
+    paths = [plan.record(rank, part) for part in ("read", "shard")]
     read, written = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
     return {**written, **read, "skipped": Counter(read["skipped"]) + Counter(written["skipped"])}
 

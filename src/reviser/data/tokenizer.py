@@ -24,7 +24,6 @@ def train_bpe(
     *,
     split: SplitBy = "blank",
     text_key: str = "text",
-    max_document_bytes: int = Reader.max_document_bytes,
 ) -> Tokenizer:
     """Train a byte-level BPE with at most `size` tokens and no special ones.
 
@@ -36,7 +35,7 @@ def train_bpe(
 
     if size < BYTES:
         raise ConfigError(f"size is {size}; a byte-level tokenizer needs {BYTES} or more tokens.")
-    reader = Reader(split=split, text_key=text_key, max_document_bytes=max_document_bytes)
+    reader = Reader(split=split, text_key=text_key)
     files = [file for source in sources for file in find_sources(source)]
     tally, used = Tally(), 0
 
