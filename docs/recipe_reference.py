@@ -119,6 +119,7 @@ OUTPUT = """\
 | file | contents |
 |---|---|
 | `config.json`, `model.safetensors`, `tokenizer.json`, `action_vocab.json` ... | the model folder; any engine can open it |
+| `README.md` | a model card for the Hugging Face hub; one that is there already stays |
 | `log.jsonl` | one line per `log_every` steps, per checkpoint and per evaluation; see below |
 | `samples.jsonl` | continuations of `evaluation.prompts` at each evaluation: `text`, the reason it `ended` (`stop`, `max_actions` or `context`), and the action ids (`prefix` and `restoration`) |
 | `run.json` | the provenance: recipe, fingerprints, versions, commit, counts and last scores; written last, so its presence means that the run is finished |

@@ -1,11 +1,7 @@
-"""A small Hugging Face hub on this machine: repositories, commits with large files, downloads.
-
-It speaks the part of the real API that `huggingface_hub` uses, and keeps everything in memory.
-"""
+"""A small Hugging Face hub on this machine: the part of the API that downloads a model."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import threading
@@ -14,19 +10,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-TOKEN = "hf_secret"
-LARGE = ".safetensors"
-
 
 class FakeHub(ThreadingHTTPServer):
-    """A hub with the repositories that clients make."""
+    """A hub with the repositories that a test puts there: files by their path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repositories: dict[str, dict[str, bytes]] = {}
-        self.private: set[str] = set()
-        self.blobs: dict[str, bytes] = {}
-        """Large files by hash, between their upload and the commit that names them."""
 
     @property
     def url(self) -> str:
@@ -57,58 +47,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
-
-    def do_POST(self) -> None:
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self._json({"error": "Invalid username or password."}, 401)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        parts = self.path.strip("/").split("/")
-        if self.path == "/api/repos/create":
-            fields = json.loads(body)
-            name = "/".join(filter(None, (fields.get("organization"), fields["name"])))
-            self.server.repositories.setdefault(name, {})
-            if fields.get("private") or fields.get("visibility") == "private":
-                self.server.private.add(name)
-            return self._json({"url": f"{self.server.url}/{name}", "id": name})
-        if self.path.endswith("/info/lfs/objects/batch"):
-            objects = [
-                {**each, "actions": {"upload": {"href": f"{self.server.url}/lfs/{each['oid']}"}}}
-                for each in json.loads(body)["objects"]
-            ]
-            return self._json({"transfer": "basic", "objects": objects})
-        if self.path == "/api/validate-yaml":  # of a card's head
-            return self._json({"errors": [], "warnings": []})
-        name, action = "/".join(parts[2:4]), parts[4]
-        if action == "preupload":
-            files = [
-                {
-                    "path": each["path"],
-                    "uploadMode": "lfs" if each["path"].endswith(LARGE) else "regular",
-                    "shouldIgnore": False,
-                }
-                for each in json.loads(body)["files"]
-            ]
-            return self._json({"files": files})
-        assert action == "commit"
-        return self._commit(name, body)
-
-    def _commit(self, name: str, body: bytes) -> None:
-        files = self.server.repositories[name]
-        for line in map(json.loads, body.splitlines()):
-            value = line["value"]
-            if line["key"] == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-            elif line["key"] == "lfsFile":
-                files[value["path"]] = self.server.blobs[value["oid"]]
-        commit = self.server.commit(name)
-        url = f"{self.server.url}/{name}/commit/{commit}"
-        self._json({"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""})
-
-    def do_PUT(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        assert hashlib.sha256(content).hexdigest() == self.path.rpartition("/")[2]
-        self.server.blobs[self.path.rpartition("/")[2]] = content
-        self._json({})
 
     def do_HEAD(self) -> None:
         self.do_GET()

@@ -35,6 +35,7 @@ from reviser.data.pairs import Pair, write_pairs  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
+from reviser.train.card import write_card  # noqa: E402
 from reviser.train.inputs import open_inputs  # noqa: E402
 from reviser.train.recipe import load_recipe  # noqa: E402
 from reviser.train.resume import check_claim, check_start_token, write_start_token  # noqa: E402
@@ -127,6 +128,30 @@ def interrupted(finished: Path, tmp_path: Path) -> Path:
 
 
 # -- what a run leaves ------------------------------------------------------------------------
+
+
+def test_the_folder_has_a_model_card(finished: Path, tmp_path: Path) -> None:
+    card, facts = (finished / "README.md").read_text("utf-8"), record(finished)
+    _, head, body = card.split("---\n", 2)
+    assert yaml.safe_load(head) == {"library_name": "reviser", "tags": ["reviser"]}
+    nll = facts["metrics"]["eval_held_out_nll"]
+    for words in (
+        "# model\n", 'reviser generate "Once" -m model\n', f"{facts['parameters']:,} parameters",
+        "trained from random weights. In 12 steps", f"{facts['seen']['text_tokens']:,} tokens of",
+        f"\n\n| held out | nats per text token |\n|---|---:|\n| eval_held_out_nll | {nll:.3f} ±",
+    ):  # fmt: skip
+        assert words in body, words
+
+    facts["recipe"]["base"] = "openai-community/gpt2@607a30d"
+    facts["metrics"] = {}
+    write_card(tmp_path, facts, is_editor=True)
+    card = (tmp_path / "README.md").read_text("utf-8")
+    assert yaml.safe_load(card.split("---\n")[1])["base_model"] == "openai-community/gpt2"
+    assert "reviser revise draft.txt" in card
+    assert "nats per text token" not in card
+    (tmp_path / "README.md").write_text("Mine.")
+    write_card(tmp_path, facts, is_editor=True)
+    assert (tmp_path / "README.md").read_text() == "Mine."
 
 
 def test_the_folder_is_a_model_that_plain_transformers_opens(finished: Path) -> None:

@@ -46,7 +46,6 @@ SECTIONS = {
         models.info,
         models.merge,
         models.convert,
-        models.push,
         export.export,
     ),
 }

@@ -1,4 +1,4 @@
-"""Commands about model folders: info, merge, convert and push."""
+"""Commands about model folders: info, merge and convert."""
 
 from __future__ import annotations
 
@@ -90,29 +90,3 @@ def convert(
         f"{output}: {sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, MLP width"
         f" {sizes.mlp_width}, context {sizes.context}"
     )
-
-
-@click.command()
-@click.argument("folder", type=InputPath(file_okay=False))
-@click.argument("name")
-@click.option("--license", "licence", metavar="NAME",
-              help="Licence for the model's card, such as apache-2.0.")  # fmt: skip
-@click.option("--private", is_flag=True, help="Make a new repository private.")
-@click.option("--check", is_flag=True, help="Print the card and the files; upload nothing.")
-def push(folder: Path, name: str, licence: str | None, private: bool, check: bool) -> None:
-    """Upload a model to the Hugging Face hub.
-
-    NAME is the repository, such as yours/model; it is made if there is none. The model gets a card
-    from what its folder says about it. Log in first with `hf auth login`.
-    """
-    with needs_extra("hf"):
-        import huggingface_hub  # noqa: F401
-    from reviser.export.push import push as upload
-    from reviser.export.push import repository
-
-    if not check:
-        click.echo(upload(folder, name, licence=licence, private=private))
-        return
-    files = repository(folder, name, licence=licence)
-    click.echo(files["README.md"])
-    click.echo("\n".join(sorted(files)), err=True)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model from a recipe.
 
-    FOLDER becomes an ordinary model folder that also contains log.jsonl, samples.jsonl, run.json
-    and the checkpoints. Run the same command again to continue from the last checkpoint. To train
-    with several processes, use torchrun or accelerate launch:
+    FOLDER becomes an ordinary model folder that also contains a model card (README.md), log.jsonl,
+    samples.jsonl, run.json and the checkpoints. Run the same command again to continue from the
+    last checkpoint. To train with several processes, use torchrun or accelerate launch:
 
         torchrun --nproc-per-node 8 -m reviser train RECIPE.yaml -o FOLDER
     """

@@ -23,6 +23,7 @@ from reviser.files import write_json
 from reviser.models import adaptation, trunks
 from reviser.models.editing import Editing
 from reviser.provenance import made_with
+from reviser.train.card import write_card
 from reviser.train.inputs import Inputs, make_missing, open_inputs
 from reviser.train.recipe import Recipe
 from reviser.train.report import TerminalBar, truncate_log
@@ -98,7 +99,7 @@ class Session:
         editing: Editing | None,
         packages: Sequence[str] = (),
     ) -> None:
-        """Write the model folder, and last the provenance, which says that the run is finished."""
+        """Write the model folder and its card, and last the provenance: the run is finished."""
         record = {
             "recipe": to_plain(self.recipe),
             "data": self.inputs.data.fingerprint,
@@ -120,6 +121,7 @@ class Session:
         if self.arguments.process_index == 0:
             if editing is not None:
                 editing.save(self.output)
+            write_card(self.output, record, is_editor=editing is not None)
             write_json(self.output / "run.json", record)
 
     def _save(self, trainer: Any) -> None:
