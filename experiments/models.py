@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.markdown import estimate, table
 from experiments.stories import editor_scores
-from experiments.stories.model_cards import MEASURE, record, usual
+from experiments.stories.model_cards import MEASURE, NAME, record, usual
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
@@ -22,15 +22,15 @@ These models come with the checkout, in `models/`. There is nothing to download,
 
 """
 TAIL = """
-Only the scores of stories-revise and stories-append can be compared with each other; the card of each model (its `README.md`) says how they were measured. [..] and "to" are 95 % intervals. Bits per character are of texts written at temperature 0.9, measured with stories15M; lower is better. stories15M generated the training text and gave these models their layers, so it is not an independent judge. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
+The card of each model (its `README.md`) says how its scores were measured; they cannot be compared with each other. [..] and "to" are 95 % intervals. Bits per character are of texts written at temperature 0.9, measured with stories15M; lower is better. stories15M generated the training text and gave these models their layers, so it is not an independent judge. F0.5 is in per cent; higher is better. For the proofreader, ERRANT computes it on {sentences} sentences of each set. For stories-edit, it is on stories with mistakes that a program made, which are easier.
 
 | to measure a row again | run |
 | --- | --- |
-| stories-revise, stories-append | `{measure_writers}` |
+| stories-revise | `{measure_writers}` |
 | stories-edit | `python -m experiments.stories.editor_scores measure models/stories-edit RUN/held-out.jsonl --first 60` |
 | proofreader | `python rivals.py TESTS units -o results/rivals.json --only proofreader --model ../../models/proofreader --first 200`, in `experiments/proofreader` |
 
-STORIES15M is the folder of that model.
+STORIES15M is the folder of that model, and BASELINE a left-to-right model that is not included; the card says how to train it.
 
 Other models:
 
@@ -44,10 +44,6 @@ TASKS = {
     "stories-revise": (
         "write stories, fill gaps",
         'reviser generate "Ben had a" -m models/stories-revise',
-    ),
-    "stories-append": (
-        "the left-to-right baseline",
-        'reviser generate "Ben had a" -m models/stories-append',
     ),
 }
 
@@ -78,10 +74,10 @@ def _rivals() -> dict[str, Any]:
     return found
 
 
-def story_model(name: str) -> tuple[str, str]:
-    """Return what a story writer is, and its scores."""
-    kind = f"Llama, {record(name)['parameters'] / 1e6:.1f} million parameters"
-    return kind, f"{estimate(usual(name)['bits_per_character'], 3)} bits per character"
+def writer() -> tuple[str, str]:
+    """Return what the story writer is, and its scores."""
+    kind = f"Llama, {record()['parameters'] / 1e6:.1f} million parameters"
+    return kind, f"{estimate(usual()['bits_per_character'], 3)} bits per character"
 
 
 def editor() -> tuple[str, str]:
@@ -94,14 +90,14 @@ def editor() -> tuple[str, str]:
     return "Llama, 7.2 million parameters", "; ".join(scores)
 
 
-OTHERS = {"proofreader": proofreader, "stories-edit": editor}
+MODELS = {"proofreader": proofreader, "stories-edit": editor, NAME: writer}
 
 
 def page() -> str:
     """Return the page."""
     rows = []
     for name, (task, command) in TASKS.items():
-        kind, scores = OTHERS[name]() if name in OTHERS else story_model(name)
+        kind, scores = MODELS[name]()
         card = f"`models/{name}`"
         rows.append([card, task, f"{kind}, {megabytes(name)}", scores, f"`{command}`"])
     columns = ["model", "for", "what it is", "scores", "run it"]

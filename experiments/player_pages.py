@@ -56,11 +56,10 @@ PAPER = (
 def pages() -> dict[str, str]:
     """Return the four pages by file name."""
     stories = ROOT / "models" / "stories-revise"
-    replayer = Replayer(ActionVocab.load(stories), Codec.load(stories))
+    codec = Codec.load(stories)  # of the editor, too
+    replayer = Replayer(ActionVocab.load(stories), codec)
     rollouts = ROOT / "experiments" / "stories" / "results"
     edits = ROOT / "experiments" / "revise" / "results"
-    # The editor has the same tokenizer as models/stories-append.
-    editor_codec = Codec.load(ROOT / "models" / "stories-append")
     return {
         "proofreading.html": to_html(
             proofread_films(), title="Twenty drafts, proofread", note=PROOFREADING
@@ -74,7 +73,7 @@ def pages() -> dict[str, str]:
             note=STORIES,
         ),
         "edits.html": to_html(
-            films(edits / "edits.jsonl", Replayer(ActionVocab.load(edits), editor_codec), "Draft"),
+            films(edits / "edits.jsonl", Replayer(ActionVocab.load(edits), codec), "Draft"),
             title="Ten drafts, revised",
             note=DRAFTS,
         ),

@@ -1,4 +1,4 @@
-"""The models that come with a checkout: they are what their cards say, and they write."""
+"""The story writer that comes with a checkout: it is what its card says, and it writes."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ import torch
 
 import reviser
 from experiments.stories import frontier
-from experiments.stories.model_cards import COMPARISON, PROMPTS, SHIPPED, record, usual
+from experiments.stories.model_cards import COMPARISON, PROMPTS, SYSTEM, record, usual
 from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
 from reviser.lab.evals.texts import read_prompts
@@ -22,7 +22,7 @@ from reviser.models import info, trunks
 from reviser.writing.model import Reviser
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = {name: ROOT / "models" / name for name in ("stories-revise", "stories-append")}
+FOLDER = ROOT / "models" / "stories-revise"
 BEGINNINGS = [
     "Once upon a time, there was a little dog",
     "Tom and his mom went to the",
@@ -33,25 +33,21 @@ STORY = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside with her dog."
     " One day, they went to the park. Lily saw a big red ball. She was very happy."
 )
-either = pytest.mark.parametrize("name", FOLDERS)
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[dict[str, Reviser]]:
-    models = {name: reviser.load(folder) for name, folder in FOLDERS.items()}
-    yield models
-    for model in models.values():
-        model.close()
+def model() -> Iterator[Reviser]:
+    with reviser.load(FOLDER) as opened:
+        yield opened
 
 
-@either
-def test_a_folder_is_small_and_says_nothing_of_where_it_was_made(name: str) -> None:
-    files = [path for path in FOLDERS[name].iterdir() if path.is_file()]
+def test_a_folder_is_small_and_says_nothing_of_where_it_was_made() -> None:
+    files = [path for path in FOLDER.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 15_000_000
-    facts = info.describe(FOLDERS[name])
+    facts = info.describe(FOLDER)
     assert facts["dtypes"] == ["BF16"]
     assert 5_000_000 < facts["parameters"] < 8_000_000
-    told = json.loads((FOLDERS[name] / "run.json").read_text("utf-8"))
+    told = json.loads((FOLDER / "run.json").read_text("utf-8"))
     assert not [text for text in strings(told) if text.startswith(("/", "~"))]
 
 
@@ -63,44 +59,36 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(part)
 
 
-@either
-def test_weights_and_results_are_of_one_run(name: str) -> None:
-    assert record(name)["seen"] == frontier.read(COMPARISON)["seen"][SHIPPED[name]]
+def test_weights_and_results_are_of_one_run() -> None:
+    assert record()["seen"] == frontier.read(COMPARISON)["seen"][SYSTEM]
 
 
-@either
-def test_the_beginnings_of_the_results_are_at_hand(name: str) -> None:
+def test_the_beginnings_of_the_results_are_at_hand() -> None:
     prompts = read_prompts(ROOT / PROMPTS)
-    assert len(prompts) == usual(name)["samples"]
-    codec = Codec.load(FOLDERS[name])
+    assert len(prompts) == usual()["samples"]
+    codec = Codec.load(FOLDER)
     assert {len(codec.encode(prompt.prompt)) for prompt in prompts} == {32}
 
 
-@either
-def test_it_has_learnt_to_tell_stories(name: str) -> None:
+def test_it_has_learnt_to_tell_stories() -> None:
     """What it makes of a story it has not seen, in nats per token: far below a model untrained."""
-    model, vocab = trunks.load(FOLDERS[name], dtype=torch.float32)
-    codec = Codec.load(FOLDERS[name])
+    trunk, vocab = trunks.load(FOLDER, dtype=torch.float32)
+    codec = Codec.load(FOLDER)
     history = [*vocab.prefix_actions([]), *codec.encode(STORY), vocab.stop]
     ids = torch.tensor([history])
     with torch.inference_mode():
-        loss = float(model(input_ids=ids, labels=ids).loss)
+        loss = float(trunk(input_ids=ids, labels=ids).loss)
     assert loss < 1.7
 
 
-def test_both_read_the_same_tokens() -> None:
-    tables = [
-        json.loads((folder / "tokenizer.json").read_text("utf-8")) for folder in FOLDERS.values()
-    ]
-    assert tables[0]["model"] == tables[1]["model"]
-    assert len(tables[0]["model"]["vocab"]) == 4096
-
-
-@either
-def test_it_writes_from_the_command_line(name: str) -> None:
-    words = [sys.executable, "-m", "reviser", "generate", BEGINNINGS[0], "-m", f"models/{name}"]
+def test_it_writes_from_the_command_line() -> None:
+    words = ["generate", BEGINNINGS[0], "-m", "models/stories-revise", "--json", "--seed", "5"]
     done = subprocess.run(
-        [*words, "--json", "--seed", "5"], cwd=ROOT, capture_output=True, check=True, text=True
+        [sys.executable, "-m", "reviser", *words],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
     )
     rollout = json.loads(done.stdout)
     assert rollout["text"].startswith(BEGINNINGS[0])
@@ -108,19 +96,15 @@ def test_it_writes_from_the_command_line(name: str) -> None:
     assert rollout["stop_reason"] == "stop"
 
 
-@either
-def test_one_revises_and_the_baseline_appends(name: str, opened: dict[str, Reviser]) -> None:
-    vocab = ActionVocab.load(FOLDERS[name])
-    rollouts = list(opened[name].generate_many(BEGINNINGS * 10, seed=1))
+def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
+    vocab = ActionVocab.load(FOLDER)
+    rollouts = list(model.generate_many(BEGINNINGS * 10, seed=1))
     walks = [Walk.of(rollout.trajectory, vocab) for rollout in rollouts]
     assert sum(walk.actions for walk in walks) < 1.05 * sum(walk.tokens for walk in walks)
     assert sum(rollout.stop_reason == "stop" for rollout in rollouts) > 36
     revised = sum(walk.revisions > 0 for walk in walks)
-    if name == "stories-append":
-        assert revised == 0
-        return
     assert revised > 28  # of 40; of 200 held-out stories it revises 92 %
-    codec = Codec.load(FOLDERS[name])
+    codec = Codec.load(FOLDER)
     for rollout in rollouts:
         canvas, before = Canvas(vocab), None
         for action in rollout.trajectory.history(vocab):
@@ -132,16 +116,14 @@ def test_one_revises_and_the_baseline_appends(name: str, opened: dict[str, Revis
             before = kind
 
 
-@either
-def test_it_fills_a_gap_and_touches_nothing_else(name: str, opened: dict[str, Reviser]) -> None:
+def test_it_fills_a_gap_and_touches_nothing_else(model: Reviser) -> None:
     left = "Once upon a time, there was a boy named Tom. One day, he took his ball to the park."
     right = " Tom was very sad. His mom gave him a big hug. She got him a new ball. Tom was happy."
-    rollouts = list(opened[name].infill_many([f"{left}{{}}{right}"] * 40, max_actions=100))
+    rollouts = list(model.infill_many([f"{left}{{}}{right}"] * 40, max_actions=100))
     for rollout in rollouts:
         assert rollout.text.startswith(left)
         assert rollout.text.endswith(right)
         assert all(part.before == part.after for part in rollout.locked)
-    if name == "stories-revise":
-        fills = [rollout.text[len(left) : -len(right)] for rollout in rollouts]
-        assert sum(fill.endswith((".", "!", '"', "?")) for fill in fills) >= 30
-        assert len({*fills}) >= 30
+    fills = [rollout.text[len(left) : -len(right)] for rollout in rollouts]
+    assert sum(fill.endswith((".", "!", '"', "?")) for fill in fills) >= 30
+    assert len({*fills}) >= 30

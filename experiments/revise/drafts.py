@@ -5,7 +5,7 @@ about the right number of tokens, with mistakes far enough apart that each is an
 The mistakes are simple (a word misspelled, left out, repeated, with the other case, or swapped for
 a similar one): they need to be countable, not realistic.
 
-    python -m experiments.revise.drafts CLEAN.txt --tokenizer models/stories-append -o drafts.jsonl
+    python -m experiments.revise.drafts CLEAN.txt --tokenizer models/stories-revise -o drafts.jsonl
 """
 
 from __future__ import annotations

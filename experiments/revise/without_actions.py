@@ -1,6 +1,6 @@
 """Remove the actions from a Reviser model, to get a causal LM that can be adapted again.
 
-python -m experiments.revise.without_actions models/stories-append -o base
+python -m experiments.revise.without_actions models/stories-revise -o base
 """
 
 from __future__ import annotations

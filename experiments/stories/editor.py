@@ -1,6 +1,6 @@
 """Train the story editor, `models/stories-edit`, from a transplanted base.
 
-    python -m experiments.stories.transplant STORIES15M models/stories-append -o base
+    python -m experiments.stories.transplant STORIES15M models/stories-revise -o base
     python -m experiments.stories.editor base stories-*.jsonl -o RUN --steps 1500
     python -m experiments.stories.editor_lists stories-*.jsonl -o RUN
     python -m experiments.stories.editor_scores calibrate RUN RUN/held-out.jsonl

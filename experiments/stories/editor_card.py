@@ -27,7 +27,6 @@ from reviser.models.wordlists import LISTS, WORDS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models" / "stories-edit"
-BASELINE = ROOT / "models" / "stories-append"
 CARD = """\
 ---
 license: mit
@@ -48,7 +47,7 @@ $ echo "{draft}" | reviser revise -m models/stories-edit --format critic
 
 The model reads the draft once and gives each word a probability that it needs an edit. Where this probability is at least {threshold}, word lists suggest other forms of a word, words that people confuse with it, capitals, and small words that may be missing or extra. They also suggest a spelling for each word that is in no list. The model compares the text with and without each suggestion, and makes the changes with a confidence of at least {least}. The model can write edits of its own, and was trained to, but at this budget most of them were wrong (`samples` is 0 in `editing.json`). `--precision` chooses another limit. [Revise a draft](../../docs/guides/revise.md) has all options.
 
-It is a causal LM: Llama's architecture with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens, the same as those of [stories-append](../stories-append), and some action tokens.
+It is a causal LM: Llama's architecture with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens, the same as those of [stories-revise](../stories-revise), and some action tokens.
 
 ## Data
 
@@ -63,8 +62,8 @@ The model has read {ids:.1f} million tokens in {steps:,} steps on one CPU core, 
 ```sh
 # STORIES15M is the folder of that model, with a tokenizer.json
 python -m experiments.stories.sample_corpus STORIES15M -o stories-0.jsonl --batches 11
-# of models/stories-append, only the tokenizer is used
-python -m experiments.stories.transplant STORIES15M models/stories-append -o base
+# of models/stories-revise, only the tokenizer is used
+python -m experiments.stories.transplant STORIES15M models/stories-revise -o base
 python -m experiments.stories.editor base stories-0.jsonl -o RUN --steps 500 --learning-rate {rate}
 python -m experiments.stories.editor_lists stories-0.jsonl -o RUN
 python -m experiments.stories.editor_scores calibrate RUN RUN/held-out.jsonl --first 40
@@ -75,7 +74,7 @@ python -m experiments.stories.editor_card
 
 {note}
 
-As plain text, held-out stories have {nats:.2f} nats per token under this model, and {baseline:.2f} under the stories-append of version 0.1.0, which was trained from scratch.
+As plain text, held-out stories have {nats:.2f} nats per token under this model.
 
 ## Evaluation
 
@@ -132,7 +131,6 @@ def card() -> str:
         unchanged=f"{100 * UNCHANGED:.0f} %",
         rate=settings["learning_rate"],
         nats=metrics["plain_text_nats_of_stories-edit"],
-        baseline=metrics["plain_text_nats_of_stories-append"],
         count=found["stories"],
         rate_of_mistakes=f"{found['rate']:.0f}",
         figures=table(
@@ -154,14 +152,11 @@ def ship(run: Path, earlier: Path | None) -> None:
     for name in ("editing.json", WORDS, LISTS):
         shutil.copyfile(run / name, FOLDER / name)
     texts = [json.loads(line)["text"] for line in (run / "held-out.jsonl").open(encoding="utf-8")]
-    metrics = {}
-    for folder in (FOLDER, BASELINE):
-        opened, its_vocab = trunks.load(folder, dtype=torch.float32)
-        # Plain text follows the begin token alone here, and a delimiter as well in stories-append.
-        begin = its_vocab.prefix_actions([])[: 1 if folder == FOLDER else None]
-        scored = {"begin": begin, "tokens": its_vocab.tokens}
-        nats = held_out_nats(opened, Codec.load(folder), texts[:100], **scored)
-        metrics[f"plain_text_nats_of_{folder.name}"] = nats
+    opened, vocab = trunks.load(FOLDER, dtype=torch.float32)
+    # Plain text follows the begin token alone.
+    scored = {"begin": vocab.prefix_actions([])[:1], "tokens": vocab.tokens}
+    nats = held_out_nats(opened, Codec.load(FOLDER), texts[:100], **scored)
+    metrics = {f"plain_text_nats_of_{FOLDER.name}": nats}
     records = [
         json.loads((each / "run.json").read_text("utf-8")) for each in (run, earlier) if each
     ]

@@ -1,4 +1,4 @@
-"""The model cards of the story writers: `models/stories-*/README.md`, without the editor's."""
+"""The model card of the story writer: `models/stories-revise/README.md`."""
 
 from __future__ import annotations
 
@@ -10,47 +10,22 @@ from experiments.markdown import estimate, table
 from experiments.stories import frontier
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = {"stories-revise": "late", "stories-append": "append"}
-"""The included writers, and their names in the comparison at equal diversity."""
+NAME = "stories-revise"
+SYSTEM, BASELINE = "late", "append"
+"""The names of the writer and its baseline in the comparison at equal diversity."""
 COMPARISON = "writers"
 PROMPTS = "experiments/stories/beginnings.jsonl"
-MEASURE = " ".join(
-    [
-        f"python -m experiments.stories.frontier {COMPARISON} {PROMPTS} STORIES15M",
-        *(f"{system}=models/{name}" for name, system in sorted(SHIPPED.items())),
-    ]
+MEASURE = (
+    f"python -m experiments.stories.frontier {COMPARISON} {PROMPTS} STORIES15M"
+    f" {BASELINE}=BASELINE {SYSTEM}=models/{NAME}"
 )
-"""The command that measures both; STORIES15M is the folder of that model."""
+"""The command that measures both; STORIES15M and BASELINE are the folders of these models."""
 TEMPERATURE = 0.9
 COLUMNS = {
     "bits per character": ("bits_per_character", 3),
     "distinct-2": ("distinct_2", 3),
     "actions per token": ("actions_per_token", 3),
     "share of texts with a cursor move": ("revised", 3),
-}
-WHAT = {
-    "stories-revise": (
-        "It writes a story from left to right, leaves a sentence out and marks the position. Then it"
-        " goes back to the mark and writes that sentence last. So it can also fill gaps in a story."
-        " [stories-append](../stories-append) is its left-to-right baseline."
-    ),
-    "stories-append": (
-        "It writes from left to right. It can move the cursor, and does so in at most 2 % of its texts."
-        " It is the baseline of [stories-revise](../stories-revise), with the same architecture, text"
-        " and number of training steps."
-    ),
-}
-EXAMPLES = {
-    "stories-revise": (
-        'reviser generate "Once upon a time, there was a little dog" -m models/stories-revise\n'
-        'reviser infill "Tom took his red ball to the park.{} Tom was sad. His mom got him a new'
-        ' ball." -m models/stories-revise'
-    ),
-    "stories-append": 'reviser generate "Once upon a time" -m models/stories-append',
-}
-CHANGES = {
-    "stories-revise": "",
-    "stories-append": " --set policy=append --set vocab.marks=false",
 }
 CARD = """\
 ---
@@ -62,10 +37,11 @@ pipeline_tag: text-generation
 
 # {name}
 
-This language model has {parameters:.1f} million parameters and writes simple stories for small children. {what}
+This language model has {parameters:.1f} million parameters and writes simple stories for small children. It writes a story from left to right, leaves a sentence out and marks the position. Then it goes back to the mark and writes that sentence last. So it can also fill gaps in a story.
 
 ```sh
-{example}
+reviser generate "Once upon a time, there was a little dog" -m models/{name}
+reviser infill "Tom took his red ball to the park.{{}} Tom was sad. His mom got him a new ball." -m models/{name}
 ```
 
 The model is an ordinary causal LM: Llama with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens and some action tokens. `AutoModelForCausalLM` can load it, but you need [Reviser](../../README.md) to decode it.
@@ -79,7 +55,7 @@ The training text is stories sampled at temperature 1 from [stories15M](https://
 The model starts from [stories-edit](../stories-edit), which has the layers of stories15M and a smaller vocabulary, and was trained to correct stories. It was then trained on {ids:.1f} million tokens, action tokens included, on one CPU core, in five runs of {steps} steps. Each run continued from the one before, with its own text, seed and learning rate. Only the last two runs used the pieces. `run.json` describes the last run. This command trains such a model in one run, which we have not tried with as many steps; the comments in the recipe show how to make `text.jsonl`:
 
 ```sh
-reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]'{changes} -o run
+reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]' -o run
 ```
 
 The models on [the results page](../../docs/results.md) are different: they were trained from scratch.
@@ -91,7 +67,7 @@ The held-out loss that `reviser info` prints is too optimistic, because stories-
 The model continued {prompts} held-out beginnings of 32 tokens, without top-k. Bits per character are measured with stories15M; lower is better. stories15M is not an independent judge: it generated the training text, and this model has its layers. distinct-2 is the share of different word pairs; higher is more varied. [..] is a 95 % interval over prompts and does not cover other training seeds. The weights are those of this folder, and the computation is in float32.
 
 {figures}
-`{measure}` measures them again.
+A left-to-right baseline with the same architecture, text and number of steps has {bits} bits per character at temperature {temperature}. It is not included: `--set policy=append --set vocab.marks=false` trains one. `{measure}` measures both again.
 
 ## Limits
 
@@ -103,27 +79,27 @@ This model is a toy for trying out the library and for its tests.
 """
 
 
-def points(name: str) -> list[dict[str, Any]]:
-    """Return the figures of a writer, for each temperature."""
-    found: list[dict[str, Any]] = frontier.read(COMPARISON)["systems"][SHIPPED[name]]
+def points(system: str) -> list[dict[str, Any]]:
+    """Return the figures of a system, for each temperature."""
+    found: list[dict[str, Any]] = frontier.read(COMPARISON)["systems"][system]
     return found
 
 
-def usual(name: str) -> dict[str, Any]:
-    """Return the figures of a writer at the usual temperature."""
-    return next(point for point in points(name) if point["temperature"] == TEMPERATURE)
+def usual(system: str = SYSTEM) -> dict[str, Any]:
+    """Return the figures of a system at the usual temperature."""
+    return next(point for point in points(system) if point["temperature"] == TEMPERATURE)
 
 
-def record(name: str) -> dict[str, Any]:
-    """Return how a writer was trained."""
-    path = ROOT / "models" / name / "run.json"
+def record() -> dict[str, Any]:
+    """Return how the writer was trained."""
+    path = ROOT / "models" / NAME / "run.json"
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def cards() -> dict[str, str]:
-    """Return the cards by path."""
-    return {f"models/{name}/README.md": card(name) for name in SHIPPED}
+    """Return the card by path."""
+    return {f"models/{NAME}/README.md": card()}
 
 
 def listed(numbers: list[int]) -> str:
@@ -131,26 +107,25 @@ def listed(numbers: list[int]) -> str:
     return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
-def card(name: str) -> str:
-    """Return the card of a writer."""
-    run = record(name)
+def card() -> str:
+    """Return the card of the writer."""
+    run = record()
     return CARD.format(
-        name=name,
-        what=WHAT[name],
-        example=EXAMPLES[name],
-        changes=CHANGES[name],
+        name=NAME,
         parameters=run["parameters"] / 1e6,
         stories=run["stories"],
         steps=listed([each["steps"] for each in run["runs"]]),
         ids=sum(each["ids"] for each in run["runs"]) / 1e6,
-        prompts=usual(name)["samples"],
+        prompts=usual()["samples"],
+        temperature=TEMPERATURE,
+        bits=estimate(usual(BASELINE)["bits_per_character"], 3),
         measure=MEASURE,
         figures=table(
             ["temperature", *COLUMNS],
             [
                 [f"{point['temperature']}"]
                 + [estimate(point[key], digits) for key, digits in COLUMNS.values()]
-                for point in points(name)
+                for point in points(SYSTEM)
             ],
         ),
     )

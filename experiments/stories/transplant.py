@@ -4,7 +4,7 @@ The six layers and the final norm are unchanged. The embedding, which is also th
 gets a row for each token of the other tokenizer: the mean of the rows of stories15M's own tokens
 for the same text. So most rows are those of the same word.
 
-    python -m experiments.stories.transplant STORIES15M models/stories-append -o base
+    python -m experiments.stories.transplant STORIES15M models/stories-revise -o base
 
 The result needs training: see `editor.py`. It holds nothing of Llama's tokenizer.
 """

@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: there are n
 
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
+from experiments.revise.without_actions import without_actions  # noqa: E402
 from reviser.cli import main  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
@@ -489,7 +490,8 @@ def test_one_command_measures_a_released_file_as_the_paper_does(tmp_path: Path) 
     torch.save(with_buffers(released()), tmp_path / "released.pt")
     script = ["sh", ROOT / "recipes" / "released.sh", "released.pt", tokenizer, "out"]
     asked = {"TEXT": str(documents), "COUNT": "20"}
-    asked["MEASURES"] = f"--scorer {ROOT / 'models' / 'stories-append'}"
+    without_actions(ROOT / "models" / "stories-revise", tmp_path / "scorer")
+    asked["MEASURES"] = "--scorer scorer"
     for _ in range(2):  # the second time, everything is there
         subprocess.run(script, cwd=tmp_path, env=os.environ | asked, check=True)
     report = (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -32,7 +32,6 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "stories-revise"
-TWIN = ROOT / "models" / "stories-append"
 OURS = "reviser-lm"
 PROMPT = "Ben had a"
 
@@ -224,8 +223,11 @@ def train(env: Environment) -> None:
 
 def evaluate(env: Environment) -> None:
     """Measure what was written, and show it."""
-    env.run("eval", f"ours={env.rollouts}", "--scorer", TWIN, "-o", "eval.json")
-    env.run("report", "eval.json", "-o", "page.html")
+    from experiments.revise.without_actions import without_actions
+
+    without_actions(MODEL, env.folder / "scorer")
+    env.run("lab", "eval", f"ours={env.rollouts}", "--scorer", "scorer", "-o", "eval.json")
+    env.run("lab", "report", "eval.json", "-o", "page.html")
     assert "evalPPL" in (env.folder / "page.html").read_text()
     env.run("-c", "import sklearn, httpx2; from reviser.lab.evals import judges, mauve")
 
