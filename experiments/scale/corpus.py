@@ -1,11 +1,11 @@
 """Run one job over a corpus on each scheduler while its workers are killed, and compare results.
 
-    python -m experiments.scale.corpus --documents 10000 --on local ray slurm --kills 10
+    python -m experiments.scale.corpus --documents 10000 --on local ray --kills 10
 
-A single process runs the job first. Then each scheduler runs it: processes of this machine, a Ray
-cluster of three node processes, or a Slurm array of the cluster that `sbatch` finds. At random
-moments a random worker gets SIGKILL. Every document must be there exactly once, and every file must
-equal that of the single process, byte for byte. The model is a random one of one layer.
+A single process runs the job first. Then each scheduler runs it: processes of this machine, or a
+Ray cluster of three node processes. At random moments a random worker gets SIGKILL. Every document
+must be there exactly once, and every file must equal that of the single process, byte for byte. The
+model is a random one of one layer.
 """
 
 from __future__ import annotations
@@ -72,18 +72,16 @@ def make_corpus(folder: Path, documents: int, files: int = 3) -> Path:
     return corpus
 
 
-def workers_of(on: Scheduler, job: Job) -> list[psutil.Process]:
-    """Return the processes that hold a model for a job now."""
+def workers_of(on: Scheduler) -> list[psutil.Process]:
+    """Return the processes that hold a model now."""
     found = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
             if on == "local":
                 is_worker = process.ppid() == os.getpid() and "spawn_main" in " ".join(words)
-            elif on == "ray":
-                is_worker = bool(words) and words[0].startswith("ray::") and "Chunk" in words[0]
             else:
-                is_worker = "reviser.corpus.on_slurm" in words and job.output in words
+                is_worker = bool(words) and words[0].startswith("ray::") and "Chunk" in words[0]
             if is_worker:
                 found.append(process)
         except psutil.Error:  # it has just ended
@@ -103,7 +101,7 @@ def killing(on: Scheduler, job: Job, kills: int, rng: Random) -> Iterator[list[i
             if job.chunks - len(job.missing()) < goals[0]:
                 continue
             time.sleep(rng.random() * 0.2)  # in the middle of whatever it does
-            if victims := workers_of(on, job):
+            if victims := workers_of(on):
                 victim = rng.choice(victims)
                 os.kill(victim.pid, signal.SIGKILL)
                 killed.append(victim.pid)
@@ -120,7 +118,7 @@ def killing(on: Scheduler, job: Job, kills: int, rng: Random) -> Iterator[list[i
 
 @contextmanager
 def cluster_of(on: Scheduler, nodes: int = 3) -> Iterator[None]:
-    """Start a Ray cluster with a process per node; other schedulers are there already."""
+    """Start a Ray cluster with a process per node."""
     if on != "ray":
         yield
         return
@@ -139,11 +137,11 @@ def cluster_of(on: Scheduler, nodes: int = 3) -> Iterator[None]:
         cluster.shutdown()
 
 
-def run_until_done(job: Job, on: Scheduler, options: dict[str, Any]) -> tuple[results.Counts, int]:
+def run_until_done(job: Job, on: Scheduler) -> tuple[results.Counts, int]:
     """Run a job, and again if it fails, as a user would; return its counts and the tries."""
     for tries in range(1, 100):
         try:
-            return run(job, on=on, workers=WORKERS, options=options), tries
+            return run(job, on=on, workers=WORKERS), tries
         except EngineError as error:
             print(f"  {error}", flush=True)
     raise AssertionError("It never ended.")
@@ -162,7 +160,7 @@ def compare(reference: Job, job: Job) -> None:
 
 def measure(
     folder: Path, documents: int, schedulers: Sequence[Scheduler], kills: int, chunk_rows: int,
-    options: dict[str, Any], log: Callable[..., None] = print,
+    log: Callable[..., None] = print,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run a job in one process and on each scheduler; return a row of figures for each."""
     model, corpus = make_model(folder), make_corpus(folder, documents)
@@ -184,8 +182,7 @@ def measure(
         with cluster_of(on):
             start = time.monotonic()
             with killing(on, job, kills, Random(on)) as killed:
-                own = options if on == "slurm" else {}
-                counts, tries = run_until_done(job, on, own)
+                counts, tries = run_until_done(job, on)
             seconds = time.monotonic() - start
         compare(reference, job)
         assert counts.sha256 == rows[0]["sha256"]
@@ -204,14 +201,10 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--on", nargs="+", choices=get_args(Scheduler), default=["local"])
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--chunk-size", type=int, default=100)
-    parser.add_argument("--sbatch", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--save", action="store_true", help="Write results/corpus.json.")
     given = parser.parse_args(words)
-    options = dict(pair.split("=", 1) for pair in given.sbatch)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        rows = measure(
-            Path(folder), given.documents, given.on, given.kills, given.chunk_size, options
-        )
+        rows = measure(Path(folder), given.documents, given.on, given.kills, given.chunk_size)
     if given.save:
         made = made_with("numpy", "torch", "transformers", "pyarrow", "fsspec", "ray")
         content = {"rows": rows, "made": made | {"load": os.getloadavg()[0]}}

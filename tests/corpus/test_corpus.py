@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.cli import main
-from reviser.corpus import on_slurm, results, sources
+from reviser.corpus import results, sources
 from reviser.corpus import worker as working
 from reviser.corpus.job import Job, begin
 from reviser.corpus.run import run
@@ -425,72 +425,54 @@ def test_a_broken_engine_writes_no_results(
 # -- schedulers -----------------------------------------------------------------------------------
 
 
-SBATCH = """#!{python}
-import os, subprocess, sys
-words = sys.argv[1:]
-[array] = [word for word in words if word.startswith("--array=0-")]
-assert "--partition=cpu" in words and "--exclusive" in words
-tasks = int(array.split("-")[-1]) + 1
-for task in range(tasks):
-    counter = {counter!r}
-    count = len(open(counter).read()) if os.path.exists(counter) else 0
-    open(counter, "a").write(".")
-    env = dict(os.environ, SLURM_ARRAY_TASK_ID=str(task), SLURM_ARRAY_TASK_COUNT=str(tasks))
-    if count != 0:  # the first task of all is lost
-        subprocess.run(["sh", "-c", words[-1]], env=env, check=True)
-print(17)
-"""
-
-
-@pytest.mark.parametrize("on", [pytest.param("sbatch", marks=pytest.mark.full)])
-def test_what_a_slurm_task_left_is_submitted_again(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
-) -> None:
-    """With an `sbatch` that runs the tasks at once, in place of a cluster."""
-    program = tmp_path / "bin" / on
-    program.parent.mkdir()
-    program.write_text(
-        SBATCH.format(python=sys.executable, counter=str(tmp_path / "counter")), "utf-8"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+def test_parts_that_run_at_the_same_time_make_one_result(model: Path, tmp_path: Path) -> None:
     source = corpus(tmp_path / "in", "parquet")
-    one, two = (job(source, tmp_path / name, model, chunk_rows=4) for name in ("one", "two"))
-    run(one)
-    counts = run(two, on="slurm", workers=2, options={"partition": "cpu", "exclusive": True})
-    assert counts.documents == 23
-    assert len((tmp_path / "counter").read_text("utf-8")) == 4  # two arrays of two
-    assert files_in(one.output) == files_in(two.output)
+    one, parts = (job(source, tmp_path / name, model, chunk_rows=4) for name in ("one", "parts"))
+    whole, told = run(one), list[tuple[int, int]]()
+    first = run(parts, part=(2, 2), progress=lambda *done: told.append(done))
+    assert sorted(files_in(parts.output)) == [
+        "00000001.parquet",
+        "00000003.parquet",
+        "00000005.parquet",
+    ]
+    assert first.documents == 11
+    assert told == [(0, 11), (4, 11), (8, 11), (11, 11)]
+    assert run(parts, part=(2, 2)) == first
+    assert not Folder(parts.output).exists("_done.json")
+    assert run(parts, part=(1, 2)) == whole
+    assert files_in(one.output) == files_in(parts.output)
 
 
-def test_a_slurm_array_that_does_nothing_is_reported(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = job(corpus(tmp_path / "in", "parquet"), tmp_path / "out", model, chunk_rows=4)
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    monkeypatch.setenv("PATH", str(programs))
-    with pytest.raises(ConfigError, match="There is no sbatch here"):
-        run(asked, on="slurm")
-    (programs / "sbatch").write_text("#!/bin/sh\necho 17\n", "utf-8")
-    (programs / "sbatch").chmod(0o755)
-    with pytest.raises(EngineError, match="No task of the Slurm array finished a chunk"):
-        run(asked, on="slurm")
-    (programs / "sbatch").write_text("#!/bin/sh\necho no partition >&2\nexit 1\n", "utf-8")
-    with pytest.raises(ConfigError, match="sbatch refused the array: no partition"):
-        run(asked, on="slurm")
+def test_a_job_can_be_begun_while_another_part_begins_it(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "_job.json.1.partial").write_text("{")
+    assert job(corpus(tmp_path / "in", "jsonl"), tmp_path / "out", model).documents == 23
 
 
-def test_a_slurm_task_does_its_share(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = job(corpus(tmp_path / "in", "parquet"), tmp_path / "out", model, chunk_rows=4)
-    Folder(asked.output).write_json(on_slurm._TODO, [0, 1, 2, 4, 5])
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "2")
-    monkeypatch.setattr(sys, "argv", ["on_slurm", asked.output])
-    on_slurm.main()
-    assert sorted(files_in(asked.output)) == ["00000001.parquet", "00000004.parquet"]
+def test_the_slurm_recipe_runs_a_part_per_task(model: Path, tmp_path: Path) -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "corpus_slurm.sh"
+    (tmp_path / "reviser").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "reviser").chmod(0o755)
+    source = write_jsonl(tmp_path / "in.jsonl", lines_of(6)[:3])
+    words = ["generate", "-m", str(model), "--input", str(source), "--max-actions", "1"]
+    words += ["--chunk-size", "1", "--output", str(tmp_path / "out")]
+    for task in ("1", "2"):
+        task_of = {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "2"}
+        path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+        asked = subprocess.run(
+            ["bash", str(recipe), *words],
+            env={**os.environ, **task_of, "PATH": path}, check=True, capture_output=True, text=True,
+        ).stdout.splitlines()  # fmt: skip
+        assert asked == [*words, "--part", f"{task}/2"]
+        assert command(*asked).exit_code == 0
+    assert Folder(str(tmp_path / "out")).read_json("_done.json")["documents"] == 3
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "1/0", "a/b", "-1/2"])
+def test_a_part_that_is_no_share_is_refused(tmp_path: Path, part: str) -> None:
+    told = command("generate", "-m", "x", "--input", "a", "--output", tmp_path, "--part", part)
+    assert told.exit_code == 2
+    assert "give K/N with K from 1 to N" in told.stderr
 
 
 @pytest.fixture
@@ -526,16 +508,14 @@ def test_the_reason_why_a_worker_failed_reaches_the_user(
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # of its own settings
-@pytest.mark.parametrize("on", ["local", "ray", "slurm"])
+@pytest.mark.parametrize("on", ["local", "ray"])
 def test_killed_workers_lose_nothing(tmp_path: Path, on: Any) -> None:
-    """The experiment at a small size: on a Ray cluster of three nodes, and a Slurm that is here."""
+    """The experiment at a small size: here, and on a Ray cluster of three nodes."""
     from experiments.scale import corpus as experiment
 
     if on == "ray":
         pytest.importorskip("ray", reason="ray is not installed, so there is no cluster.")
-    if on == "slurm" and subprocess.getstatusoutput("sinfo")[0]:
-        pytest.skip("There is no Slurm here; it needs a controller and a node.")
-    rows = experiment.measure(tmp_path, 300, [on], 3, 10, {})
+    rows = experiment.measure(tmp_path, 300, [on], 3, 10)
     assert [row["documents"] for row in rows] == [300, 300]
     assert rows[1]["kills"] == 3
 
@@ -563,6 +543,7 @@ def test_the_command_writes_a_folder_and_counts_failures(model: Path, tmp_path: 
     lines = corpus(tmp_path / "lines", "jsonl")
     for changed in (
         ("--output", tmp_path / "out.jsonl", "--on", "ray"),
+        ("--output", tmp_path / "out.jsonl", "--input", lines / "0.jsonl", "--part", "1/2"),
         ("--output", "memory://out.jsonl", "--input", lines),
     ):
         told = command(*words[:-1], *changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -243,6 +244,7 @@ class BatchChoice:
     workers: int
     on: Scheduler
     on_options: tuple[str, ...]
+    part: tuple[int, int]
     text_key: str | None
     chunk_rows: int
 
@@ -266,6 +268,14 @@ class BatchChoice:
         return self.paths[1].endswith(".jsonl")
 
 
+def _part(_: click.Context, __: click.Parameter, value: str) -> tuple[int, int]:
+    """Parse K/N."""
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise click.BadParameter(f"{value!r} is not a share; give K/N with K from 1 to N.")
+    return int(found[1]), int(found[2])
+
+
 def batch_options(source: str, instead_of: str, results: str) -> Decorator:
     """Return the options of a command that also works through a file or a corpus of texts."""
     return with_options(
@@ -280,11 +290,13 @@ def batch_options(source: str, instead_of: str, results: str) -> Decorator:
                      help="Number of processes for --input; each loads the model."),
         click.option("--on", default="local", show_default=True,
                      type=click.Choice(get_args(Scheduler)),
-                     help="Where the workers run: on this machine, on a Ray cluster, or as a Slurm"
-                          " array. For an --output folder."),
+                     help="Where the workers run: on this machine, or on a Ray cluster. For an"
+                          " --output folder."),
         click.option("--on-option", "on_options", multiple=True, metavar="NAME=JSON",
-                     help="Option of Ray's map_batches, such as num_gpus=1, or of Slurm's sbatch,"
-                          " such as partition=gpu; may be repeated."),
+                     help="Option of Ray's map_batches, such as num_gpus=1; may be repeated."),
+        click.option("--part", default="1/1", metavar="K/N", callback=_part,
+                     help="Run only the K-th of N equal shares of an --output folder; the others"
+                          " can run on other machines at the same time."),
         click.option("--text-key", metavar="NAME",
                      help=f"Field or column with the text of an --input to a folder. By default,"
                           f" as in a file of {source}."),

@@ -171,10 +171,11 @@ def _write_file(
 
     source, output = batch.paths
     is_plain = batch.on == "local" and batch.text_key is None and not batch.on_options
+    is_plain &= batch.part == (1, 1)
     if not is_plain or is_url(source) or is_url(output) or source.endswith(".parquet"):
         raise click.UsageError(
             "--output is one file, which takes local JSON lines and --on local. For Parquet, URLs,"
-            " --text-key, Ray or Slurm, name a folder."
+            " --text-key, --part or Ray, name a folder."
         )
     job = batches.Job(
         input=Path(source), output=Path(output), model=choice.model,
@@ -200,6 +201,8 @@ def _write_corpus(
         settings=settings, is_revision=is_revision, text_key=batch.text_key,
         chunk_rows=batch.chunk_rows,
     )  # fmt: skip
-    options = parse_options(batch.on_options)
-    counts = run(job, on=batch.on, workers=batch.workers, options=options, progress=progress)
+    counts = run(
+        job, on=batch.on, workers=batch.workers, options=parse_options(batch.on_options),
+        part=batch.part, progress=progress,
+    )  # fmt: skip
     return counts.documents, counts.failed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -24,8 +24,8 @@ from reviser.files import refuse_other_job
 from reviser.models import adapters
 from reviser.writing.batch import MACHINE_OPTIONS
 
-Scheduler = Literal["local", "ray", "slurm"]
-"""Where workers run: on this machine, on a Ray cluster, or as a Slurm array."""
+Scheduler = Literal["local", "ray"]
+"""Where workers run: on this machine, or on a Ray cluster."""
 JOB, DONE = "_job.json", "_done.json"
 """Readers of Parquet folders ignore names that begin with an underscore."""
 FORMAT = 1
@@ -108,6 +108,10 @@ class Job:
         stop = min(start + self.chunk_rows, source.rows)
         return Chunk(number, source, start, stop, row_ends[n] - source.rows + start)
 
+    def size(self, numbers: Iterable[int]) -> int:
+        """Return the number of documents in some chunks."""
+        return sum(chunk.stop - chunk.start for chunk in map(self.chunk, numbers))
+
     def file_name(self, number: int) -> str:
         """Return the name of the results of a chunk."""
         return f"{number:08d}.{self.format}"
@@ -165,7 +169,8 @@ def begin(
     folder = Folder(output)
     names = folder.names()
     saved = folder.read_json(JOB) if JOB in names else {}
-    if not saved and names:
+    # A file that ends so is being written, maybe by another part that begins the same job.
+    if not saved and any(not name.endswith(".partial") for name in names):
         raise ConfigError(f"{output!r} contains other files. Give a new or empty folder.")
     files = find_files(input_name)
     formats = {format_of(name) for name, _, _ in files}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +100,19 @@ def finish(job: Job) -> Counts:
     """Count the results of a job whose chunks are all done, and write `_done.json`."""
     if DONE in job.folder.names():
         return Counts(**job.folder.read_json(DONE))
+    counts = count(job, range(job.chunks))
+    if job.folder.is_local:
+        for name in job.folder.names():
+            if name.endswith(".partial"):  # of a process that was killed
+                job.folder.remove(name)
+    job.folder.write_json(DONE, vars(counts))
+    return counts
+
+
+def count(job: Job, numbers: Iterable[int]) -> Counts:
+    """Count the results of chunks that are done."""
     total, documents, failed = hashlib.sha256(), 0, 0
-    for number in range(job.chunks):
+    for number in numbers:
         counts, chunk = _counts(job, number), job.chunk(number)
         if counts.documents != chunk.stop - chunk.start:
             raise DataError(
@@ -110,13 +121,7 @@ def finish(job: Job) -> Counts:
             )
         total.update(counts.sha256.encode())
         documents, failed = documents + counts.documents, failed + counts.failed
-    counts = Counts(documents, failed, total.hexdigest())
-    if job.folder.is_local:
-        for name in job.folder.names():
-            if name.endswith(".partial"):  # of a process that was killed
-                job.folder.remove(name)
-    job.folder.write_json(DONE, vars(counts))
-    return counts
+    return Counts(documents, failed, total.hexdigest())
 
 
 def _counts(job: Job, number: int) -> Counts:
