@@ -1,8 +1,22 @@
-# The inputs of action.yml, which are in the environment, as options of `reviser review`.
+# Pipes corrections of the files that a pull request changes into reviewdog; see action.yml, which
+# puts the inputs into the environment.
 set -euo pipefail
 set -f # the patterns are not for the shell
-options=(-m "$REVISER_MODEL")
+options=(-m "$REVISER_MODEL" --format rdjson)
 if [ -n "$REVISER_BASE" ]; then options+=(--base "$REVISER_BASE"); fi
 if [ -n "$REVISER_PRECISION" ]; then options+=(--precision "$REVISER_PRECISION"); fi
-for pattern in $REVISER_FILES; do options+=(--files "$pattern"); done
-exec reviser review "$REVISER_PULL_REQUEST" "${options[@]}"
+listing="repos/{owner}/{repo}/pulls/$REVISER_PULL_REQUEST/files" # gh fills in the names
+changed=$(gh api "$listing" --paginate --jq '.[] | select(.status != "removed") | .filename')
+files=()
+while IFS= read -r file; do
+  for pattern in $REVISER_FILES; do
+    # A link may lead out of the repository.
+    if [[ $file == $pattern && -f $file && ! -L $file ]]; then
+      files+=("$file")
+      break
+    fi
+  done
+done <<< "$changed"
+if [ ${#files[@]} -eq 0 ]; then exit; fi
+reviser revise "${options[@]}" -- "${files[@]}" |
+  reviewdog -f=rdjson -name=reviser -reporter=github-pr-review -filter-mode=added

@@ -1,4 +1,4 @@
-"""The revise command: one draft or a file of drafts, with the result in five formats."""
+"""The revise command: one draft or a file of drafts, with the result in six formats."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from reviser.cli.options import (
     model_options,
 )
 from reviser.cli.output import exit_interrupted, print_text, progress_bars, stop_message
+from reviser.cli.rdjson import result_of
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import plural
@@ -46,9 +47,10 @@ if TYPE_CHECKING:
                    " locks only links, and code locks all but comments and docstrings. Standard"
                    " input has no suffix, so auto locks nothing there.")  # fmt: skip
 @click.option("--format", "form", default="text", show_default=True,
-              type=click.Choice(["text", "diff", "critic", "lsp", "json"]),
+              type=click.Choice(["text", "diff", "critic", "lsp", "rdjson", "json"]),
               help="Print the revised text, a unified diff for patch -p0, CriticMarkup, the text"
-                   " edits of a language server, or everything as JSON.")  # fmt: skip
+                   " edits of a language server, suggestions for reviewdog -f=rdjson, or everything"
+                   " as JSON.")  # fmt: skip
 @click.option("--in-place", is_flag=True, help="Save the revised text to each FILE.")
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit with status 1 if a FILE would change."
@@ -78,11 +80,11 @@ def revise(
     For example: reviser revise letter.md -m MODEL --format diff
 
     MODEL must be trained to edit; see recipes/revise.yaml. Without FILE, the draft is read from
-    standard input. With --in-place or --check, which take many files, the number of changes is
-    printed in place of the text; other formats are still printed. Markup and code never change: see
-    --markup. With --input and --output, the command processes a file or a corpus of any size: each
-    line is a JSON object with a "draft", or the "before" of a pair, and an optional "instruction".
-    Run the same command again to continue after an interruption.
+    standard input. --in-place, --check and --format rdjson take many files. With the first two, the
+    number of changes is printed in place of the text; other formats are still printed. Markup and
+    code never change: see --markup. With --input and --output, the command processes a file or a
+    corpus of any size: each line is a JSON object with a "draft", or the "before" of a pair, and an
+    optional "instruction". Run the same command again to continue after an interruption.
     """
     options: dict[str, Any] = {
         "instruction": instruction, "min_edit_probability": min_edit_probability,
@@ -101,8 +103,8 @@ def revise(
         raise click.UsageError("Give a FILE.")
     if in_place and check:
         raise click.UsageError("--check writes nothing: leave out --in-place.")
-    if len(files) > 1 and not (in_place or check):
-        raise click.UsageError("Give one FILE, or add --check or --in-place.")
+    if len(files) > 1 and not (in_place or check or form == "rdjson"):
+        raise click.UsageError("Give one FILE, or add --check or --in-place, or --format rdjson.")
     if in_place:
         for file in files:
             refuse_special(file)  # before it is read: a device may have no end
@@ -112,18 +114,20 @@ def revise(
         # Among many files, only some may hold a text to lock. In one file it must occur.
         own = [text for text in locked if len(files) < 2 or text in draft.text]
         tasks.append(Revise(draft.text, locked=[*own, *draft.markup], **options))
-    is_changed = False
+    found: list[tuple[str, Changes]] = []
     for draft, revision in zip(drafts, _revisions(tasks, choice, config), strict=True):
         changes = revision.changes.within(draft.whole, draft.start)
-        is_changed = is_changed or bool(changes.changes)
+        name = "draft" if draft.file is None else draft.file.as_posix()
+        found.append((name, changes))
         if in_place and changes.changes:
             draft.write(changes.text)
         if form == "text" and (in_place or check):
             click.echo(f"{draft.file or 'draft'}: {plural(len(changes.changes), 'change')}")
-        else:
-            name = "draft" if draft.file is None else draft.file.as_posix()
+        elif form != "rdjson":
             _print(form, revision, changes, name)
-    if check and is_changed:
+    if form == "rdjson":  # one result for all files
+        print_text(json.dumps(result_of(found), ensure_ascii=False) + "\n")
+    if check and any(changes.changes for _, changes in found):
         raise SystemExit(1)
 
 
