@@ -84,11 +84,6 @@ SECTIONS = [
     ("comparison.prompts", Protocol, "The paper's continuation protocol."),
     ("comparison.judge", JudgeConfig, "Give `model` (with `url` for an endpoint) or `verdicts`."),
     ("policy, kind: obfuscation", policy.Obfuscation, "The paper's policy and its variants."),
-    (
-        "policy, kind: obfuscation, noise",
-        policy.Noise,
-        "Noise teaches the operators. `vocab.operators` must include each repair.",
-    ),
     ("policy, kind: spans", policy.Spans, "Spans of text in random order."),
     ("policy, kind: mixture", policy.Mixture, "Each policy is a name or a mapping."),
     (
@@ -163,7 +158,7 @@ def settings(cls: type) -> list[tuple[str, str, str]]:
             continue
         default = "required" if node.value is None else ast.unparse(node.value)
         default = WORDS.get(default, default)
-        if "Config" in default or default.startswith(("field(", "Noise(")):
+        if "Config" in default or default.startswith("field("):
             default = "see below"
         text = after.value if isinstance(after, ast.Expr) else None
         words = text.value if isinstance(text, ast.Constant) else ""

@@ -20,7 +20,6 @@ from reviser.data.dataset import GROUP, MicroBatches, WindowStream
 from reviser.data.window_config import WindowConfig
 from reviser.data.windows import Windows
 from reviser.models.trunks import TrunkConfig, build
-from reviser.trajectories.policy import operators_needed
 
 TOKENS = 4096
 ACCELERATOR = 400e12
@@ -51,7 +50,7 @@ class RandomShards:
 
 def batches(policy: str, size: int) -> MicroBatches:
     """Return an endless supply of micro-batches with the paper's lengths."""
-    vocab = ActionVocab.build(TOKENS, operators=operators_needed(PRESETS[policy]))
+    vocab = ActionVocab.build(TOKENS)
     windows = Windows(RandomShards(20_000), WindowConfig(size=180, prefix=(35, 35)))
 
     def units(tokens: np.ndarray) -> np.ndarray:
@@ -129,7 +128,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     small = TrunkConfig(layers=3, width=128, heads=4, mlp_width=512, dropout=0.0)
     story = TrunkConfig(layers=6, width=256, heads=8, mlp_width=1024, dropout=0.0)
-    for policy in ("append", "paper", "spans-16", "repair"):
+    for policy in ("append", "paper", "spans-16"):
         supply(policy, 3.0)
     throughput("smoke", small, "paper", arguments.rounds)
     throughput("story", story, "paper", arguments.rounds)

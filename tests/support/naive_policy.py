@@ -18,11 +18,10 @@ from reviser.core.actions import ActionVocab
 from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
 from support import naive
 
-Action = tuple[Any, ...]  # its name, then its arguments; a span moves by a jump, not to a boundary
+Action = tuple[Any, ...]  # its name, then its argument
 Words = tuple[int, ...]
 
 MAX_ATTEMPTS = 1000  # walks over the step budget before giving up
-LONGEST_SPAN = 8  # of noise
 UNIT_BITS = {"token": 1, "word": 2, "sentence": 4}
 
 # -- random numbers: Philox4x32-10 as Salmon et al. (2011) give it --------------------------------
@@ -64,27 +63,13 @@ class Draws:
 # -- Algorithm 2 ----------------------------------------------------------------------------------
 
 
-class Token(NamedTuple):
-    """A token on the canvas; a temporary one was put there by the obfuscation."""
-
-    id: int
-    temporary: bool = False
-
-
-class Write(NamedTuple):
-    """An action of a restoration, and whether it bears loss."""
-
-    action: Action
-    learned: bool = True
-
-
 class Walk(NamedTuple):
     """The record of one run of Algorithm 2."""
 
     start: int  # the first cursor
     B: list[Action]
-    D: list[Token]
-    bits: float  # the surprise of its choices, without noise tokens, which bear no loss
+    D: list[int]
+    bits: float  # the surprise of its choices
 
 
 def valid_jumps(left: int, right: int, max_move: int) -> list[int]:
@@ -93,163 +78,64 @@ def valid_jumps(left: int, right: int, max_move: int) -> list[int]:
     return [p for p in powers if p <= right] + [-p for p in powers if p <= left]
 
 
-def possible(u: int, length: int, longest: int) -> dict[str, bool]:
-    """Return which operations the canvas allows, in the order in which they are tried."""
-    return {
-        "delete": u >= 1,
-        "insert": length + 1 <= longest,
-        "replace": u >= 1,
-        "swap": u >= 2,
-        "span_insert": length + LONGEST_SPAN <= longest,
-        "span_move": u >= 1 and length >= 2,
-    }
-
-
-def chances(policy: Obfuscation, allowed: dict[str, bool]) -> dict[str, float]:
-    """Return the probability of each operation; moves get the share of what is not allowed."""
-    shares = {
-        "delete": policy.delete,
-        "insert": policy.noise.insert,
-        "replace": policy.noise.replace,
-        "swap": policy.noise.swap,
-        "span_insert": policy.noise.span_insert,
-        "span_move": policy.noise.span_move,
-    }
-    here = {name: share if allowed[name] else 0.0 for name, share in shares.items()}
-    return here | {"move": 1 - sum(here.values())}
-
-
-def choose(policy: Obfuscation, allowed: dict[str, bool], x: int) -> str:
-    """Return the operation that a draw selects."""
-    everywhere = chances(policy, dict.fromkeys(allowed, True))
-    bound = 0
-    for name, is_allowed in allowed.items():
-        bound += round(everywhere[name] * 2**32)
-        if x < bound:
-            return name if is_allowed else "move"
-    return "move"
+def delete_chance(policy: Obfuscation, u: int) -> float:
+    """Return the probability of a delete; the rest are moves."""
+    return policy.delete if u >= 1 else 0.0
 
 
 def obfuscate(policy: Obfuscation, target: list[int], max_move: int, draws: Draws) -> Walk | None:
     """Run lines 1 to 14 once; return None if the step budget ran out."""
     n = len(target)
-    longest = 2 * n + 2 * LONGEST_SPAN  # noise makes a canvas no longer than this
-    y = [Token(x) for x in target]
+    y = list(target)
     u = start = 0 if policy.start == "left" else draws.below(n + 1)
     B: list[Action] = []
-    D: list[Token] = []
+    D: list[int] = []
     bits = 0.0 if policy.start == "left" else log2(n + 1)
-
-    def noise() -> Token:
-        return Token(target[draws.below(n)], temporary=True)
-
     k_max = policy.max_obfuscation_steps
     for k in count():
         if not y:
             return Walk(start, B, D, bits)
         if k == k_max:
             return None
-        allowed = possible(u, len(y), longest)
-        name = choose(policy, allowed, draws.word())
-        bits -= log2(chances(policy, allowed)[name])
-        if name == "delete":
+        chance = delete_chance(policy, u)
+        if draws.word() < round(chance * 2**32):
+            bits -= log2(chance)
             u -= 1
             D.append(y.pop(u))
             B.append(("delete",))
-        elif name == "move":
+        else:
             valid = valid_jumps(u, len(y) - u, max_move)
-            bits += log2(len(valid))
+            bits += log2(len(valid) / (1 - chance))
             delta = valid[draws.below(len(valid))]
             u += delta
             B.append(("move", delta))
-        elif name == "insert":
-            y.insert(u, noise())
-            B.append(("insert", y[u].id))
-            u += 1
-        elif name == "replace":
-            D.append(y[u - 1])
-            y[u - 1] = noise()
-            B.append(("replace", y[u - 1].id))
-        elif name == "swap":
-            y[u - 2], y[u - 1] = y[u - 1], y[u - 2]
-            B.append(("swap",))
-        elif name == "span_insert":
-            size = 2 + draws.below(LONGEST_SPAN - 1)
-            bits += log2(LONGEST_SPAN - 1)
-            y[u:u] = [noise() for _ in range(size)]
-            u += size
-            B.append(("span_insert", size))
-        else:
-            most = min(u, len(y) - 1, LONGEST_SPAN)
-            size = 1 + draws.below(most)
-            valid = valid_jumps(u - size, len(y) - u, max_move)
-            bits += log2(most) + log2(len(valid))
-            jump = valid[draws.below(len(valid))]
-            span = y[u - size : u]
-            del y[u - size : u]
-            y[u - size + jump : u - size + jump] = span
-            u += max(jump, 0)  # the cursor goes with the span to the right, and stays otherwise
-            B.append(("span_move", size, jump))
     raise AssertionError
 
 
-def invert(walk: Walk) -> list[Write]:
+def invert(walk: Walk) -> list[Action]:
     """Run lines 15 to 22: from last to first, each step's inverse, D a stack; then STOP."""
     D = list(walk.D)
-    restoration: list[Write] = []
+    restoration: list[Action] = []
     for name, *arguments in reversed(walk.B):
-        if name == "delete":
-            x = D.pop()
-            restoration.append(Write(("insert", x.id), not x.temporary))
-        elif name == "replace":
-            x = D.pop()
-            restoration.append(Write(("replace", x.id), not x.temporary))
-        elif name == "move":
-            restoration.append(Write(("move", -arguments[0])))
-        elif name == "insert":
-            restoration.append(Write(("delete",)))
-        elif name == "swap":
-            restoration.append(Write(("swap",)))
-        elif name == "span_insert":
-            restoration.append(Write(("span_delete", arguments[0])))
-        else:
-            size, jump = arguments
-            back = Write(("span_move", size, -jump))
-            if jump > 0:  # back to the left, and the cursor does not come along
-                restoration += [back, Write(("move", -jump))]
-            else:  # the span lies to the left of the cursor
-                restoration += [Write(("move", jump)), back]
+        restoration.append(("insert", D.pop()) if name == "delete" else ("move", -arguments[0]))
     assert not D
-    return [*restoration, Write(("stop",))]
+    return [*restoration, ("stop",)]
 
 
-def effect(action: Action) -> tuple[int, int]:
-    """Return by how much an action changes the length and the cursor."""
-    name, *arguments = action
-    if name == "insert":
-        return 1, 1
-    if name == "delete":
-        return -1, -1
-    if name == "span_delete":
-        return -arguments[0], -arguments[0]
-    if name == "span_move":
-        return 0, max(arguments[1], 0)
-    return 0, arguments[0] if name == "move" else 0
-
-
-def merge(restoration: list[Write], max_move: int) -> list[Write]:
+def merge(restoration: list[Action], max_move: int) -> list[Action]:
     """Write chains of moves as ("moves", displacement, fewest); drop those that lead nowhere."""
-    merged: list[Write] = []
+    merged: list[Action] = []
     length = cursor = departed = 0
-    for write in restoration:
-        grows, steps = effect(write.action)
-        if write.action[0] != "move":
-            if cursor != departed and write.action != ("stop",):
-                fewest = naive.move_counts(departed, length, max_move)[cursor]
-                merged.append(Write(("moves", cursor - departed, fewest)))
-            merged.append(write)
-            departed = cursor + steps
-        length, cursor = length + grows, cursor + steps
+    for name, *arguments in restoration:
+        if name == "move":
+            cursor += arguments[0]
+            continue
+        if cursor != departed and name == "insert":
+            fewest = naive.move_counts(departed, length, max_move)[cursor]
+            merged.append(("moves", cursor - departed, fewest))
+        merged.append((name, *arguments))
+        length, cursor = length + 1, cursor + 1
+        departed = cursor
     return merged
 
 
@@ -290,20 +176,20 @@ def shuffle(spans: list[range], draws: Draws) -> None:
         spans[i], spans[j] = spans[j], spans[i]
 
 
-def write_spans(target: list[int], spans: Iterable[range], max_move: int) -> list[Write]:
+def write_spans(target: list[int], spans: Iterable[range], max_move: int) -> list[Action]:
     """Write each span left to right, with the fewest moves between them."""
-    restoration: list[Write] = []
+    restoration: list[Action] = []
     there: list[int] = []  # indices of the text that are on the canvas
     cursor = 0
     for span in spans:
         position = sum(i < span.start for i in there)
         if position != cursor:
             fewest = naive.move_counts(cursor, len(there), max_move)[position]
-            restoration.append(Write(("moves", position - cursor, fewest)))
-        restoration += [Write(("insert", target[i])) for i in span]
+            restoration.append(("moves", position - cursor, fewest))
+        restoration += [("insert", target[i]) for i in span]
         there += span
         cursor = position + len(span)
-    return [*restoration, Write(("stop",))]
+    return [*restoration, ("stop",)]
 
 
 # -- any policy -----------------------------------------------------------------------------------
@@ -330,7 +216,7 @@ def component(policy: Policy, progress: float, draws: Draws) -> Append | Obfusca
 class Sample(NamedTuple):
     """A restoration, the policy it came from, and the surprise of its walk (0 for spans)."""
 
-    restoration: list[Write]
+    restoration: list[Action]
     policy: Append | Obfuscation | Spans
     bits: float = 0.0
 
@@ -363,51 +249,28 @@ def sample(
 
 # -- for comparing --------------------------------------------------------------------------------
 
-Item = tuple[Any, tuple[bool, ...]]  # the ids of an action, or a chain of moves; what bears loss
-
-
-def spell(vocab: ActionVocab, action: Action) -> Words:
-    name, *arguments = action
-    if name in ("insert", "move"):
-        return naive.spell(vocab, action, 0)
-    ids = naive.ids_of(vocab, name)
-    if name == "replace":
-        return (*ids, *arguments)
-    return (*ids, *(i for number in arguments for i in naive.spell_number(vocab, number)))
+Item = tuple[Any, ...]  # the ids of an action, or a chain of moves
 
 
 def items(vocab: ActionVocab, sample: Sample) -> list[Item]:
     """Return a sample as ids, one item per action, except for chains of fewest moves."""
-    listed: list[Item] = []
-    for action, learned in sample.restoration:
-        if action[0] == "moves":
-            listed.append((action, (True,)))
-        else:
-            ids = spell(vocab, action)
-            listed.append((ids, (learned,) * len(ids)))
-    return listed
+    return [
+        action if action[0] == "moves" else naive.spell(vocab, action, 0)
+        for action in sample.restoration
+    ]
 
 
-def read_items(
-    vocab: ActionVocab, ids: list[int], learned: list[bool], *, merged: bool
-) -> list[Item]:
+def read_items(vocab: ActionVocab, ids: list[int], *, merged: bool) -> list[Item]:
     """Return ids as `items` does; if `merged`, chains of moves as displacement and count."""
     listed: list[Item] = []
-    pending: list[tuple[int, bool]] = []
-    for pair in zip(ids, learned, strict=True):
-        pending.append(pair)
-        spelling, flags = zip(*pending, strict=True)
-        action = naive.meaning(vocab, spelling, 0)
-        if action is None:
-            continue
-        pending = []
+    for i in ids:
+        action = naive.meaning(vocab, (i,), 0)
+        assert action is not None
         if not (merged and action[0] == "move"):
-            listed.append((spelling, flags))
-        elif listed and listed[-1][0][0] == "moves":
-            (_, displacement, fewest), seen = listed[-1]
-            chain = ("moves", displacement + action[1], fewest + 1)
-            listed[-1] = (chain, (seen[0] and flags[0],))
+            listed.append((i,))
+        elif listed and listed[-1][0] == "moves":
+            _, displacement, fewest = listed[-1]
+            listed[-1] = ("moves", displacement + action[1], fewest + 1)
         else:
-            listed.append((("moves", action[1], 1), flags))
-    assert not pending
+            listed.append(("moves", action[1], 1))
     return listed

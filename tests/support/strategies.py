@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab
-from reviser.trajectories.policy import Append, Mixture, Noise, Obfuscation, Policy, Spans
+from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
 from support import naive
 
 SPANS = ("span_delete", "span_move", "span_copy")
@@ -121,31 +121,19 @@ def random_history(rng: Random, vocab: ActionVocab, actions: int) -> list[int]:
     return history
 
 
-@st.composite
-def obfuscations(draw: st.DrawFn, *, noisy: bool | None = None) -> Obfuscation:
-    """Draw shares in percent; noise inserts well under what is deleted, so that walks end."""
-    delete = draw(st.integers(20, 95))
-    free, fuel, noise = 99 - delete, delete // 2, {}
-    tokens_by_name = {"insert": 1, "span_insert": 5, "replace": 0, "swap": 0, "span_move": 0}
-    for name, tokens in tokens_by_name.items():
-        share = draw(st.integers(0, min(free, fuel // tokens if tokens else free)))
-        noise[name], free, fuel = share / 100, free - share, fuel - share * tokens
-    is_noisy = draw(st.booleans()) if noisy is None else noisy
-    return Obfuscation(
-        delete=delete / 100,
-        start=draw(st.sampled_from(["uniform", "left"])),
-        merge_moves=draw(st.booleans()),
-        noise=Noise(**noise) if is_noisy else Noise(),
-    )
-
-
+obfuscations = st.builds(
+    Obfuscation,
+    delete=st.integers(20, 95).map(lambda percent: percent / 100),
+    start=st.sampled_from(["uniform", "left"]),
+    merge_moves=st.booleans(),
+)
 spans = st.builds(
     Spans,
     mean=st.floats(1, 12),
     unit=st.sampled_from(["token", "word", "sentence"]),
     late=st.none() | st.integers(0, 5),
 )
-lone_policies = st.builds(Append) | obfuscations() | spans
+lone_policies = st.builds(Append) | obfuscations | spans
 
 
 @st.composite

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError
-from reviser.trajectories.policy import PRESETS, Append, Mixture, Noise, Obfuscation, Policy, Spans
+from reviser.trajectories.policy import PRESETS, Append, Mixture, Obfuscation, Policy, Spans
 from support import strategies
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
@@ -168,9 +168,7 @@ def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
     for text, policy in {
         "{kind: append}": Append(),
         "{kind: spans, unit: token}": Spans(unit="token"),
-        "{kind: obfuscation, delete: 0.7, noise: {swap: 0.1, insert: 1e-2}}": Obfuscation(
-            delete=0.7, noise=Noise(swap=0.1, insert=0.01)
-        ),
+        "{kind: obfuscation, delete: 0.7}": Obfuscation(delete=0.7),
         "{kind: mixture, policies: [append, {kind: spans}], weights: [1, 2]}": Mixture(
             policies=(Append(), Spans()), weights=(1, 2)
         ),

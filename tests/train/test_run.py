@@ -597,7 +597,6 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
         (["data.tokenizer=nowhere"], "data.tokenizer: there is no folder "),
         (["data.shards=", "data.text=[nowhere.txt]"], "There is nothing to read at "),
         (["data.tokenizer=other"], "The shards in "),
-        (["policy=repair"], "This policy's restorations need delete, "),
         (["vocab.operators=[erase]"], "Unknown operators ['erase']."),
         (["vocab.begin=<s>"], "The tokenizer has no token '<s>' that could be the begin token."),
         (["vocab.preset=paper"], "The tokenizer's ids end at "),

@@ -18,7 +18,7 @@ pytest.importorskip("datatrove")
 from reviser.core.actions import Action, ActionVocab, Kind  # noqa: E402
 from reviser.data.dataset import DIGEST_RANGE, Example, WindowStream  # noqa: E402
 from reviser.data.windows import Windows  # noqa: E402
-from reviser.errors import ReviserError, VocabError  # noqa: E402
+from reviser.errors import ReviserError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
 from reviser.train.inputs import held_out_set, open_inputs, training_set  # noqa: E402
 from reviser.train.recipe import Recipe, load_recipe  # noqa: E402
@@ -29,11 +29,7 @@ from reviser.trajectories.sampler import Sampler  # noqa: E402
 
 from .conftest import assert_same_weights, weights  # noqa: E402
 
-OPERATORS = "vocab.operators=[delete, replace, swap, span_delete, span_move]"
-NOISY = (
-    "{kind: obfuscation, delete: 0.5, noise: {insert: 0.08, replace: 0.08, swap: 0.05,"
-    " span_insert: 0.02, span_move: 0.1}}"
-)
+MARKED = "{kind: spans, mean: 4, late: 2}"
 CHANGING = (
     "{kind: mixture, policies: [append, {kind: spans, mean: 4}], weights: [1, 0],"
     " final_weights: [1, 3]}"
@@ -50,24 +46,9 @@ def run(workshop: Path, output: Path, *changes: str) -> tuple[Recipe, list[dict[
 # -- the slow reference -----------------------------------------------------------------------
 
 
-def action_kinds(vocab: ActionVocab, ids: list[int]) -> list[Kind]:
-    """Of each id: the kind of the whole action that it is part of, by reading until one is read."""
-    kinds: list[Kind] = []
-    while len(kinds) < len(ids):
-        start = len(kinds)
-        for end in range(start + 1, len(ids) + 1):
-            try:
-                (action,) = vocab.read(ids[start:end])
-            except VocabError:  # not spelled to its end yet
-                continue
-            kinds += [action.kind] * (end - start)
-            break
-    return kinds
-
-
 def group(kind: Kind) -> str:
     name = kind.name.lower()
-    return name if name in ("insert", "move", "stop") else "operator"
+    return {"back": "move"}.get(name, name if name in ("insert", "move", "stop") else "operator")
 
 
 @torch.no_grad()
@@ -77,12 +58,11 @@ def losses(model: Any, vocab: ActionVocab, example: Example) -> dict[str, list[f
     logits = model(input_ids=torch.tensor([ids])).logits[0].double()
     prefix = ids.index(vocab.delimiter) + 1
     assert not example.learned[:prefix].any()
-    kinds = action_kinds(vocab, ids[prefix:])
     found: dict[str, list[float]] = {name: [] for name in GROUPS}
-    for place, kind in enumerate(kinds, start=prefix):
+    for place in range(prefix, len(ids)):
         if example.learned[place]:
             log_shares = torch.log_softmax(logits[place - 1], 0)
-            found[group(kind)].append(-float(log_shares[ids[place]]))
+            found[group(vocab.kind(ids[place]))].append(-float(log_shares[ids[place]]))
     return found
 
 
@@ -145,15 +125,19 @@ def test_each_id_of_a_history_has_its_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "operators", [False, pytest.param(True, marks=pytest.mark.full)], ids=["plain", "operators"]
+    "marks", [False, pytest.param(True, marks=pytest.mark.full)], ids=["plain", "marks"]
 )
 def test_held_out_scores_are_those_of_the_saved_model_one_example_at_a_time(
-    workshop: Path, tmp_path: Path, operators: bool
+    workshop: Path, tmp_path: Path, marks: bool
 ) -> None:
     scored = f"evaluation.policies={{own: paper, left: append, changing: {CHANGING}}}"
-    richer = [OPERATORS, f"policy={NOISY}", f"evaluation.policies={{noisy: {NOISY}, left: append}}"]
+    richer = [
+        "vocab.marks=true",
+        f"policy={MARKED}",
+        f"evaluation.policies={{marked: {MARKED}, left: append}}",
+    ]
     changes = ["seed=5", "training.steps=6", "evaluation.examples=9"]
-    recipe, log = run(workshop, tmp_path, *changes, *(richer if operators else [scored]))
+    recipe, log = run(workshop, tmp_path, *changes, *(richer if marks else [scored]))
     inputs = open_inputs(recipe, tmp_path)
     model, vocab = trunks.load(tmp_path)
     expected = {}
@@ -165,8 +149,8 @@ def test_held_out_scores_are_those_of_the_saved_model_one_example_at_a_time(
     assert metrics == pytest.approx(expected, rel=1e-5)
     assert log[-1] == {"step": 6, **metrics}
     used = {key for key, value in metrics.items() if value > 0}
-    assert ("eval_noisy_operator_nll" in used) == operators
-    assert ("eval_changing_move_nll" in used) != operators
+    assert ("eval_marked_operator_nll" in used) == marks
+    assert ("eval_changing_move_nll" in used) != marks
 
 
 def test_evaluating_more_often_changes_neither_loss_nor_weights(

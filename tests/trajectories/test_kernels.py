@@ -18,7 +18,7 @@ from reviser.core.canvas import Canvas
 from reviser.errors import MissingExtra, TrajectoryError
 from reviser.trajectories._kernels import jit, sampling
 from reviser.trajectories._kernels import philox as k
-from reviser.trajectories.policy import PRESETS, Append, Noise, Obfuscation, Policy, Spans
+from reviser.trajectories.policy import PRESETS, Append, Obfuscation, Policy, Spans
 from reviser.trajectories.sampler import Sampler
 from support import naive, naive_policy
 from support.strategies import (
@@ -77,8 +77,9 @@ def assert_as_reference(
         )
         assert sample is not None
         ids, learned = (part.tolist() for part in batch[n])
+        assert all(learned)
         merged = not isinstance(sample.policy, Obfuscation) or sample.policy.merge_moves
-        items = naive_policy.read_items(vocab, ids, learned, merged=merged)
+        items = naive_policy.read_items(vocab, ids, merged=merged)
         assert items == naive_policy.items(vocab, sample)
         assert Canvas.replay(vocab, ids).tokens() == target  # refuses what is not legal
         samples.append(sample)
@@ -132,7 +133,7 @@ def test_the_cache_of_a_kernel_carries_a_stamp_of_all_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [obfuscations(), st.builds(Append) | spans, policies()], ids=["walks", "spans", "any"]
+    "kind", [obfuscations, st.builds(Append) | spans, policies()], ids=["walks", "spans", "any"]
 )
 @given(st.data(), st.integers(0, 9), st.floats(0, 1), seeds)
 def test_a_policy_is_as_slow_python_has_it_at_any_point_of_its_schedule(
@@ -145,22 +146,7 @@ def test_a_policy_is_as_slow_python_has_it_at_any_point_of_its_schedule(
     assert_as_reference(vocab, policy, targets, rng, progress)
 
 
-@pytest.mark.parametrize("merge_moves", [False, True])
-@pytest.mark.parametrize("name", ["insert", "replace", "swap", "span_insert", "span_move"])
-def test_each_operation_of_noise_is_as_slow_python_has_it(name: str, merge_moves: bool) -> None:
-    share = 0.06 if name == "span_insert" else 0.3
-    policy = Obfuscation(delete=0.5, merge_moves=merge_moves, noise=Noise(**{name: share}))
-    rng = Random(name)
-    repairs = {"insert": "delete", "span_insert": "span_delete"}
-    for max_move in (1, 2, 8, 512):
-        vocab = rich_vocab(rng, max_move)
-        targets = random_targets(rng, vocab, 6, LONGEST)
-        samples = assert_as_reference(vocab, policy, targets, rng)
-        used = {write.action[0] for sample in samples for write in sample.restoration}
-        assert used >= {"insert", repairs.get(name, name), "stop"}
-
-
-@given(obfuscations(), seeds)
+@given(obfuscations, seeds)
 def test_a_walk_over_budget_is_discarded_and_the_draws_go_on(
     policy: Obfuscation, seed: int
 ) -> None:
@@ -176,29 +162,9 @@ def test_a_walk_over_budget_is_discarded_and_the_draws_go_on(
             Sampler(vocab, limited).sample(target, index=index)
         return
     trajectory = Sampler(vocab, limited).sample(target, index=index)
-    learned = [n not in trajectory.no_loss for n in range(len(trajectory.restoration))]
-    items = naive_policy.read_items(
-        vocab, list(trajectory.restoration), learned, merged=policy.merge_moves
-    )
+    ids = list(trajectory.restoration)
+    items = naive_policy.read_items(vocab, ids, merged=policy.merge_moves)
     assert items == naive_policy.items(vocab, sample)
-
-
-def test_what_a_discarded_walk_marked_as_temporary_is_forgotten() -> None:
-    noise = Noise(insert=0.15, replace=0.1)
-    policy = Obfuscation(delete=0.5, noise=noise, max_obfuscation_steps=14)
-    vocab = ActionVocab.build(8, operators=OPERATORS)
-    rng = Random(3)
-    for _ in range(20):
-        assert_as_reference(vocab, policy, [[0, 1, 2, 3, 4, 5]], rng)
-
-
-def test_noise_stops_growing_a_canvas_that_is_twice_as_long_and_a_little() -> None:
-    # Seldom reached otherwise. Both operations have to be refused somewhere for this to agree.
-    rng = Random(4)
-    vocab = ActionVocab.build(3, operators=OPERATORS, max_move=1)
-    for noise in (Noise(insert=0.42), Noise(span_insert=0.09), Noise(insert=0.2, span_insert=0.05)):
-        policy = Obfuscation(delete=0.5, noise=noise)
-        assert_as_reference(vocab, policy, [[0], [1, 2], [2]] * 10, rng)
 
 
 # -- any batch, any process ----------------------------------------------------------------------
@@ -224,24 +190,23 @@ def test_an_example_does_not_depend_on_the_batch_it_is_in(policy: Policy, seed: 
         epoch=3,
         units=[marks[n] for n in order],
     )
-    for (ids, learned), n in zip(batch, order, strict=True):
+    for (ids, _), n in zip(batch, order, strict=True):
         assert tuple(ids.tolist()) == alone[n].restoration
-        assert tuple(np.flatnonzero(~learned).tolist()) == alone[n].no_loss
 
 
 CHILD = """
 import json
 from reviser.trajectories.policy import PRESETS
-from reviser.lab.order_tax import rich_enough
+from reviser.core.actions import ActionVocab
 from reviser.trajectories.sampler import Sampler
 import numpy as np
 
 found = []
 for policy in PRESETS.values():
-    sampler = Sampler(rich_enough(policy, 64), policy)
+    sampler = Sampler(ActionVocab.build(64), policy)
     marks = np.array([3, 1, 1] * 20, np.uint8)
     trajectory = sampler.sample(range(60), seed=2**40 + 1, epoch=5, index=2**33 + 9, units=marks)
-    found.append([trajectory.restoration, trajectory.no_loss])
+    found.append(trajectory.restoration)
 print(json.dumps(found))
 """
 
@@ -261,7 +226,7 @@ def test_an_example_does_not_depend_on_the_process_that_samples_it(
     assert len(json.loads(child.stdout)) == len(PRESETS)
 
 
-@pytest.mark.parametrize("name", ["paper", "paper-merged", "spans-8", "repair"])
+@pytest.mark.parametrize("name", ["paper", "paper-merged", "spans-8"])
 def test_another_seed_epoch_or_index_gives_another_example(name: str) -> None:
     sampler = Sampler(ActionVocab.build(64, operators=OPERATORS), PRESETS[name])
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2**32, 0, 0), (0, 0, 2**32), (1, 1, 1)]
@@ -280,7 +245,8 @@ def test_another_seed_epoch_or_index_gives_another_example(name: str) -> None:
     "policy",
     [
         Obfuscation(delete=0.2, start="left"),  # five ids a token, more than is kept ready
-        Obfuscation(delete=0.2, noise=Noise(insert=0.02, span_insert=0.01, span_move=0.1)),
+        # Of a walk that is discarded, too; and the one after it has its own draws.
+        Obfuscation(delete=0.2, start="left", max_obfuscation_steps=2950),
     ],
 )
 def test_buffers_grow_under_long_restorations(policy: Obfuscation) -> None:

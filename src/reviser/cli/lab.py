@@ -294,7 +294,8 @@ def policies(
     one is exact; <= marks an upper bound. Without --text, every token counts as a word. The first
     run compiles code, so it takes longer.
     """
-    from reviser.lab.order_tax import policy_cost, rich_enough, synthetic_targets
+    from reviser.core.actions import ActionVocab
+    from reviser.lab.order_tax import policy_cost, synthetic_targets
     from reviser.trajectories.policy import PRESETS
 
     if (text is None) != (tokenizer is None):
@@ -305,8 +306,8 @@ def policies(
     else:
         targets, tokens = synthetic_targets(length, samples), length
     rows = []
+    vocab = ActionVocab.build(tokens, max_move=max_move, marks=marks)
     for name, policy in PRESETS.items():
-        vocab = rich_enough(policy, tokens, max_move, marks=marks)
         cost = policy_cost(policy, targets, vocab=vocab, units=units, seed=seed)
         rows.append((name, cost))
         if as_json:

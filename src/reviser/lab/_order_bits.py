@@ -12,9 +12,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import Action, ActionVocab, Kind
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.trajectories._kernels.layout import MAX_NOISE_SPAN, MIN_NOISE_SPAN
 from reviser.trajectories.policy import Obfuscation
 
 Floats = npt.NDArray[np.floating]
@@ -85,57 +84,20 @@ def entropy(chances: Floats) -> Floats:
 def surprise(policy: Obfuscation, vocab: ActionVocab, restoration: list[int], n: int) -> float:
     """Return the surprise of the walk that an unmerged restoration undoes.
 
-    Each action undoes a step that was taken in the state that the action leads to. For noise,
-    the position and the operation count, but not its tokens, which have no loss.
+    Each action undoes a step that was taken in the state that the action leads to.
     """
-    noise = policy.noise
-    share = {
-        Kind.INSERT: policy.delete,
-        Kind.DELETE: noise.insert,
-        Kind.REPLACE: noise.replace,
-        Kind.SWAP: noise.swap,
-        Kind.SPAN_DELETE: noise.span_insert,
-        Kind.SPAN_MOVE: noise.span_move,
-    }
     total = math.log2(n + 1) if policy.start == "uniform" else 0.0
     canvas = Canvas(vocab)
-    actions = vocab.read(restoration)[:-1]
-    for n_action, action in enumerate(actions):
+    for action in vocab.read(restoration)[:-1]:
         canvas.act(action)
-        u, length, kind = canvas.cursor, len(canvas), action.kind
-        if kind is not Kind.MOVE:
-            total -= math.log2(share[kind])
-            if kind is Kind.SPAN_DELETE:
-                total += math.log2(MAX_NOISE_SPAN - MIN_NOISE_SPAN + 1)
-            elif kind is Kind.SPAN_MOVE:
-                before = u if action.offset > 0 else u + action.offset
-                total += math.log2(min(before, length - 1, MAX_NOISE_SPAN))
-                total += math.log2(_jumps(before - action.argument, length - before, vocab))
-        elif not _completes_span_move(actions, n_action):
-            # A move was chosen, or a step that was not possible here and so became one.
-            possible = {
-                Kind.INSERT: u >= 1,
-                Kind.DELETE: length < 2 * n + 2 * MAX_NOISE_SPAN,
-                Kind.REPLACE: u >= 1,
-                Kind.SWAP: u >= 2,
-                Kind.SPAN_DELETE: length + MAX_NOISE_SPAN <= 2 * n + 2 * MAX_NOISE_SPAN,
-                Kind.SPAN_MOVE: u >= 1 and length >= 2,
-            }
-            total -= math.log2(1 - sum(share[k] for k in share if possible[k]))
-            total += math.log2(_jumps(u, length - u, vocab))
+        left, right = canvas.cursor, len(canvas) - canvas.cursor
+        if action.kind is Kind.INSERT:  # a token was deleted
+            total -= math.log2(policy.delete)
+        else:  # a move was chosen, or at the left edge a delete, which becomes a move there
+            chance = 1 - policy.delete if left else 1.0
+            limits = (min(limit, vocab.max_move) for limit in (left, right))
+            total += math.log2(sum(limit.bit_length() for limit in limits) / chance)
     return total
-
-
-def _jumps(left: int, right: int, vocab: ActionVocab) -> int:
-    """Return how many moves stay within `left` back and `right` forward."""
-    return sum(min(limit, vocab.max_move).bit_length() for limit in (left, right))
-
-
-def _completes_span_move(actions: list[Action], n: int) -> bool:
-    """Return whether a move only takes the cursor to or from a span that jumps back."""
-    after, before = actions[n + 1 : n + 2], actions[max(n - 1, 0) : n]
-    to = any(a.kind is Kind.SPAN_MOVE and a.offset > 0 for a in after)
-    return to or any(a.kind is Kind.SPAN_MOVE and a.offset < 0 for a in before)
 
 
 # -- the surprise of an order of spans

@@ -29,14 +29,7 @@ from reviser.lab._order_bits import (
     walk_entropy,
 )
 from reviser.trajectories._kernels.layout import MEAN_SCALE, WHOLE
-from reviser.trajectories.policy import (
-    Append,
-    Mixture,
-    Obfuscation,
-    Policy,
-    Spans,
-    operators_needed,
-)
+from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
 from reviser.trajectories.sampler import Sampler
 
 LONGEST_EXACT = 256
@@ -124,14 +117,6 @@ def synthetic_targets(length: int, samples: int) -> list[npt.NDArray[np.int32]]:
     return [np.arange(length, dtype=np.int32)] * samples
 
 
-def rich_enough(
-    policy: Policy, tokens: int, max_move: int = 512, *, marks: bool = False
-) -> ActionVocab:
-    """Return a vocabulary over `tokens` with the operators that a policy needs."""
-    operators = operators_needed(policy)
-    return ActionVocab.build(tokens, operators=operators, max_move=max_move, marks=marks)
-
-
 def _order_tax(
     policy: Policy,
     targets: Sequence[npt.NDArray[np.integer]],
@@ -151,7 +136,7 @@ def _order_tax(
             "The order tax under max_obfuscation_steps is not known: discarding long walks changes"
             " their distribution. Measure the policy without it."
         )
-    if operators_needed(policy) or n > LONGEST_EXACT:
+    if n > LONGEST_EXACT:
         return _sampled_tax(policy, targets, vocab, seed)
     chain = merged_entropy if policy.merge_moves else walk_entropy
     return CostEstimate.exact(chain(policy, n, vocab.max_move) / n)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS
-from reviser.errors import ConfigError, VocabError
+from reviser.errors import ConfigError
 from reviser.trajectories._kernels import layout as k
 
 MIN_DELETE = 0.001
@@ -26,26 +26,6 @@ MAX_SPAN = 1 << 20
 @dataclass(frozen=True, kw_only=True)
 class Append:
     """Left to right: the autoregressive baseline, with the same trunk, data and code."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """Operations of the richer set, each with its probability per obfuscation step.
-
-    Each leaves an error that the restoration repairs with the named operator. The tokens that it
-    inserts are drawn from the target. The restoration writes them first, and that has no loss.
-    """
-
-    insert: float = 0.0
-    """Insert a token; repaired by `delete`."""
-    replace: float = 0.0
-    """Replace a token; repaired by `replace`."""
-    swap: float = 0.0
-    """Swap two tokens; repaired by `swap`."""
-    span_insert: float = 0.0
-    """Insert a span of 2 to 8 tokens; repaired by `span_delete`."""
-    span_move: float = 0.0
-    """Move a span by a power of two; repaired by `span_move`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,23 +43,12 @@ class Obfuscation:
     """Write each chain of moves as the fewest with the same goal; drop moves before STOP."""
     max_obfuscation_steps: int | None = None
     """K_max: a walk that takes longer is discarded and sampled again."""
-    noise: Noise = Noise()
-    """Noise of the richer action set; none by default."""
 
     def __post_init__(self) -> None:
-        noise = self.noise
-        shares = [noise.insert, noise.replace, noise.swap, noise.span_insert, noise.span_move]
-        total = self.delete + sum(shares)
-        if not (self.delete >= MIN_DELETE and total < 1 and all(s >= 0 for s in shares)):
+        if not MIN_DELETE <= self.delete < 1:
             raise ConfigError(
-                f"delete={self.delete} and {noise} must be probabilities: delete at least"
-                f" {MIN_DELETE}, none negative, and together below 1, since the rest are moves."
-            )
-        mean_span = (k.MIN_NOISE_SPAN + k.MAX_NOISE_SPAN) / 2
-        if noise.insert + noise.span_insert * mean_span >= self.delete:
-            raise ConfigError(
-                f"{noise} inserts as many tokens as delete={self.delete} deletes, so a walk would"
-                " never end. Lower insert or span_insert, or raise delete."
+                f"delete is {self.delete}; use {MIN_DELETE} or more and less than 1, since the rest"
+                " are moves."
             )
         if self.start not in ("uniform", "left"):
             raise ConfigError(f"start is {self.start!r}; use 'uniform' or 'left'.")
@@ -260,11 +229,6 @@ PRESETS: dict[str, Policy] = {
     "late-1": Spans(mean=16, unit="sentence", late=1),
     "late-2": Spans(mean=16, unit="sentence", late=2),
     "half-append": Mixture(policies=(Append(), Spans(mean=16)), weights=(1, 1)),
-    "repair": Obfuscation(
-        delete=0.75,
-        merge_moves=True,
-        noise=Noise(insert=0.03, replace=0.03, swap=0.02, span_insert=0.01, span_move=0.01),
-    ),
 }
 """Policies worth comparing, by the name `reviser lab policies` prints."""
 
@@ -283,40 +247,11 @@ def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]
     return rows
 
 
-def operators_needed(policy: Policy) -> list[str]:
-    """Return the operators that restorations under this policy use."""
-    if isinstance(policy, Mixture):
-        return sorted({name for part in policy.policies for name in operators_needed(part)})
-    if not isinstance(policy, Obfuscation):
-        return []
-    noise = policy.noise
-    repairs = {
-        "delete": noise.insert,
-        "replace": noise.replace,
-        "swap": noise.swap,
-        "span_delete": noise.span_insert,
-        "span_move": noise.span_move,
-    }
-    return sorted(name for name, share in repairs.items() if share > 0)
-
-
-def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
-    """Return the ids that the kernels write; raise VocabError if an operator is missing."""
-    missing = [name for name in operators_needed(policy) if getattr(vocab, name) is None]
-    if missing:
-        raise VocabError(
-            f"This policy's restorations need {', '.join(missing)}, which the vocabulary lacks."
-            " Build it with those operators, or take the noise out of the policy."
-        )
+def compile_ids(vocab: ActionVocab) -> npt.NDArray[np.int64]:
+    """Return the ids that the kernels write; -1 for an action that the vocabulary lacks."""
     entries = {
         k.ID_STOP: vocab.stop,
         k.ID_FIRST_MOVE: vocab.first_move,
-        k.ID_DELETE: vocab.delete,
-        k.ID_REPLACE: vocab.replace,
-        k.ID_SWAP: vocab.swap,
-        k.ID_SPAN_DELETE: vocab.span_delete,
-        k.ID_SPAN_MOVE: vocab.span_move,
-        k.ID_END: vocab.end,
         k.MAX_MOVE: vocab.max_move,
         k.ID_BACK: vocab.back,
         k.ID_MARK: vocab.mark,
@@ -327,11 +262,8 @@ def compile_ids(policy: Policy, vocab: ActionVocab) -> npt.NDArray[np.int64]:
 def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
     row = np.zeros(k.COLUMNS, np.int64)
     if isinstance(policy, Obfuscation):
-        noise = policy.noise
         row[k.KIND] = k.OBFUSCATE
-        shares = [policy.delete, noise.insert, noise.replace, noise.swap]
-        shares += [noise.span_insert, noise.span_move]
-        row[k.DELETE : k.SPAN_MOVE + 1] = _thresholds(shares)
+        row[k.DELETE] = round(policy.delete * k.WHOLE)
         row[k.START_LEFT] = policy.start == "left"
         row[k.MERGE] = policy.merge_moves
         budget = policy.max_obfuscation_steps

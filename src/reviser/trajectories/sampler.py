@@ -44,7 +44,7 @@ class Sampler:
         self.vocab = vocab
         self.policy = policy
         compile_rows(policy)  # to refuse here what is not a policy
-        self._ids = compile_ids(policy, vocab)
+        self._ids = compile_ids(vocab)
         self._insertable = vocab.kinds == Kind.INSERT
         parts = policy.policies if isinstance(policy, Mixture) else (policy,)
         self._units_needed = {part.unit for part in parts if isinstance(part, Spans)} - {"token"}
@@ -102,7 +102,7 @@ class Sampler:
                 f"{len(targets)} targets and {len(indices)} indices: give one index per target."
             )
         tokens = self._tokens(targets)
-        ids, learned, ends = sampling.restorations(
+        ids, ends = sampling.restorations(
             tokens,
             np.cumsum([0, *lengths], dtype=np.int64),
             self._unit_starts(units, lengths),
@@ -118,7 +118,7 @@ class Sampler:
                 f"No obfuscation of {length} tokens within max_obfuscation_steps was found in"
                 f" {MAX_ATTEMPTS} tries. Raise it, or leave it out."
             )
-        return Restorations(ids=ids, learned=learned, offsets=ends)
+        return Restorations(ids=ids, learned=np.ones(len(ids), np.bool_), offsets=ends)
 
     def _tokens(
         self, targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]

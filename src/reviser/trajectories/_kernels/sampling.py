@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reviser.trajectories._kernels.backward import grow_front
-from reviser.trajectories._kernels.jit import I32, I64, U64, Bools, Bytes, compiled, entry
+from reviser.trajectories._kernels.jit import I32, I64, U64, Bytes, compiled, entry
 from reviser.trajectories._kernels.layout import ID_MARK, KIND, LATE, MAX_MOVE, OBFUSCATE, WEIGHT
 from reviser.trajectories._kernels.philox import RNG_SIZE, draw, start_rng
 from reviser.trajectories._kernels.spans import (
@@ -28,25 +27,22 @@ def restorations(
     seed: np.uint64,
     epoch: np.uint64,
     indices: U64,
-) -> tuple[I32, Bools, I64]:
-    """Return the ids of restorations, which of them have a loss, and where each ends.
+) -> tuple[I32, I64]:
+    """Return the ids of restorations, and where each ends.
 
     Ends are -1 from the first target on for which no walk within the step budget was found.
     """
     results = np.empty(2 * len(tokens) + 64, np.int32)
-    results_learned = np.empty(len(results), np.bool_)
     ends = np.zeros(len(offsets), np.int64)
-    # Each restoration is written into the end of `out` and then copied. `learned` is all True
-    # between two of them.
+    # Each restoration is written into the end of `out` and then copied.
     out = np.empty(1024, np.int32)
-    learned = np.ones(len(out), np.bool_)
     rng = np.zeros(RNG_SIZE, np.uint64)
     for d in range(len(indices)):
         target = tokens[offsets[d] : offsets[d + 1]]
         start_rng(rng, seed, epoch, indices[d])
         row = draw_row(rows, rng)
         if row[KIND] == OBFUSCATE:
-            out, learned, at = obfuscate(target, row, ids, rng, out, learned)
+            out, at = obfuscate(target, row, ids, rng, out)
             if at < 0:
                 ends[d + 1 :] = -1
                 break
@@ -55,7 +51,7 @@ def restorations(
             order = draw_order(len(cuts) - 1, row[LATE], rng)
             # Spans have a known bound, so `out` grows beforehand; a walk's length is random.
             while len(out) < spans_capacity(len(target), len(order), ids[MAX_MOVE]):
-                out, learned, at = grow_front(out, learned, 0)
+                out = np.empty(2 * len(out), np.int32)
             if row[LATE] > 0 and ids[ID_MARK] >= 0:
                 at = write_marked(target, cuts, order, ids, out)
             else:
@@ -63,12 +59,9 @@ def restorations(
         first, last = ends[d], ends[d] + len(out) - at
         while len(results) < last:
             results = np.concatenate((results, np.empty_like(results)))
-            results_learned = np.concatenate((results_learned, np.empty_like(results_learned)))
         results[first:last] = out[at:]
-        results_learned[first:last] = learned[at:]
-        learned[at:] = True
         ends[d + 1] = last
-    return results[: ends.max()], results_learned[: ends.max()], ends
+    return results[: ends.max()], ends
 
 
 @compiled
