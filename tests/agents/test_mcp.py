@@ -152,6 +152,10 @@ def test_a_message_that_cannot_be_read_is_answered() -> None:
         request(1, {"text": "teh", "file_name": "\ud800.md"}),
         request("two", {"text": "\udc00"}),
         request(True, {"text": "\ud800"}),
+        request("\u00e9", {"text": "\ud800"}),
+        '{"jsonrpc": "2.0", "id": 6, "method": 3}',
+        '{"id": 7, "method": "tools/list"}',
+        '"words"',
         '{"jsonrpc": "2.0", "id": 4',
         "[" * 5000,
         request(5, {"text": "teh"}),
@@ -169,7 +173,10 @@ def test_a_message_that_cannot_be_read_is_answered() -> None:
         process.stdin.close()
     assert process.returncode == 0
     found = [(each["id"], each.get("error", {}).get("code")) for each in answers]
-    refused = [(1, -32700), ("two", -32700), (None, -32700), (None, -32700), (None, -32700)]
+    refused = [
+        (1, -32700), ("two", -32700), ("\u00e9", -32700), (6, -32600), (7, -32600), (None, -32600),
+        *[(None, -32700)] * 3,
+    ]  # fmt: skip
     assert sorted(found, key=str) == sorted([(0, None), *refused, (5, None)], key=str)
 
 

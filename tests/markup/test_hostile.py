@@ -95,23 +95,28 @@ def test_a_paragraph_that_is_too_hard_is_locked_and_the_others_are_not() -> None
     assert [text[a:b] for a, b in editable] == ["One ", " two.", "Three."]
 
 
+PLAIN_ONLY, NOTHING = "only its lines of plain words", "nothing in it"
+
+
 @pytest.mark.parametrize(
-    ("text", "language", "kept"),
+    ("text", "language", "kept", "reason"),
     [
-        ("Words here.\n\n" + "*a " * 4000, "rst", ["Words here."]),
-        ("Words here.\n\n" + "{" * 100, "latex", ["Words here."]),
-        ("Words here.\n\n\\verb", "latex", ["Words here."]),
-        ("# Words here.\n" + "a = 1 " * 1000, "code", []),
+        ("Words here.\n\n" + "*a " * 4000, "rst", ["Words here."],
+         f"takes too long to parse, so {PLAIN_ONLY}"),
+        ("Words here.\n\n" + "{" * 100, "latex", ["Words here."],
+         f"takes too long to parse, so {PLAIN_ONLY}"),
+        ("Words here.\n\n\\verb", "latex", ["Words here."],
+         f"cannot be parsed, so {PLAIN_ONLY}"),
+        ("# Words here.\n" + "a = 1 " * 1000, "code", [],
+         f"has a line of more than 2,000 characters, so {NOTHING}"),
     ],
-)
+)  # fmt: skip
 def test_a_document_that_is_too_hard_keeps_its_plain_sentences_and_is_named(
-    text: str, language: Format, kept: list[str], caplog: pytest.LogCaptureFixture
+    text: str, language: Format, kept: list[str], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     spans = complement(locked_spans(text, language, "folder/a.py"), len(text))
     assert [text[a:b] for a, b in spans] == kept
-    assert caplog.messages == [
-        f"'folder/a.py' is too hard to read as {language}, so most of it is locked."
-    ]
+    assert caplog.messages == [f"'folder/a.py' {reason} can be changed."]
 
 
 CODE = """---

@@ -432,10 +432,13 @@ def tamper(rng: Random, source: Path, folder: Path) -> None:
     """Copy a folder and change it in one to three ways."""
     shutil.copytree(source, folder)
     for _ in range(rng.choice((1, 1, 2, 3))):
+        change = rng.choice(CHANGES)
         try:
-            rng.choice(CHANGES)(rng, folder)
+            change(rng, folder)
         except (OSError, ValueError, RecursionError, LookupError, struct.error):
             continue  # an earlier change left nothing that this one can read
+        if change is change_kind:
+            break  # another change would write into the pipe, and wait for a reader
 
 
 # -- opening ----------------------------------------------------------------------------------

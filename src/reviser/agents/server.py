@@ -99,17 +99,30 @@ def parse_arguments(name: str, values: dict[str, Any]) -> Arguments:
 
 def refusal(error: ValidationError) -> types.JSONRPCError:
     """Return the answer to a message that cannot be read, with the number of its request."""
-    number = None
+    problems = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        code, message = types.PARSE_ERROR, (
+            "This message cannot be read as JSON in UTF-8. A text must not contain half of a"
+            " surrogate pair, such as \\ud800 alone."
+        )  # fmt: skip
+    else:
+        code, message = types.INVALID_REQUEST, "This message is not a request of JSON-RPC 2.0."
+    numbers = (_number(problem["input"]) for problem in problems)
+    return types.JSONRPCError(
+        jsonrpc="2.0",
+        id=next((number for number in numbers if number is not None), None),
+        error=types.ErrorData(code=code, message=message),
+    )
+
+
+def _number(message: Any) -> int | str | None:
+    """Return the number of a message that was refused, if it has one that can be sent back."""
     # Half of a surrogate pair, which JavaScript sends, is JSON for Python but not for pydantic.
     with suppress(KeyError, TypeError, ValueError, RecursionError):
-        number = json.loads(error.errors()[0]["input"])["id"]
-    is_readable = type(number) is int or (type(number) is str and number.isascii())
-    problem = types.ErrorData(
-        code=types.PARSE_ERROR,
-        message="This message cannot be read as JSON-RPC in UTF-8. A text must not contain half of"
-        " a surrogate pair, such as \\ud800 alone.",
-    )
-    return types.JSONRPCError(jsonrpc="2.0", id=number if is_readable else None, error=problem)
+        number = (json.loads(message) if isinstance(message, str | bytes) else message)["id"]
+        if type(number) is int or (type(number) is str and number.encode()):
+            return number
+    return None
 
 
 def _text(text: str) -> types.TextContent:

@@ -13,9 +13,9 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ _MOST_STEPS, _MOST_GROWTH = 64, 100
 """Limits of what a tokenizer does to a text before it looks up its tokens: steps, and how many
 times as long they may make it. Steps that each double the text would fill the memory. NFKC as
 SentencePiece has it, and then the bytes of each character, are 18 times 4."""
+_DECOMPOSING = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer"}
+"""Steps that may write several characters for one; `_LONGEST_FORM` at most, for U+FDFA."""
+_LONGEST_FORM = 18
 
 
 def read_tokenizer(folder: str | Path) -> Tokenizer:
@@ -55,7 +58,8 @@ def read_tokenizer(folder: str | Path) -> Tokenizer:
     _check_model(path, content)
     _check_steps(path, content)
     with _failures(f"Cannot read {str(path)!r}"):
-        # Not the file itself: of a key that it has twice, tokenizers would read what is unchecked.
+        # Not the file itself: where a key stands twice, tokenizers may read the one that the checks
+        # above did not see.
         return Tokenizer.from_str(json.dumps(content))
 
 
@@ -77,7 +81,7 @@ def _check_steps(path: Path, content: dict[str, Any]) -> None:
     """Refuse steps that are damaged, or could make a text so long that it takes gigabytes."""
     try:
         steps = [*_steps(content.get("normalizer")), *_steps(content.get("pre_tokenizer"))]
-        growth = prod(map(_growth, steps), start=1.0)  # as a float, it may be infinite
+        growth = _growth_of(steps)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise VocabError(
             f"{str(path)!r} has a damaged normalizer or pre-tokenizer: {reason_of(error)}."
@@ -99,6 +103,24 @@ def _steps(part: Any) -> Iterator[dict[str, Any]]:
                 pending += reversed(step.get(name, []))
             if step.get("type") != "Sequence":
                 yield step
+
+
+def _growth_of(steps: Iterable[dict[str, Any]]) -> float:
+    """Return how many times as long the steps in their order can make a text, in characters.
+
+    A normal form makes few texts much longer, but a step before it may write just such characters.
+    """
+    growth, longest = 1.0, 1  # `growth` is a float, because it may be infinite
+    for step in steps:
+        growth *= _growth(step)
+        if step.get("type") in _DECOMPOSING:
+            growth *= longest
+            longest = 1
+        inserted = str(step.get("prepend", "")) + str(step.get("content", ""))
+        longest = max(longest, *(len(normalize("NFKD", char)) for char in inserted or " "))
+        if "precompiled_charsmap" in step:
+            longest = _LONGEST_FORM
+    return growth
 
 
 def _growth(step: dict[str, Any]) -> float:

@@ -12,8 +12,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -41,7 +41,8 @@ class ProcessEngine:
         self._process = spawn.Process(
             target=_serve, args=(other, open_engine, arguments), name="engine", daemon=True
         )
-        self._process.start()
+        with _safe_path():
+            self._process.start()
         other.close()  # the process holds the only other end now, so its death ends the channel
         self._close = partial(_close, self._channel, self._process)
         atexit.register(self._close)  # before multiprocessing's own hook, which would wait for it
@@ -104,6 +105,20 @@ class ProcessEngine:
         self._process.join(END_SECONDS)
         status = self._process.exitcode
         return EngineEnded(f"The engine's process has ended, with exit code {status}.")
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start Python without the working folder on its path, which may hold anybody's modules."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _close(channel: Connection, process: BaseProcess) -> None:

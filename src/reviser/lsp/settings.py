@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from reviser.errors import ConfigError, did_you_mean
-from reviser.files import lock, write_whole
+from reviser.files import lock, read_text, write_whole
 from reviser.writing.tasks import Revise
 
 FILE = ".reviser.toml"
 WORDS, IGNORED = "words.txt", "ignore.txt"
 """Files of the user, for all projects."""
+LARGEST_SETTINGS = 1 << 20
+"""Bytes of a file with settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +62,9 @@ def user_file(name: str) -> Path:
 
 def user_entries(name: str) -> set[str]:
     """Return the entries that the user saved, for all projects."""
-    try:
-        return {*user_file(name).read_text("utf-8").splitlines()} - {""}
-    except (OSError, UnicodeDecodeError):
-        return set()
+    path = user_file(name)
+    # A file that cannot be read is refused, because `add_user_entry` would overwrite it.
+    return {*read_text(path, ConfigError).splitlines()} - {""} if path.exists() else set()
 
 
 def add_user_entry(name: str, entry: str) -> None:
@@ -112,8 +113,8 @@ def _table(value: Any, name: str, path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return tomllib.loads(read_text(path, ConfigError, limit=LARGEST_SETTINGS))
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"Cannot read the settings in {str(path)!r}: {error}.") from error
 
 

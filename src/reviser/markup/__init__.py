@@ -87,10 +87,13 @@ def locked_spans(text: str, language: Format, name: str | PurePath = "") -> list
             more = (PurePath(name).name,) if language == "code" else ()
             try:
                 editable = joined(find(text, *more))
-            except Unreadable:
-                log.warning("%s is too hard to read as %s, so most of it is locked.",
-                            repr(str(name)) if name else "A text", language)  # fmt: skip
-                editable = [] if language == "code" else joined(prose.editable_spans(text))
+            except Unreadable as reason:
+                is_code = language == "code"
+                log.warning("%s %s, so %s can be changed.", repr(str(name)) if name else "The text",
+                            reason,
+                            "nothing in it" if is_code else "only its lines of plain words",
+                            )  # fmt: skip
+                editable = [] if is_code else joined(prose.editable_spans(text))
         editable = subtract(editable, links.link_spans(text, editable))
     return complement(editable, len(text))
 

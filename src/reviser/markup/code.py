@@ -70,7 +70,7 @@ def editable_spans(text: str, name: str) -> list[Span]:
         )
     plain = plain_lines(text)
     if max(map(len, plain.split("\n"))) > _LONGEST:
-        raise Unreadable
+        raise Unreadable(f"has a line of more than {_LONGEST:,} characters")
     editable: list[Span] = []
     for start, end, is_docstring in _passages(plain, lexer):
         lines = list(_docstring(plain, start, end) if is_docstring else _comment(plain, start, end))

@@ -106,7 +106,7 @@ def editable_spans(text: str) -> list[Span]:
     try:
         nodes = _Walker(plain).get_latex_nodes()[0]
     except IndexError as error:  # the parser's own, if a text ends with \\verb
-        raise Unreadable from error
+        raise Unreadable("cannot be parsed") from error
     documents = [each for each in nodes if getattr(each, "environmentname", "") == "document"]
     editable: list[Span] = []
     groups = [each.nodelist for each in documents] or [nodes]

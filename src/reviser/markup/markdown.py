@@ -38,7 +38,7 @@ _ATTRIBUTES = ("{:", "{ ", "{#", "{.")
 """Starts of attribute lists, as `{ width="480" }`, an extension of Markdown."""
 
 
-_MARKS = b"#$%&*+/<=>@[\\]^_`{|}~"
+_MARKS = b"$&*<[\\]_`~"
 _MOST_MARKS = 1000
 """Marks in a block's inline content. Emphasis takes time and memory by the square of them."""
 

@@ -13,7 +13,13 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Unreadable(Exception):
-    """A text that a parser cannot read, or not within a budget that is linear in its length."""
+    """A text that a parser cannot read, or not within a budget that is linear in its length.
+
+    Its text says why, after the name of the document: "takes too long to parse".
+    """
+
+    def __init__(self, reason: str = "takes too long to parse") -> None:
+        super().__init__(reason)
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -137,7 +137,8 @@ def merge(adapter: Path, output: Path, *, base: str | Path | None = None) -> Non
     vocab = ActionVocab.load(adapter)
     model = _open_base(base if isinstance(base, Path) else find_base(adapter, base))
     own, others = (
-        sum(prod(shape) for _, shape, _ in hub.tensors_in(adapter)),
+        # An empty tensor takes time, too.
+        sum(prod(shape) + 1 for _, shape, _ in hub.tensors_in(adapter)),
         sum(weight.numel() for weight in model.parameters()),
     )
     if own > others:
@@ -168,6 +169,8 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _config(adapter: Path) -> dict[str, Any]:
+    if not hub.is_adapter(adapter):
+        raise CheckpointError(f"{str(adapter)!r} is not an adapter: it has no {CONFIG}.")
     config = read_object(adapter / CONFIG, CheckpointError)
     try:
         if config["peft_type"] != "LORA" or config.get("bias", "none") != "none":

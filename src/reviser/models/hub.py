@@ -27,8 +27,6 @@ CONFIG_FILES = ("*.json", WORDS)
 """The files without the weights, which are enough where another process runs the model."""
 FOLDER_FILES = (*MODEL_FILES, "*.jinja", "README.md")
 """Every file of a model folder that is ever read, copied or uploaded: these are checked."""
-WHOLE, SMALL = MODEL_FILES, CONFIG_FILES
-
 
 _NETWORK = threading.RLock()
 """Held while a model is downloaded, and while another is opened without the network."""
@@ -216,7 +214,8 @@ def offline() -> Iterator[None]:
 _BUILT_IN = re.compile(r"(paged\|)?(eager|sdpa|flex_attention|batched_mm|grouped_mm)")
 """Implementations that come with torch or Transformers. All others may be fetched from the hub."""
 _LIMITS = (
-    (re.compile("layer|label|depth|stage"), 10_000),
+    (re.compile("layer|depth|stage"), 1000),
+    (re.compile("label"), 10_000),
     (re.compile("hidden|head|expert|group|embd|inner|kernel|vocab|_(size|dim)$|^d_"), 1 << 24),
 )
 """Largest numbers in a config by their key: counts that a library makes as many objects of, and

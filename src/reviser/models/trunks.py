@@ -47,7 +47,7 @@ the vocabulary are never a label and never allowed by the mask."""
 MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
 """A model may have this many values for each that its weights hold (packed: 16 at most), and
 this many more, such as attention masks."""
-MOST_UNUSED, MOST_PARTS = 4, 4096
+MOST_UNUSED, MOST_PARTS = 4, 1024
 """Weights may hold this many values for each that the model has, such as those of a part that reads
 images, and this many tensors for each of its tensors, such as those of its experts."""
 
@@ -177,9 +177,10 @@ def _check_size(folder: Path) -> None:
             config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
-            if getattr(config, "num_hidden_layers", 0) > len(sizes):  # each has tensors of its own
+            layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+            if layers > len(sizes):  # each has tensors of its own
                 raise CheckpointError(
-                    f"The config in {str(folder)!r} asks for {config.num_hidden_layers:,} layers,"
+                    f"The config in {str(folder)!r} asks for {layers:,} layers,"
                     f" but the weights have {len(sizes):,} tensors: the two do not belong together."
                 )
             with torch.device("meta"):
