@@ -29,13 +29,11 @@ import pyte
 from PIL import Image, ImageDraw, ImageFont
 from pyte.screens import Char
 
-from reviser.player.picture import LAST
-
 COLUMNS, ROWS = 98, 13
 SIZE, WIDTH, HEIGHT = 13, 8, 18
 """Font size, and the size of a character's cell."""
-LONGEST = 1500
-"""Milliseconds that a picture is shown, at most."""
+LONGEST, LAST = 1500, 2500
+"""Milliseconds that a picture is shown, at most, and that the last one is."""
 BACK, INK = "#1e2127", "#d7dae0"
 NAMED = {
     "default": INK, "black": "#1e2127", "red": "#e06c75", "green": "#98c379", "brown": "#e5c07b",

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import player_pages
 from reviser.cli import main
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.trajectory import Trajectory
-from reviser.errors import ConfigError, DataError
+from reviser.errors import DataError
 from reviser.player import film, page
 from reviser.writing.rollout import Rollout
 from support import films, small_tokenizers
@@ -195,32 +195,6 @@ def test_a_search_is_told_by_what_it_looks_for_and_where_that_is() -> None:
     assert columns["found"] == {
         str(n): [*place] for n, (_, place) in enumerate(told) if place is not None
     }
-
-
-@pytest.mark.full
-def test_a_search_in_a_moving_picture_is_marked_and_named(tmp_path: Path) -> None:
-    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
-    from reviser.player import picture
-
-    shown = SEARCHES.film_of(films.revised(SEARCHES, "ab ac\nad", "ab ac\nxad"))
-    frames = picture.frames(shown, 5)
-    (last,) = [n for n, step in enumerate(shown.steps, start=1) if step.action == "found"]
-    assert frames[last].text[frames[last].found.start : frames[last].found.stop] == "\n"
-    assert [frame.says for frame in frames[last - 1 : last + 2]] == [
-        "find \u201c\u21b5\u201d", "found \u201c\u21b5\u201d", "",
-    ]  # fmt: skip
-    words = SEARCHES.film_of(films.revised(SEARCHES, "an end here", "an ends here"))
-    picture.write_gif(tmp_path / "a.gif", words, width=320)
-    blue = (0xCF, 0xE6, 0xF5)
-    with images.open(tmp_path / "a.gif") as drawn:
-        seen = []
-        for n in range(drawn.n_frames):
-            drawn.seek(n)
-            colours = drawn.convert("RGB").getcolors(1 << 20)
-            seen.append(any(colour == blue for _, colour in colours))
-    assert seen == [False, *(step.found is not None for step in words.steps)]
-    font = picture._font(picture.SMALL)
-    assert font.getlength(picture._cut("find " + 99 * "x", font, 80)) <= 80
 
 
 def test_play_shows_each_part_of_a_revision(tmp_path: Path) -> None:
@@ -399,96 +373,19 @@ def test_lines_that_cannot_be_played_are_told(content: Any, sentence: str, tmp_p
         film.read([file])
 
 
-# -- moving pictures ------------------------------------------------------------------------------
-
-
-def test_a_gif_has_a_frame_for_each_action(file: Path, tmp_path: Path) -> None:
-    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
-    path = tmp_path / "a.gif"
-    result = run(file, "--gif", path, "--rollout", 2, "--pace", 20, "--width", 320)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(f"{path}: 13 frames")
-    with images.open(path) as picture:
-        assert picture.size[0] == 320
-        assert picture.info["loop"] == 0
-        assert picture.info["duration"] == 50
-        total = sum(_durations(picture))
-    assert total == 12 * 50 + 2500
-
-
-def _durations(picture: Any) -> list[int]:
-    found = []
-    for n in range(picture.n_frames):
-        picture.seek(n)
-        found.append(picture.info["duration"])
-    return found
-
-
-@pytest.mark.full
-@given(prompt=prompts, seed=seeds)
-@example(prompt=films.MULTIBYTE + "The\n", seed=512)  # Raqm fails on a line break behind Arabic
-def test_lines_of_a_picture_are_the_text_and_fit(prompt: str, seed: int) -> None:
-    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
-    from reviser.player import picture
-
-    shown = REPLAYER.film_of(MODEL.generate(prompt, seed=seed, max_actions=30))
-    font = picture._font(picture.TEXT)
-    for frame in picture.frames(shown, 5)[::7]:
-        cut = picture._wrapped(frame.text, font, 120)
-        assert "".join(frame.text[start:end] for start, end in cut) == frame.text
-        for start, end in cut:
-            line = picture._plain(frame.text[start:end]).rstrip()
-            assert font.getlength(line) <= 120 or len(line) == 1
-        assert 0 <= frame.cursor <= len(frame.text)
-        assert frame.fresh.stop <= len(frame.text)
-
-
-def test_a_long_film_is_shown_around_the_cursor_and_needs_a_pace(tmp_path: Path) -> None:
-    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed (extra player).")
-    from reviser.player import picture
-
-    shown = films.long(2500)
-    with pytest.raises(
-        ConfigError, match=r"2,501 frames, and the limit is 2,000\. .* pace of 50\."
-    ):
-        picture.write_gif(tmp_path / "a.gif", shown, pace=10)
-    written = picture.write_gif(tmp_path / "a.gif", shown, pace=2500)
-    assert written == 26
-    with images.open(tmp_path / "a.gif") as drawn:
-        assert drawn.size == (640, 2 * 16 + 24 * 27 + 2 * 13)
-        assert drawn.n_frames == 26
-    for cursor in (0, 5, 50, 99):
-        near = picture._near([(n, n + 1) for n in range(99)], cursor, 24)
-        assert len(near) == 24
-        assert near[0][0] <= cursor <= near[-1][1]
-
-
 @pytest.mark.parametrize(
     ("args", "status", "sentence"),
     [
         (["none.jsonl", "-o", "a.html"], 1, "error: There is no file 'none.jsonl'"),
-        (["rollouts.jsonl"], 2, "Give -o for a page"),
+        (["rollouts.jsonl"], 2, "Missing option '-o'"),
         (["rollouts.jsonl", "-o", "rollouts.jsonl/a.html"], 1, "error: Cannot write"),
-        (["rollouts.jsonl", "--gif", "a.gif", "--rollout", 9], 2, "--rollout is 9; there are 3."),
-        (["rollouts.jsonl", "--gif", "a.png"], 1, "must end with .gif"),
     ],
 )
 def test_wrong_arguments_are_refused(
     file: Path, args: list[Any], status: int, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("PIL", reason="Pillow is not installed (extra player).")
     monkeypatch.chdir(file.parent)
     result = run(*args)
     assert result.exit_code == status
     assert sentence in result.stderr
     assert [path.name for path in file.parent.iterdir()] == ["rollouts.jsonl"]
-
-
-def test_without_pillow_the_extra_is_named(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    monkeypatch.delitem(sys.modules, "reviser.player.picture", raising=False)
-    result = run(file, "--gif", tmp_path / "a.gif")
-    assert result.exit_code == 1
-    assert "pip install 'reviser-lm[player]'" in result.stderr

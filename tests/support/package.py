@@ -232,13 +232,6 @@ def evaluate(env: Environment) -> None:
     env.run("-c", "import sklearn, httpx2; from reviser.lab.evals import judges, mauve")
 
 
-def player(env: Environment) -> None:
-    """A moving picture, without torch."""
-    assert "torch" not in env.names
-    env.run("play", env.rollouts, "--model", MODEL, "--gif", "one.gif")
-    assert (env.folder / "one.gif").read_bytes()[:6] in (b"GIF87a", b"GIF89a")
-
-
 def rl(env: Environment) -> None:
     """The modules of reinforcement learning."""
     env.run("-c", "import reviser.lab.reinforce.run")
@@ -341,7 +334,6 @@ PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
     ("markup",): markup,
     ("editor",): editor,
     ("agents",): agents,
-    ("player",): player,
     ("web",): web,
     ("corpus",): corpus,
     ("ray",): on_ray,

@@ -1,1 +1,1 @@
-"""Playback of rollouts: in a terminal, on a page, and as a GIF."""
+"""Playback of rollouts: in a terminal and on a page."""
