@@ -3,7 +3,7 @@
 #
 #   sh recipes/released.sh reviser-100m.pt gpt2/ runs/released-100m
 #
-# gpt2/ is a folder with GPT-2's tokenizer.json. The last folder then has report.html, with the
+# gpt2/ is a folder with GPT-2's tokenizer.json. The last folder then has report.md, with the
 # paper's figures next to yours. It needs a GPU, or patience; started again, it continues.
 # TEXT, COUNT and MEASURES choose other documents, fewer prompts and other measures.
 set -eu
@@ -23,4 +23,4 @@ for seed in 123 124 125; do # the paper's; a line adds its number to the seed
 done
 # shellcheck disable=SC2086  # several options
 reviser lab eval "reviser=$output/texts" --prompts "$output/prompts" $measures -o "$output/eval.json"
-reviser lab report "$output/eval.json" -o "$output/report.html"
+reviser lab report "$output/eval.json" -o "$output/report.md"

@@ -1,6 +1,8 @@
 """Write docs/proofreading-results.md and its figures from the files in `results/`.
 
 python page.py
+
+The figures need matplotlib.
 """
 
 import json
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reviser.lab.evals import intervals, plots
+from reviser.lab.evals import intervals
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -153,36 +155,54 @@ def rows_by_system(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]
     return found
 
 
-def figure(results: dict[str, Any], name: str, title: str) -> str:
-    """Draw the F0.5 of every rival on one test set."""
-    rows = [
-        plots.Dot(
-            label=rival,
-            value=100 * cells[name]["f05"][0],
-            ends=(100 * cells[name]["f05"][1], 100 * cells[name]["f05"][2]),
-            text=f"{100 * cells[name]['f05'][0]:.1f}",
-            series=1 if rival == OURS else 0,
-        )
-        for rival, cells in results.items()
-        if name in cells and rival != "left alone"
-    ]
-    return plots.dots(rows, title=title, axis="F0.5, per cent")
+FIGURES = {
+    "jfleg": ("F0.5 on JFLEG test", "F0.5, per cent"),
+    "bea19": ("F0.5 on BEA-19 dev", "F0.5, per cent"),
+    "cost": ("CPU seconds for 1,000 words of clean text", "seconds, logarithmic"),
+}
+"""Title and axis of each figure."""
 
 
-def cost_figure(results: dict[str, Any]) -> str:
-    """Draw the time that every rival needs for clean text."""
-    rows = [
-        plots.Dot(
-            label=rival,
-            value=cells["clean units"]["seconds_per_1000_words"],
-            text=f"{cells['clean units']['seconds_per_1000_words']:.2g}",
-            series=1 if rival == OURS else 0,
-        )
-        for rival, cells in results.items()
-        if rival != "left alone" and "clean units" in cells
-    ]
-    title = "CPU seconds for 1,000 words of clean text"
-    return plots.dots(rows, title=title, axis="seconds, logarithmic", log=True)
+def points(results: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Return the value of each rival in each figure; those of F0.5 are followed by their ends."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in FIGURES}
+    for rival, cells in results.items():
+        if rival == "left alone":
+            continue
+        for name, part in (("jfleg", "jfleg-test"), ("bea19", "bea19-dev")):
+            if part in cells:
+                found[name][rival] = [100 * value for value in cells[part]["f05"]]
+        if "clean units" in cells:
+            found["cost"][rival] = [cells["clean units"]["seconds_per_1000_words"]]
+    return found
+
+
+def draw(path: Path, rows: dict[str, list[float]], title: str, axis: str) -> None:
+    """Draw a row of dots with their intervals, ours in another colour."""
+    import matplotlib as mpl
+
+    # Text stays text, and equal figures are equal files.
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": title, "font.size": 9}
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 0.6 + 0.25 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for y, (rival, (value, *ends)) in enumerate(rows.items()):
+        colour = "#d55e00" if rival == OURS else "#0072b2"
+        if ends:
+            axes.plot(ends, [y, y], color=colour)
+        axes.plot(value, y, "o", color=colour)
+        text = f"{value:.1f}" if ends else f"{value:.2g}"
+        axes.text(1.01, y, text, va="center", transform=axes.get_yaxis_transform())
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.set_xlabel(axis)
+    if "logarithmic" in axis:
+        axes.set_xscale("log")
+    axes.grid(axis="x", color="#d5d5d5", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None, "Title": title})
 
 
 def long_drafts(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -233,19 +253,11 @@ def curve(found: dict[str, Any], rewriter: dict[str, Any]) -> str:
 
 
 def written() -> dict[Path, str]:
-    """Return the page and its figures by their paths."""
-    results, economics, confidences = (
-        json.loads((RESULTS / name).read_text(encoding="utf-8"))
-        for name in ("rivals.json", "economics.json", "curve.json")
-    )
+    """Return the page and the model's card by their paths."""
+    results, economics, confidences = map(read, ("rivals", "economics", "curve"))
     results = {name: results[name] for name in ORDER}
-    figures = {
-        "jfleg": ("F0.5 on JFLEG test", figure(results, "jfleg-test", "F0.5 on JFLEG test")),
-        "bea19": ("F0.5 on BEA-19 dev", figure(results, "bea19-dev", "F0.5 on BEA-19 dev")),
-        "cost": ("CPU seconds for 1,000 words of clean text", cost_figure(results)),
-    }
     page = [HEAD, QUALITY, tables(results) + "\n"]
-    for name, (title, _) in figures.items():
+    for name, (title, _) in FIGURES.items():
         page.append(f"**{title}**\n\n![{title}](img/proofreading-{name}.svg)\n")
     sentences = next(iter(confidences["jfleg-test"].values()))["sentences"]
     editing = json.loads((MODEL / "editing.json").read_text(encoding="utf-8"))
@@ -259,14 +271,12 @@ def written() -> dict[Path, str]:
     ids = f"{economics['rewriter_ids'] / 1e6:.2f} million"
     page.append(LONG.format(drafts=drafts, most=most, ids=ids))
     page.append("".join(long_drafts(rows)).rstrip() + "\n")
-    found = {DOCS / "proofreading-results.md": "\n".join(page), MODEL / "README.md": card(results)}
-    for name, (_, svg) in figures.items():  # a file of its own needs a namespace and a size
-        own = svg.replace(
-            "<svg ",
-            '<svg xmlns="http://www.w3.org/2000/svg" width="640" style="background:#fff" ',
-            1,
-        )
-        found[DOCS / f"img/proofreading-{name}.svg"] = own + "\n"
+    return {DOCS / "proofreading-results.md": "\n".join(page), MODEL / "README.md": card(results)}
+
+
+def read(name: str) -> dict[str, Any]:
+    """Return the results in a file."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -274,6 +284,9 @@ def main() -> None:
     """Run the command."""
     for path, text in written().items():
         path.write_text(text, encoding="utf-8")
+    results = read("rivals")
+    for name, rows in points({rival: results[rival] for rival in ORDER}).items():
+        draw(DOCS / f"img/proofreading-{name}.svg", rows, *FIGURES[name])
 
 
 if __name__ == "__main__":

@@ -494,7 +494,7 @@ def test_one_command_measures_a_released_file_as_the_paper_does(tmp_path: Path) 
     asked["MEASURES"] = "--scorer scorer"
     for _ in range(2):  # the second time, everything is there
         subprocess.run(script, cwd=tmp_path, env=os.environ | asked, check=True)
-    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    report = (tmp_path / "out" / "report.md").read_text("utf-8")
     record = json.loads((tmp_path / "out" / "eval.json").read_text("utf-8"))
     [system] = [each for each in record["systems"] if each["name"] == "reviser"]
     assert system["samples"] == 60

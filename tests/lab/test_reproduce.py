@@ -29,7 +29,7 @@ COMPARISON = {
     },
     "decoding": {"max_actions": 48},
 }  # fmt: skip
-PAGES = ("report.html", "report.md", "report.json")
+PAGES = ("report.md", "report.json")
 
 
 class Killed(BaseException):
@@ -45,7 +45,7 @@ def shared() -> Path:
         path = folder / "compared.yaml"
         path.write_text(yaml.safe_dump(TINY | {"comparison": COMPARISON}))
         done = processes.run("lab", "reproduce", path, "-o", folder / "run")
-        page = folder / "run" / "report.html"
+        page = folder / "run" / "report.md"
         assert (done.returncode, done.stdout) == (0, f"{page}\n"), done.stderr
 
     return trained.folder("reproduced", [TEXT, TINY, COMPARISON, commit()], make)  # pages name it
@@ -125,7 +125,7 @@ def test_a_finished_run_does_nothing_again(
     before = pages(finished)
     said: list[str] = []
     monkeypatch.setattr(module.batch, "run", None)
-    assert reproduce(recipe, finished, log=said.append) == finished / "report.html"
+    assert reproduce(recipe, finished, log=said.append) == finished / "report.md"
     assert said == ["evaluating"]
     assert pages(finished) == before
 

@@ -227,8 +227,8 @@ def evaluate(env: Environment) -> None:
 
     without_actions(MODEL, env.folder / "scorer")
     env.run("lab", "eval", f"ours={env.rollouts}", "--scorer", "scorer", "-o", "eval.json")
-    env.run("lab", "report", "eval.json", "-o", "page.html")
-    assert "evalPPL" in (env.folder / "page.html").read_text()
+    env.run("lab", "report", "eval.json", "-o", "page.md")
+    assert "evalPPL" in (env.folder / "page.md").read_text()
     env.run("-c", "import sklearn, httpx2; from reviser.lab.evals import judges, mauve")
 
 

@@ -31,7 +31,7 @@ from reviser.cli.output import (
 )
 from reviser.data.readers import Reader, SplitBy
 from reviser.errors import ConfigError, plural
-from reviser.files import write_json
+from reviser.files import write_json, write_whole
 from reviser.lab.evals.texts import Protocol
 
 if TYPE_CHECKING:
@@ -177,15 +177,15 @@ def evaluate(
     write_json(output, record)
     _print_record(record)
     click.echo(
-        f"Saved to {output}. To make a page: reviser lab report {output} -o page.html", err=True
+        f"Saved to {output}. To make a page: reviser lab report {output} -o page.md", err=True
     )
 
 
 @lab.command()
 @click.argument("record", metavar="RECORD.json", type=InputPath(dir_okay=False))
-@click.option("-o", "--output", required=True, metavar="PAGE.html",
+@click.option("-o", "--output", required=True, metavar="PAGE.md",
               type=click.Path(dir_okay=False, path_type=Path),
-              help="Page to write; the same content goes to .md and .json next to it.")  # fmt: skip
+              help="Markdown page to write.")  # fmt: skip
 def report(record: Path, output: Path) -> None:
     """Make a page from the results of `reviser lab eval`.
 
@@ -193,17 +193,18 @@ def report(record: Path, output: Path) -> None:
     """
     from reviser.lab.evals import report
 
-    if output.suffix != ".html":
-        raise click.UsageError(f"The name of the page must end with .html; got {output.name!r}.")
-    click.echo(report.write(report.read(record), output))
+    if output.suffix != ".md":
+        raise click.UsageError(f"The name of the page must end with .md; got {output.name!r}.")
+    write_whole(output, report.to_markdown(report.read(record)))
+    click.echo(output)
 
 
 def _print_record(record: dict[str, Any]) -> None:
     """Print the main numbers of an evaluation: a row per system, a line per comparison."""
-    from reviser.lab.evals.report.format import interval
+    from reviser.lab.evals.page import Interval
 
     def cell(estimate: dict[str, Any] | None) -> str:
-        return "" if estimate is None else interval(estimate)
+        return "" if estimate is None else str(Interval(estimate))
 
     rows = []
     for system in record["systems"]:
@@ -220,10 +221,10 @@ def _print_record(record: dict[str, Any]) -> None:
     for comparison in record["comparisons"]:
         pair = " / ".join(comparison["systems"])
         for each in comparison["perplexity_ratio"]:
-            click.echo(f"evalPPL of {pair}, {each['scorer']}: {interval(each['ratio'])}")
+            click.echo(f"evalPPL of {pair}, {each['scorer']}: {Interval(each['ratio'])}")
         if match := comparison["arena"]:
             biased = "; the judge prefers one side" if match["is_biased"] else ""
-            click.echo(f"wins of {pair}: {interval(match['win_rate'])}{biased}")
+            click.echo(f"wins of {pair}: {Interval(match['win_rate'])}{biased}")
 
 
 @lab.command()

@@ -23,7 +23,7 @@ from reviser.data.shards import TokenShards
 from reviser.data.windows import held_out_documents
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError
-from reviser.files import lock, write_json
+from reviser.files import lock, write_json, write_whole
 from reviser.lab.evals import evaluation, mauve, report, texts
 from reviser.lab.evals.evaluation import Measures, Progress, System
 from reviser.lab.evals.judges import JudgeConfig, check_judge, open_judge
@@ -188,7 +188,9 @@ def reproduce(
             systems, measures, cache=output / "measured", progress=progress
         )
         record |= texts.read_prompts_manifest([output / "prompts"])
-        return report.write(record, output / "report.html")
+        write_json(output / "report.json", record)
+        write_whole(page := output / "report.md", report.to_markdown(record))
+        return page
 
 
 def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -341,6 +342,20 @@ def test_detection_measures():
 def test_the_page_is_what_the_results_give():
     for path, text in module("page").written().items():
         assert path.read_text("utf-8") == text, "python page.py in experiments/proofreader"
+
+
+def test_a_figure_names_every_rival_with_its_value(tmp_path):
+    pytest.importorskip("matplotlib")
+    page = module("page")
+    rivals = page.read("rivals")
+    for name, rows in page.points({rival: rivals[rival] for rival in page.ORDER}).items():
+        page.draw(tmp_path / "drawn.svg", rows, *page.FIGURES[name])
+        drawn = ElementTree.parse(tmp_path / "drawn.svg").getroot()
+        texts = {
+            "".join(each.itertext()) for each in drawn.iter("{http://www.w3.org/2000/svg}text")
+        }
+        for rival, (value, *ends) in rows.items():
+            assert {rival, f"{value:.1f}" if ends else f"{value:.2g}"} <= texts
 
 
 def test_make_runs_what_is_missing_in_order(tmp_path):

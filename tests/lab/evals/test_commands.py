@@ -59,9 +59,11 @@ def test_from_texts_to_a_page(files: Path, causal_lm: Path) -> None:
     assert [s["samples"] for s in record["systems"][:2]] == [12, 12]
     ratio = record["comparisons"][0]["perplexity_ratio"][0]["ratio"]["value"]
     assert f"evalPPL of ours / theirs, {causal_lm}: {ratio:.1f}" in done.stdout
-    page = reviser("lab", "report", files / "eval.json", "-o", files / "deep" / "page.html")
-    assert page.stdout == f"{files / 'deep' / 'page.html'}\n"
-    assert {path.suffix for path in (files / "deep").iterdir()} == {".html", ".md", ".json"}
+    page = reviser("lab", "report", files / "eval.json", "-o", files / "deep" / "page.md")
+    assert page.stdout == f"{files / 'deep' / 'page.md'}\n"
+    assert f"| ours / theirs | {causal_lm} |" in (files / "deep" / "page.md").read_text("utf-8")
+    other = reviser("lab", "report", files / "eval.json", "-o", files / "page.html")
+    assert "must end with .md" in other.stderr
 
 
 def test_people_judge_by_file(files: Path) -> None:
@@ -170,7 +172,7 @@ def test_a_report_of_something_else_is_refused(files: Path) -> None:
     jsonl(files / "x.json", [{"format": 7}])
     for name, sentence in [("x.json", "has format 7"), ("text.jsonl", "Cannot read the record"),
                            ("gone", "There is no file")]:  # fmt: skip
-        done = reviser("lab", "report", files / name, "-o", files / "page.html")
+        done = reviser("lab", "report", files / name, "-o", files / "page.md")
         assert done.exit_code == 1
         assert sentence in done.stderr
-    assert not (files / "page.html").exists()
+    assert not (files / "page.md").exists()

@@ -1,0 +1,308 @@
+"""Sections of a report on the origin of its numbers: settings, training, versions, hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from reviser.lab.evals import paper
+from reviser.lab.evals.intervals import REPEATS
+from reviser.lab.evals.page import NOTHING, Cell, Interval, code_block, escape, large, table
+from reviser.lab.evals.texts import REFERENCE
+
+Record = dict[str, Any]
+UNKNOWN = "not known"
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def systems_of(record: Record) -> list[Record]:
+    """Return the systems that were compared, without the documents."""
+    return [system for system in record["systems"] if system["name"] != REFERENCE]
+
+
+def listed(record: Record) -> str:
+    """Return the names of the systems for a sentence."""
+    names = [escape(system["name"]) for system in systems_of(record)]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def name_of(system: Record) -> str:
+    """Return a system's name on the page."""
+    return "the documents" if system["name"] == REFERENCE else str(system["name"])
+
+
+def _flat(content: Any) -> str:
+    """Format a setting of any kind on one line."""
+    if isinstance(content, dict):
+        return ", ".join(f"{name} {_flat(part)}" for name, part in content.items())
+    return ", ".join(map(_flat, content)) if isinstance(content, list) else str(content)
+
+
+def _policy(policy: Any) -> str:
+    return _flat(policy).removeprefix("kind ")
+
+
+def features_name(about: Record) -> str:
+    """Describe the features of MAUVE."""
+    return f"{about['model']}, {about['features']}, {about['max_tokens']} tokens"
+
+
+def judge_name(about: Record) -> str:
+    """Return the name of a judge."""
+    return str(about.get("model") or about["judge"])
+
+
+def sides_name(match: Record) -> str:
+    """Describe in which order pairs were shown."""
+    return "both sides" if match["order"] == "both" else "sides at random"
+
+
+# -- what differs from the paper -------------------------------------------------------------------
+
+SETTINGS = {
+    "training_data": "Training data",
+    "trunk": "Model",
+    "policy": "Order of writing in training",
+    "trained_on": "Trained on",
+    "documents": "Documents",
+    "lengths": "Prefix and length",
+    "texts": "Texts",
+    "decoding": "Decoding",
+    "scorer": "Scorer of evalPPL",
+    "mauve": "MAUVE's features",
+    "judge": "Judge",
+}
+
+
+def differences(record: Record) -> Iterator[str]:
+    """Compare our settings with the paper's."""
+    yield (
+        "The paper's numbers are next to the ones measured here. They were made in another"
+        " setting, and compare only as far as this table allows."
+    )
+    columns = {system["name"]: _setting(record, system) for system in systems_of(record)}
+    if len({json.dumps(each, sort_keys=True) for each in columns.values()}) == 1:
+        columns = {"this evaluation": next(iter(columns.values()))}
+    columns |= {f"paper, {size}": asdict(each) for size, each in paper.SETTING.items()}
+    rows = [[label, *(each[n] for each in columns.values())] for n, label in SETTINGS.items()]
+    yield table("Settings", ["", *columns], rows)
+
+
+def _setting(record: Record, system: Record) -> dict[str, str]:
+    """Return what the record says about each row of the table."""
+    model, protocol = system["model"], record.get("protocol") or {}
+    training = model and model["training"]
+    recipe = training["recipe"] if training else None
+    found = dict.fromkeys(SETTINGS, UNKNOWN)
+    found["texts"] = f"{system['samples']:,}: {system['prompts']:,} prompts"
+    if record.get("data"):
+        found["documents"] = str(record["data"])
+    if "min_tokens" in protocol:
+        found |= _protocol(protocol, system, found)
+    if model:
+        found["trunk"] = _trunk(model, recipe)
+    if recipe:
+        found |= _trained(recipe, training["seen"])
+    if system["engine"]:
+        found["decoding"] = _decoding(system["decoding"])
+    scorers = [each["scorer"]["model"] for each in system["perplexity"]]
+    found["scorer"] = "; ".join(scorers) or "none was asked"
+    features = [features_name(each["features"]) for each in system["mauve"]]
+    found["mauve"] = "; ".join(features) or "not measured"
+    matches = [c["arena"] for c in record["comparisons"] if c["arena"]]
+    judges = dict.fromkeys(f"{judge_name(m['judge'])}, {sides_name(m)}" for m in matches)
+    found["judge"] = "; ".join(judges) or "none was asked"
+    return found
+
+
+def _protocol(protocol: Record, system: Record, known: dict[str, str]) -> dict[str, str]:
+    bounds = f"documents of {protocol['min_tokens']} to {protocol['max_tokens']} tokens"
+    documents, texts, seeds = known["documents"], known["texts"], protocol["seeds"]
+    if system["samples"] == len(seeds) * protocol["prompts"]:
+        texts = (
+            f"{system['samples']:,}: {protocol['prompts']:,} prompts for each of {len(seeds)} seeds"
+            f" ({', '.join(map(str, seeds))}), of which {system['prompts']:,} differ"
+        )
+    prefix, total = protocol["prefix_tokens"], protocol["total_tokens"]
+    return {
+        "documents": bounds if documents == UNKNOWN else f"{documents}, {bounds}",
+        "lengths": f"prefix of {prefix} tokens, {total} tokens in all",
+        "texts": texts,
+    }
+
+
+def _trunk(model: Record, recipe: Record | None) -> str:
+    size, trunk = f"{large(model['parameters'])} parameters", recipe and recipe["trunk"]
+    if trunk and {"layers", "width", "heads"} <= trunk.keys():
+        return f"{size}: {trunk['layers']} layers, width {trunk['width']}, {trunk['heads']} heads"
+    return f"{size}: {model['architecture']}"
+
+
+def _trained(recipe: Record, seen: Record) -> dict[str, str]:
+    data = recipe["data"]
+    sources = ", ".join(Path(str(source)).name for source in data["text"] or [data["shards"]])
+    if recipe["base"]:
+        sources += f"; before that, what {_flat(recipe['base'])} was trained on"
+    return {
+        "training_data": sources,
+        "policy": _policy(recipe["policy"]),
+        "trained_on": f"{large(seen['ids'])} edit-history tokens, of which"
+        f" {large(seen['text_tokens'])} of text",
+    }
+
+
+def _decoding(config: Record | None) -> str:
+    if config is None:
+        return "not the same for all texts"
+    parts = [f"temperature {config['temperature']:g}"]
+    parts.append(f"top-k {config['top_k']}" if config["top_k"] else "no top-k")
+    parts.append(f"top-p {config['top_p']:g}" if config["top_p"] < 1 else "no top-p")
+    parts.append(f"at most {config['max_actions']} actions")
+    if config["max_length"] is not None:
+        parts.append(f"texts of at most {config['max_length']} tokens")
+    usual = {"min_p": 0.0, "max_edits": None, "max_moves": None, "stop_bias": 0.0, "move_bias": 0.0}
+    found = usual | config  # a record may be older than a setting
+    parts += [f"{name} {found[name]}" for name, value in usual.items() if found[name] != value]
+    return ", ".join(parts)
+
+
+# -- where the numbers come from -------------------------------------------------------------------
+
+
+def training(record: Record) -> Iterator[str]:
+    """Describe what each model was trained on, and how well it predicts."""
+    runs = {
+        s["name"]: _run(s["model"]["training"])
+        for s in record["systems"]
+        if s["model"] and s["model"]["training"]
+    }
+    if not runs:
+        yield "The record holds no system that was trained here."
+        return
+    names = dict.fromkeys(name for column in runs.values() for name in column)
+    rows = [[name, *(column.get(name, NOTHING) for column in runs.values())] for name in names]
+    yield table("Runs", ["", *runs], rows, "NLL is in nats per text token.")
+
+
+def _run(training: Record) -> dict[str, Cell]:
+    recipe, seen, metrics = training["recipe"], training["seen"], training["metrics"]
+    found: dict[str, Cell] = {
+        "Order of writing": _policy(recipe["policy"]),
+        "Steps": f"{recipe['training']['steps']:,}",
+        "Examples seen": f"{seen['examples']:,}",
+        "Edit-history tokens seen": f"{seen['ids']:,}",
+        "Text tokens seen": f"{seen['text_tokens']:,}",
+    }
+    for name, value in metrics.items():
+        if not name.startswith("eval_") or name.endswith("_95"):
+            continue
+        kind = name.removeprefix("eval_").replace("_", " ")
+        label = kind[:1].upper() + kind[1:].replace("nll", "NLL")
+        found[label] = f"{int(value):,}" if name.endswith("_tokens") else f"{value:.3f}"
+        if (half := metrics.get(f"{name}_95")) is not None:
+            ends = {"value": value, "low": value - half, "high": value + half}
+            how = {"method": "1.96 standard errors, as the run reports"}
+            found[label] = Interval(ends | how)
+    found["Commit"] = training["commit"] or UNKNOWN
+    return found
+
+
+def examples(record: Record) -> Iterator[str]:
+    """Show some texts of every system, by prompt."""
+    yield "The first texts of each system, not chosen. They say what a model made up."
+    prompts: dict[str, list[tuple[str, str]]] = {}
+    for system in record["systems"]:
+        for example in system["examples"]:
+            written = (name_of(system), example["continuation"])
+            prompts.setdefault(example["prompt"], []).append(written)
+    for prompt, texts in prompts.items():
+        for name, text in [("Prompt", prompt), *texts]:
+            yield f"**{escape(name)}**\n\n{code_block(text)}"
+
+
+METHODS = {
+    "none": "some draws of prompts have no tokens at all",
+    "bootstrap-t": f"{REPEATS} draws of whole prompts, each in its own standard errors",
+    "Student's t": "mean and standard error over prompts, Student's tails",
+    "BCa bootstrap": f"{REPEATS} draws of whole prompts, corrected for bias and skew",
+    "jackknife": "each prompt left out in turn, Student's tails",
+    "Wilson": "Wilson's score interval of a share",
+    "Wilson, clustered": "Wilson's score interval, prompts counted for what they tell beyond one",
+    "one value": "a single prompt, which tells nothing of the spread",
+}
+
+
+def provenance(record: Record) -> Iterator[str]:
+    """List versions, hashes and settings, and how intervals are made."""
+    made = record["made_with"]
+    yield _facts(
+        "Made with",
+        made["versions"]
+        | {"Python": made["python"], "Machine": made["machine"]}
+        | {"Commit": made["commit"] or UNKNOWN},
+    )
+    for system in record["systems"]:
+        yield _facts(f"System: {name_of(system)}", _origin(system))
+    for title, about in _models(record):
+        hashed = about | {
+            name: f"SHA-256 {hashlib.sha256(str(value).encode()).hexdigest()}"
+            for name, value in about.items()
+            if name == "template"
+        }
+        yield _facts(title, {name: _flat(value) or "none" for name, value in hashed.items()})
+    counts = Counter(_methods(record))
+    yield table(
+        "How the intervals are made",
+        ["Method", "What it does", "Estimates"],
+        [[name, METHODS.get(name, UNKNOWN), f"{n:,}"] for name, n in sorted(counts.items())],
+        "All are meant to hold the true value 95 times of 100.",
+    )
+
+
+def _facts(caption: str, facts: dict[str, Any]) -> str:
+    return table(caption, ["", "Value"], [[name, str(value)] for name, value in facts.items()])
+
+
+def _origin(system: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "Texts": f"{system['samples']:,}",
+        "Prompts": f"{system['prompts']:,}",
+        "Empty continuations": f"{system['empty']:,}",
+        "SHA-256 of the texts": system["texts"],
+    }
+    if model := system["model"]:
+        for name in ("architecture", "parameters", "dtypes", "context", "tokenizer"):
+            found[f"Model's {name}"] = _flat(model[name])
+    if system["engine"]:
+        found["Engine"] = system["engine"]
+        found["Decoding"] = _flat(system["decoding"] or "not the same for all texts")
+        found["Stop reasons"] = _flat(system["stopped"])
+    return found
+
+
+def _models(record: Record) -> Iterator[tuple[str, Record]]:
+    """Yield each scorer, kind of features and judge once, with its description."""
+    seen: list[tuple[str, Record]] = []
+    for system in record["systems"]:
+        seen += [(f"Scorer: {e['scorer']['model']}", e["scorer"]) for e in system["perplexity"]]
+        seen += [(f"Features: {e['features']['model']}", e["features"]) for e in system["mauve"]]
+    for comparison in record["comparisons"]:
+        if match := comparison["arena"]:
+            seen.append((f"Judge: {judge_name(match['judge'])}", match["judge"]))
+    yield from (each for n, each in enumerate(seen) if each not in seen[:n])
+
+
+def _methods(content: Any) -> Iterator[str]:
+    """Yield the method of every estimate within a record."""
+    if isinstance(content, dict) and content.keys() == {"value", "low", "high", "n", "method"}:
+        yield content["method"]
+    elif isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _methods(part)
