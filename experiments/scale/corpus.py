@@ -25,7 +25,6 @@ from typing import Any, get_args
 
 import psutil
 
-from experiments.scale.inputs import RESULTS
 from reviser.core.actions import ActionVocab
 from reviser.corpus import results
 from reviser.corpus.job import Job, Scheduler, begin
@@ -35,6 +34,7 @@ from reviser.errors import EngineError
 from reviser.models import trunks
 from reviser.provenance import made_with
 
+RESULTS = Path(__file__).parent / "results"
 SETTINGS = {"max_actions": 8, "seed": 7}
 WORKERS = 3
 

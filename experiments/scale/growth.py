@@ -1,9 +1,10 @@
-"""Measure how processor time grows with tokens and with processes.
+"""Measure how cost grows with tokens, with documents and with processes.
 
     python -m experiments.scale.growth TEXT TOKENIZER
 
-Tokens: pieces of a text are tokenized, each twice as long as the one before. Processes: one job
-over a corpus is done by more and more processes. Processor seconds are counted, not the time on the
+Tokens: pieces of a text are tokenized, each twice as long as the one before. Documents: what the
+loader of a training process keeps in memory when it opens shards. Processes: one job over a corpus
+is done by more and more processes. Processor seconds are counted, not the time on the
 wall: two cores cannot show how fast eight processes would be, but they show what these cost.
 """
 
@@ -14,21 +15,34 @@ import json
 import multiprocessing
 import os
 import resource
+import statistics
 import tempfile
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.scale.corpus import SETTINGS, make_corpus, make_model
-from experiments.scale.inputs import RESULTS
-from experiments.scale.record import middle
+import numpy as np
+
+from experiments.scale.corpus import RESULTS, SETTINGS, make_corpus, make_model
 from reviser.corpus.job import begin
 from reviser.corpus.run import run
-from reviser.data.shards import tokenize
+from reviser.data.shards import Manifest, Shard, TokenShards, tokenize
+from reviser.data.window_config import WindowConfig
+from reviser.data.windows import Windows
 from reviser.provenance import made_with
 
 MEBIBYTES = (1, 2, 4, 8, 16)
 PROCESSES = (1, 2, 4, 8)
 DOCUMENTS = 4000
+OPENED = (10**5, 10**6, 10**7)
+"""The numbers of documents that are opened for training."""
+LENGTH = 20
+
+
+def middle(values: Sequence[float]) -> dict[str, float]:
+    """Return the median and the range."""
+    return {"value": statistics.median(values), "low": min(values), "high": max(values)}
 
 
 def spent() -> float:
@@ -54,6 +68,38 @@ def by_tokens(text: Path, tokenizer: Path, rounds: int) -> list[dict[str, Any]]:
                 took.append(spent() - before)
         rows.append({"tokens": tokens, "seconds": middle(took)})
         print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def write_shards(folder: Path, documents: int) -> None:
+    """Write a shard of short documents in the format of `reviser tokenize`."""
+    np.zeros(documents * LENGTH, "<u2").tofile(folder / "one.ds")
+    np.arange(LENGTH, (documents + 1) * LENGTH, LENGTH, "<u8").tofile(folder / "one.ds.index")
+    shard = Shard(name="one.ds", tokens=documents * LENGTH, documents=documents, sha256="")
+    manifest = Manifest(
+        tokenizer="", vocabulary=9, dtype="<u2", shards=(shard,), skipped={}, damaged=(),
+        sources=(), reader={}, versions={},
+    )  # fmt: skip
+    (folder / "manifest.json").write_text(json.dumps(manifest.to_dict()), "utf-8")
+
+
+def kept(documents: int) -> int:
+    """Return the bytes that an open loader keeps."""
+    with tempfile.TemporaryDirectory() as name:
+        write_shards(Path(name), documents)
+        tracemalloc.start()
+        windows = Windows(TokenShards.open(name), WindowConfig(size=16, prefix=(0, 4)))
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(windows) > 0.9 * documents
+    return size
+
+
+def by_documents() -> list[dict[str, Any]]:
+    """Return the bytes that an open loader keeps, by documents."""
+    kept(1000)  # imports and caches are not counted
+    rows = [{"documents": documents, "bytes": kept(documents)} for documents in OPENED]
+    print(json.dumps(rows), flush=True)
     return rows
 
 
@@ -86,6 +132,7 @@ def main() -> None:
     given = parser.parse_args()
     content = {
         "tokens": by_tokens(given.text, given.tokenizer, given.rounds),
+        "documents": by_documents(),
         "processes": by_processes(given.rounds),
         "made": made_with("numpy", "torch", "transformers") | {"load": os.getloadavg()[0]},
     }

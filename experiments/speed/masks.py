@@ -4,7 +4,7 @@
 
 The version at a revision of this repository and the one of this tree run in two processes that take
 turns, so other load on the machine meets both. Times are processor time. Each figure is the median
-over the rounds, with its range. The results are written to `experiments/scale/results/masks.json`.
+over the rounds, with its range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from typing import Any
 ROWS = (1, 64, 256, 1024)
 STEPS = 24
 LENGTH, CURSOR = 512, 256
-RESULT = Path(__file__).parents[1] / "scale" / "results" / "masks.json"
 ROOT = Path(__file__).parents[2]
 
 WALKS = {
@@ -121,18 +120,14 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:
 
 
 def compare(before: str, rounds: int) -> None:
-    """Measure both versions and write the result."""
+    """Measure both versions and print the result."""
     made = subprocess.run(
         ["git", "archive", before, "src"], cwd=ROOT, capture_output=True, check=True
-    )
-    revision = subprocess.run(
-        ["git", "rev-parse", "--short", before], cwd=ROOT, capture_output=True, check=True
     )
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=BytesIO(made.stdout)) as archive:
             archive.extractall(folder, filter="data")
         versions = {"before": Version(Path(folder) / "src"), "after": Version(ROOT / "src")}
-        found = []
         for name in WALKS:
             for rows in ROWS:
                 times: dict[str, list[float]] = {which: [] for which in versions}
@@ -142,7 +137,6 @@ def compare(before: str, rounds: int) -> None:
                 ratios = [b / a for a, b in zip(times["after"], times["before"], strict=True)]
                 row = {which: spread(each) for which, each in times.items()}
                 row["ratio"] = spread(ratios, 2)
-                found.append({"mask": name, "rows": rows, "rounds": rounds, **row})
                 print(
                     f"{name:16s} {rows:5d} rows  before {row['before']['value']:8.3f}  after"
                     f" {row['after']['value']:8.3f} us per row and step  ratio"
@@ -150,14 +144,6 @@ def compare(before: str, rounds: int) -> None:
                     f" [{row['ratio']['low']:.2f}, {row['ratio']['high']:.2f}]",
                     flush=True,
                 )
-    content = {
-        "unit": "microseconds of processor time per row and step",
-        "walks": WALKS,
-        "before": revision.stdout.decode().strip(),
-        "load": os.getloadavg()[0],
-        "rows": found,
-    }
-    RESULT.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from experiments import comparison, models, player_pages
 from experiments.revise import report as revise
-from experiments.scale import report as scale
 from experiments.stories import editor_card, model_cards
 from experiments.stories import report as stories
 
@@ -26,11 +25,10 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
         ("stories.report", model_cards.cards),
         ("stories.editor_card", lambda: {"models/stories-edit/README.md": editor_card.card()}),
         ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
-        ("scale.report", lambda: {"docs/design/scale.md": scale.page()}),
         ("models", lambda: {"docs/models.md": models.page()}),
         ("comparison", lambda: {"docs/comparison.md": comparison.page()}),
     ],
-    ids=["stories", "cards", "editor", "revise", "scale", "models", "comparison"],
+    ids=["stories", "cards", "editor", "revise", "models", "comparison"],
 )
 def test_a_committed_page_is_what_its_report_writes(
     command: str, pages: Callable[[], dict[str, str]]
