@@ -67,7 +67,7 @@ NAMES: dict[Format, list[str]] = {
 }
 SOURCES: dict[Format, list[str]] = {
     "text": ["LICENSE", "docs/concepts.md"],
-    "markdown": ["README.md", "CHANGELOG.md", "docs/guides/revise.md", "docs/design/decisions.md"],
+    "markdown": ["README.md", "CHANGELOG.md", "docs/guides/revise.md", "docs/concepts.md"],
     "rst": [],
     "latex": [],
     "code": [
