@@ -6,7 +6,6 @@ lowest_venv := ".venv-lowest"
 # Two files at a time with one thread each: threads that wait for each other's cores crawl.
 pytest := "OMP_NUM_THREADS=1 python -m pytest --timeout=1200 --numprocesses=2 --dist=loadfile --no-loadscope-reorder --reruns=1 --durations=10 -rsR"
 pytest_vllm := vllm_venv + '/bin/python -c "import vllm" && OMP_NUM_THREADS=1 REVISER_TRITON="$(ls -d ' + vllm_venv + '/triton 2>/dev/null)" ' + vllm_venv + "/bin/python -m pytest --timeout=1800 --reruns=1 --durations=10 -rsR tests/engines/test_vllm.py tests/serve/test_load.py"
-steps := "PYTHONPATH=tests python -m support.steps"
 
 # list the targets
 default:
@@ -118,6 +117,10 @@ test-vllm-all *args:
 golden *args: install-base
     PYTHONPATH=tests OMP_NUM_THREADS=1 python -m support.golden {{ args }}
 
+# break the source as tests/mutations says, and see that a test notices each
+mutations *args:
+    PYTHONPATH=tests OMP_NUM_THREADS=1 python -m support.mutations {{ args }}
+
 # 100 % branch coverage of core; JIT off, because compiled code cannot be traced
 coverage:
     NUMBA_DISABLE_JIT=1 {{ pytest }} -m "not full" tests/core tests/trajectories src/reviser/core src/reviser/trajectories --cov
@@ -145,10 +148,6 @@ lowest *args="tests/core tests/trajectories tests/engines tests/models tests/ser
     uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,rl,eval,serve,editor,agents,web,ray]'
     uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
     PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
-
-# what the gate leaves out and a change touched, up to five minutes of it
-touched:
-    PYTHONPATH=tests python -m support.affected
 
 # the documentation as a site in the folder site/, which needs no network
 docs *args:
@@ -187,11 +186,21 @@ bench-serve *args:
 bench-train *args:
     python -m experiments.speed.train {{ args }}
 
-# the gate: one real example of everything, and what a change touched
+# the gate: one real example of everything
 check: lint imports install-ort
-    {{ steps }} install-vllm types wheel test-vllm touched test
+    just steps install-vllm types wheel test-vllm test
 
 # everything, for a release or after a change to what the gate leaves out (`search` has the core's)
 full: lint imports install-base install-ort
-    {{ steps }} install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "golden proofreader" "test-all --ignore=tests/core --ignore=tests/trajectories"
-    PYTHONPATH=tests python -m support.affected --record
+    just steps install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "golden proofreader" "test-all --ignore=tests/core --ignore=tests/trajectories"
+
+# run targets one after the other, all of them whatever becomes of the others, with their times
+[private, positional-arguments]
+steps +targets:
+    #!/usr/bin/env bash
+    for target in "$@"; do
+        began=$SECONDS
+        just $target && result=passed || { result=failed; failed=1; }
+        [ "$target" = "${!#}" ] || echo "--- $target: $result after $((SECONDS - began)) s"
+    done
+    exit ${failed:-0}
