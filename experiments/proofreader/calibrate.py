@@ -137,7 +137,7 @@ def main() -> None:
     torch.set_num_threads(1)
     plain = Editing(
         edit_probabilities=True, threshold=THRESHOLD, label_delay=DELAY - 1, delimiters=DELAY,
-        among_controls=True, has_route=True, confidence=(0.0, 0.0, 1.0) if given.samples else (),
+        among_controls=True, confidence=(0.0, 0.0, 1.0) if given.samples else (),
         samples=given.samples, suggestions=dict.fromkeys(("spelling", "list"), (0.0, 0.0, 1.0)),
     )  # fmt: skip
     write_folder(given.adapter, given.base, given.output, plain)

@@ -337,7 +337,6 @@ class Trainer:
             label_delay=delay - 1,  # the first of these tokens is read in any case
             delimiters=delay,
             among_controls=True,
-            has_route=True,
         ).save(folder)
 
     # -- held-out measures --------------------------------------------------------------------

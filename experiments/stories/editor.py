@@ -130,7 +130,7 @@ def example(
             way = [vocab.find, *found, vocab.here]
         content = edit_ids(vocab, by_end[end]) if end in by_end else []
         ids += [*way, *content]
-        # The route types the search. The model only chooses what to write, and when to leave.
+        # What a search types is not learned: it follows from where the next edit is.
         learned += [n == 0 for n in range(len(way))] + [True] * len(content)
         cursor = end
     ids.append(vocab.stop)
@@ -338,7 +338,7 @@ def train(
             trunks.save(model, tokenizer, vocab, output)
             plan = Editing(
                 edit_probabilities=True, label_delay=DELAY - 1, delimiters=DELAY,
-                among_controls=True, has_route=True,
+                among_controls=True,
             )  # fmt: skip
             plan.save(output)
             record = {"settings": asdict(settings), "steps": step + 1, "seen": {"ids": seen}}

@@ -1,19 +1,17 @@
 """The mask with marks and searches: many rows at once against one row after the other."""
 
-from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
-from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
-from reviser.core.searches import shortest_search
 from reviser.errors import InvalidAction
 from support.naive import pick
 from support.slow_mask import SlowRow, replayed, seen
-from support.strategies import Layout, random_layout
+from support.strategies import random_layout
 
 ROWS, MANY_ROWS = 12, 128
 
@@ -43,35 +41,15 @@ def start(rng: Random, vocab: ActionVocab, rows: Boundary, row: int) -> SlowRow:
     """Start a row anywhere, both ways."""
     layout = random_layout(rng, rng.choice([4, 12, 70]))
     tokens = rng.choices(range(vocab.tokens), k=layout.length)
-    route = None
-    # These operators change text that is right of the cursor, where a route still has to go.
-    may_route = vocab.find is not None and vocab.span_move is None and vocab.span_copy is None
-    if may_route and rng.random() < 0.2:
-        layout, tokens, route = routed(rng, vocab, layout)
     canvas = Canvas(vocab, tokens, layout.cursor)
     marks: list[int] = []
-    if vocab.mark is not None and route is None:
+    if vocab.mark is not None:
         marks = sorted(
             rng.sample(range(layout.length + 1), k=min(layout.length, rng.randint(0, 3)))
         )
     canvas.resume(marks=marks)
-    rows.reset(row, **layout._asdict(), marks=marks, canvas=canvas, route=route)
-    return SlowRow(vocab, canvas, layout, route)
-
-
-def routed(
-    rng: Random, vocab: ActionVocab, layout: Layout
-) -> tuple[Layout, list[int], list[tuple[int, ...]]]:
-    """Return a text of one gap and a route through it."""
-    inserts = np.flatnonzero(vocab.kinds == Kind.INSERT).tolist()
-    tokens = rng.choices(inserts, k=max(1, layout.length))
-    size = len(tokens)
-    goals = sorted(rng.sample(range(size + 1), k=min(size, rng.randint(1, 4))))
-    steps = [(a, b) for a, b in pairwise([0, *goals]) if a < b]
-    route = [() for _ in goals[:1] if goals[0] == 0]
-    route += [tuple(tokens[b - shortest_search(tokens, a, b) : b]) for a, b in steps]
-    layout = layout._replace(length=size, cursor=0, gaps=[(0, size)], max_length=None)
-    return layout, tokens, route
+    rows.reset(row, **layout._asdict(), marks=marks, canvas=canvas)
+    return SlowRow(vocab, canvas, layout)
 
 
 def of_rows(rows: Boundary) -> list[tuple[object, ...]]:

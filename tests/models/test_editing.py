@@ -27,7 +27,7 @@ def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
     editing = Editing(
         True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1, delimiters=2, samples=3,
-        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, has_route=True, most_gain=30.0,
+        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, most_gain=30.0,
         suggestions={"spelling": (1.0, 2.0, 3.0), "list": (0.0, 0.5, 1.0)},
     )  # fmt: skip
     editing.save(folder(tmp_path))
@@ -87,15 +87,10 @@ def test_damaged_files_are_refused(tmp_path: Path, files: dict[str, Any]) -> Non
 
 
 def test_actions_that_the_vocabulary_lacks_are_refused(tmp_path: Path) -> None:
-    saved = {"edit_probabilities": True, "delimiters": 1, "has_route": True}
-    assert Editing.load(folder(tmp_path, editing=saved)) == Editing(
-        True, delimiters=1, has_route=True
-    )
+    saved = {"edit_probabilities": True, "delimiters": 1}
+    assert Editing.load(folder(tmp_path, editing=saved)) == Editing(True, delimiters=1)
     ActionVocab.build(20, operators=["delete"], search=True, delimiter=False).save(tmp_path)
     with pytest.raises(CheckpointError, match="delimiters needs a vocabulary with `delimiter`"):
-        Editing.load(tmp_path)
-    ActionVocab.build(20, operators=["delete"]).save(tmp_path)
-    with pytest.raises(CheckpointError, match="has_route needs a vocabulary with `find`"):
         Editing.load(tmp_path)
 
 

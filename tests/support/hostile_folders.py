@@ -65,7 +65,7 @@ def tiny_folder(folder: Path) -> Path:
     trunks.save(trunk, tokenizer, vocab, folder)
     Editing(
         edit_probabilities=True, calibration=((0.3, 0.6), (0.5, 0.7)), threshold=0.1,
-        label_delay=1, delimiters=2, among_controls=True, has_route=True, confidence=(0, 1, 1),
+        label_delay=1, delimiters=2, among_controls=True, confidence=(0, 1, 1),
         suggestions={"spelling": (0, 1, 1), "list": (0, 1, 1)},
     ).save(folder)  # fmt: skip
     (folder / "words.txt").write_text("the\ncat\nsat\non\nmat\n", encoding="utf-8")
@@ -343,7 +343,6 @@ def change_lists(rng: Random, folder: Path) -> None:
 
 EDITING: dict[str, tuple[Any, ...]] = {
     "edit_probabilities": (True, False), "among_controls": (True, False),
-    "has_route": (True, False),
     "delimiters": (0, 1, 2, 5, 64, 65), "label_delay": (0, 1, 5, 64), "samples": (0, 1, 3, 64),
     "threshold": (0, 0.1, 1, 1e-300), "min_confidence": (0, 1), "most_gain": (1e-300, 999),
     "confidence": ([], [0, 1, 1], [1e308, 1e308, -1e308], [999, -999, 999]),

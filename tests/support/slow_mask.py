@@ -6,7 +6,7 @@ and the unfinished action, and each id that may be chosen is decided by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
@@ -19,13 +19,7 @@ SPANS = (Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY)
 class SlowRow:
     """The state of one sequence, and which ids may follow."""
 
-    def __init__(
-        self,
-        vocab: ActionVocab,
-        canvas: Canvas,
-        layout: Layout,
-        route: Sequence[Sequence[int]] | None = None,
-    ) -> None:
+    def __init__(self, vocab: ActionVocab, canvas: Canvas, layout: Layout) -> None:
         self.vocab, self.canvas = vocab, canvas.fork(past=False)
         self.gaps = list(layout.gaps)
         self.layout = layout
@@ -34,10 +28,6 @@ class SlowRow:
         self.numbers: list[int] = []  # the numbers of the unfinished action, the last incomplete
         self.digit = 0
         self.typed: list[int] = []
-        self.route = None if route is None else [tuple(search) for search in route]
-        self.is_underway = route is not None
-        if self.route and not self.route[0]:
-            self.route, self.is_underway = self.route[1:], False
 
     # -- what may follow ----------------------------------------------------------------------
 
@@ -55,8 +45,6 @@ class SlowRow:
         """Return the tokens with which a search may continue."""
         if self.pending is not Kind.FIND:
             return []
-        if self.route is not None:
-            return list(self.route[0][len(self.typed) : len(self.typed) + 1])
         return self.canvas.findable(max((high for _, high in self.gaps), default=-1))
 
     def _is_allowed(self, action_id: int, kind: Kind) -> bool:
@@ -65,8 +53,7 @@ class SlowRow:
         if self.pending is Kind.REPLACE:
             return kind is Kind.INSERT
         if self.pending is Kind.FIND:
-            is_typed = bool(self.typed) if self.route is None else not self.findable()
-            return kind is Kind.HERE and is_typed
+            return kind is Kind.HERE and bool(self.typed)
         if kind is Kind.MOVE:
             return self._may_add(action_id)
         return kind is Kind.END and self._may_end()
@@ -79,14 +66,8 @@ class SlowRow:
         may_edit = layout.max_edits is None or self.edits < layout.max_edits
         may_move = may_edit and (layout.max_moves is None or self.moves < layout.max_moves)
         can_grow = layout.max_length is None or len(canvas) < layout.max_length
-        goes_on = may_edit and bool(self.route)
         if kind is Kind.STOP:
-            return self.route is None or not goes_on
-        if self.route is not None:
-            if kind is Kind.FIND:
-                return goes_on
-            if kind in (Kind.MOVE, Kind.MARK, Kind.BACK) or self.is_underway:
-                return False
+            return True
         if kind is Kind.MOVE:
             return (
                 may_move and floor <= cursor + int(self.vocab.cursor_deltas[action_id]) <= ceiling
@@ -167,8 +148,6 @@ class SlowRow:
             if kind in (Kind.FIND, Kind.REPLACE, *SPANS):
                 self.pending, self.numbers, self.digit, self.typed = kind, [0], 0, []
         elif not self.canvas.is_spelling:
-            if kind is Kind.HERE and self.route is not None:
-                self.route, self.is_underway = self.route[1:], False
             self.pending = None
         elif self.pending is Kind.FIND:
             self.typed.append(action_id)

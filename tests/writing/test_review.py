@@ -22,7 +22,7 @@ from reviser.writing import review
 from reviser.writing.changes import Change, Changes
 from reviser.writing.model import Reviser
 from reviser.writing.narrowing import EXTRA_LETTER, edit_probabilities, suggest
-from reviser.writing.plan import _without_searches, most_confident
+from reviser.writing.plan import most_confident
 from reviser.writing.review import AFTER, BEFORE, COMPARED, FOLLOWING, SHOWN, compare
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise
@@ -229,19 +229,6 @@ def test_other_tasks_are_not_compared(task: Continue | Infill) -> None:
     rollout = opened.run(task, replace(task.default_config, max_actions=9))
     assert rollout.gains is None
     assert opened.engine.added == 1  # type: ignore[attr-defined]
-
-
-@given(words=st.lists(st.integers(0, 19), min_size=1, max_size=9), edits=st.integers(0, 3))
-def test_searches_that_are_made_for_the_model_do_not_count(words: list[int], edits: int) -> None:
-    assert VOCAB.find is not None
-    assert VOCAB.here is not None
-    search = [VOCAB.find, *words, VOCAB.here]
-    parts = [(search, True), (words[:edits], False), (search, True), ([VOCAB.stop], False)]
-    actions = [action for ids, _ in parts for action in ids]
-    is_search = [each for ids, each in parts for _ in ids]
-    logprobs = [-1.0 - n for n in range(len(actions))]
-    expected = [0.0 if each else old for each, old in zip(is_search, logprobs, strict=True)]
-    assert list(_without_searches(VOCAB, actions, logprobs)) == expected
 
 
 LISTS = WordLists(

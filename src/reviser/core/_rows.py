@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.kinds import Kind
 from reviser.errors import ConfigError
 
 BoolArray = npt.NDArray[np.bool_]
@@ -31,32 +29,6 @@ GAPS = 10  # the lower bounds of all gaps follow, then their upper bounds
 
 NONE = -1  # PENDING: no action is unfinished; otherwise it is the Kind of that action, or STOP
 UNLIMITED = 1 << 40  # larger than any length; sums of two still fit into 64 bits
-
-
-class Route(NamedTuple):
-    """Searches that a row has to take, one after the other; between them it may edit.
-
-    The first one may be empty: then the cursor is at the first place already.
-    """
-
-    searches: tuple[tuple[int, ...], ...]
-    """The tokens of each search that is left."""
-    is_underway: bool = True
-    """True until the first place is reached; nothing is edited before."""
-
-    @classmethod
-    def of(cls, kinds: npt.NDArray[np.uint8], searches: Sequence[Sequence[int]]) -> Route:
-        """Return the route of some searches, or refuse what is not one."""
-        route = cls(tuple(tuple(map(int, search)) for search in searches))
-        tokens = [token for search in route.searches for token in search]
-        is_legal = all(0 <= token < len(kinds) and kinds[token] == Kind.INSERT for token in tokens)
-        if not (route.searches and all(route.searches[1:]) and is_legal):
-            raise ConfigError("A route is one or more searches, each for one or more tokens.")
-        return route if route.searches[0] else route.next()
-
-    def next(self) -> Route:
-        """Return the route after its first search."""
-        return Route(self.searches[1:], is_underway=False)
 
 
 def blank_rows(count: int) -> Rows:

@@ -7,7 +7,7 @@ vocabulary with searches does each row keep its text (`_texts`), to know what ca
 the paper's m_t, where True means allowed; "Mask" in Algorithm 1.
 
 All rows are handled at once: no step runs Python code per row, except for rows that complete a
-span's move or copy, and rows on a route.
+span's move or copy.
 
 Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`), N pairs.
 """
@@ -24,7 +24,7 @@ from reviser.core import _execution as execution
 from reviser.core import _marks as m
 from reviser.core import _rows as r
 from reviser.core import _spelling as spelling
-from reviser.core._rows import BoolArray, Indices, Route, Rows, check_gaps, shift_gaps
+from reviser.core._rows import BoolArray, Rows, check_gaps, shift_gaps
 from reviser.core._texts import Texts
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas
@@ -87,8 +87,6 @@ class Boundary:
         self._here_column = columns.get(vocab.here, 0)
         self._marks = m.blank_marks(rows)
         self._texts = Texts(rows) if self._find_column else None
-        self._routes = np.full(rows, None, object)  # of `Route`, in a vocabulary with searches
-        self._has_routes = False  # True once any row had one
         self._is_insert = vocab.kinds == Kind.INSERT
 
     def __len__(self) -> int:
@@ -103,7 +101,6 @@ class Boundary:
         gaps: Sequence[tuple[int, int]] | None = None,
         marks: Sequence[int] = (),
         canvas: Canvas | None = None,
-        route: Sequence[Sequence[int]] | None = None,
         max_length: int | None = None,
         max_edits: int | None = None,
         max_moves: int | None = None,
@@ -114,8 +111,7 @@ class Boundary:
         the actions that change the canvas; when none is left, only STOP is allowed. After
         `max_moves` moves in a row, no move is allowed until another action is taken; the digits of
         a number do not count. If the vocabulary has searches, pass the canvas too, unless it is
-        blank. With a `route`, the row takes these searches in turn and no other moves, and may stop
-        after the last one.
+        blank.
         """
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
@@ -128,29 +124,11 @@ class Boundary:
                     f"Searches need the canvas: one of length {length} with its cursor at"
                     f" {cursor}, not of length {len(canvas)} with its cursor at {canvas.cursor}."
                 )
-            self._routes[row] = None if route is None else Route.of(self.vocab.kinds, route)
-            self._has_routes |= route is not None
             self._texts.reset(row, canvas.tokens(), cursor)
-        elif route is not None:
-            raise ConfigError("A route needs a vocabulary with searches.")
         if self._mark_column:
             self._marks = m.with_marks(self._marks, row, marks)
         limits = max_length, max_edits, max_moves
         self._state = r.with_row(self._state, row, length, cursor, limits, gaps)
-
-    @property
-    def routed(self) -> list[int]:
-        """Rows with a route that are between two actions."""
-        if not self._has_routes:
-            return []
-        at = np.flatnonzero(self._is_routed & (self._state[:, r.PENDING] == r.NONE))
-        rows: list[int] = at.tolist()
-        return rows
-
-    @property
-    def _is_routed(self) -> BoolArray:
-        is_routed: BoolArray = np.not_equal(self._routes, np.array(None))
-        return is_routed
 
     @property
     def length(self) -> Rows:
@@ -190,9 +168,7 @@ class Boundary:
     def view(self, rows: Sequence[int]) -> Boundary:
         """Return a fork that shares texts: for reading masks, not for advancing."""
         view, at = copy(self), np.asarray(rows, int)
-        view._state, view._marks, view._routes = (
-            part[at] for part in (self._state, self._marks, self._routes)
-        )
+        view._state, view._marks = self._state[at], self._marks[at]
         # An engine makes a view in every step. The state of a row is a few numbers and is copied;
         # its text is long, so its line is shared.
         view._texts = None if self._texts is None else self._texts.view(at)
@@ -205,8 +181,6 @@ class Boundary:
         self._state = r.fit_gaps(self._state, gaps)
         self._state[at] = r.fit_gaps(other._state, gaps)
         self._marks = m.put_marks(self._marks, at, other._marks)
-        self._routes[at] = other._routes
-        self._has_routes |= other._has_routes
         if self._texts is not None:
             assert other._texts is not None
             # Nobody reads the text of a row that has stopped, so a view need not copy for it.
@@ -276,39 +250,9 @@ class Boundary:
             out[:, self._here_column] = False
         # Rows that may not stop are inside an action; few are, so they get their masks last.
         inside = np.flatnonzero(~out[:, 1])
-        self._keep_to_routes(out, may_edit)
         if inside.size:
             out[inside] = self._argument_mask(state[inside], left[inside], right_of[inside])
-            for row in self._searching(inside) if self._has_routes else ():
-                route = self._routes[row]
-                if route is not None:
-                    out[row, self._here_column] = not self._route_tokens(row, route)
         return out
-
-    def _keep_to_routes(self, out: BoolArray, may_edit: BoolArray) -> None:
-        """Close, in masks, all moves but the next search of a row's route, and STOP before."""
-        routed = self.routed
-        if not routed:
-            return
-        # Without an edit left there is nothing to do at the next place, so the row may stop here.
-        goes_on = may_edit[routed] & np.array([bool(self._routes[n].searches) for n in routed])
-        # The route is the only way to move: marks would be a second one.
-        marks = [column for column in (self._mark_column, self._back_column) if column]
-        out[routed, self._move_columns] = False
-        out[np.array(routed)[:, None], marks] = False
-        out[routed, self._find_column], out[routed, 1] = goes_on, ~goes_on
-        underway = np.array([n for n in routed if self._routes[n].is_underway], int)
-        out[underway[:, None], [0, *(column for column, _ in self._operators)]] = False
-
-    def _searching(self, rows: Indices) -> Indices:
-        """Return those of some rows that have begun a search."""
-        searching: Indices = rows[self._state[rows, r.PENDING] == Kind.FIND]
-        return searching
-
-    def _route_tokens(self, row: int, route: Route) -> tuple[int, ...]:
-        """Return the token that a row on a route has to type next; none if it has typed all."""
-        typed = int(self._state[row, r.AMOUNT])
-        return route.searches[0][typed : typed + 1]
 
     def searched(self) -> tuple[Rows, Rows]:
         """Return the tokens with which unfinished searches may continue: rows and tokens in pairs.
@@ -324,19 +268,12 @@ class Boundary:
         searching = np.flatnonzero(self._state[:, r.PENDING] == Kind.FIND)
         if self._texts is None or not searching.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        is_routed = self._is_routed[searching]
-        routed, at = searching[is_routed], searching[~is_routed]
-        # A route says what to type; all other searches may type what occurs ahead.
-        planned = [(n, token) for n in routed for token in self._route_tokens(n, self._routes[n])]
-        state = self._state[at]
+        state = self._state[searching]
         cursor, ceiling = state[:, r.CURSOR], r.highs(state).max(axis=1)
         right, typed = state[:, r.LENGTH] - cursor, state[:, r.AMOUNT]
-        row_N, token_N = self._texts.next_tokens(at, cursor, right, typed, ceiling - cursor)
-        row_N, token_N = (each[self._is_insert[token_N]] for each in (row_N, token_N))
-        if not planned:
-            return at[row_N], token_N
-        row_P, token_P = np.array(planned, np.int64).T
-        return np.concatenate([at[row_N], row_P]), np.concatenate([token_N, token_P])
+        row_N, token_N = self._texts.next_tokens(searching, cursor, right, typed, ceiling - cursor)
+        can_type = self._is_insert[token_N]
+        return searching[row_N[can_type]], token_N[can_type]
 
     def findable(self, row: int) -> list[int]:
         """Return the tokens that may follow in the search of a row; none if it has none."""
@@ -410,9 +347,6 @@ class Boundary:
         if found is not None:  # only the text knows where a search leads
             lands = np.flatnonzero(searches & (kind == Kind.HERE))
             steps[lands] = found[lands]
-            for row in chosen[lands].tolist():
-                route = self._routes[row]
-                self._routes[row] = None if route is None else route.next()
         if self._mark_column:
             # Before the marks change: BACK goes to the mark that it then removes.
             steps += m.steps_back(marks, first_kind, cursor)

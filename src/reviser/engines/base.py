@@ -41,9 +41,6 @@ class Request:
     gaps: Gaps
     """Ranges in which tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
-    route: tuple[tuple[int, ...], ...] | None = None
-    """Searches that it has to take, one after the other, each as its tokens; an empty first one if
-    the cursor is at the first place already. None if the model chooses its own moves."""
     with_reading: bool = False
     """True if the first step is to bring a `Reading`."""
     top: int = 0
@@ -105,7 +102,6 @@ class Request:
             gaps=self.gaps,
             marks=canvas.marks if canvas else (),
             canvas=canvas,
-            route=self.route,
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,

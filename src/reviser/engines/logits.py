@@ -34,8 +34,6 @@ class MaskPlan(NamedTuple):
     """The mask, as `Boundary.fill_mask` gives it."""
     searched: Searched
     """The tokens with which searches may continue."""
-    routed: list[int]
-    """Rows that follow a route and may choose an action."""
 
 
 class LogitsMask:
@@ -67,7 +65,7 @@ class LogitsMask:
         if row_N.size:
             row, token = torch.from_numpy(np.stack([row_N, token_N])).to(self.controls.device)
             searched = row, token
-        return MaskPlan(stop_B, moves_B, allowed_BC, searched, rows.routed)
+        return MaskPlan(stop_B, moves_B, allowed_BC, searched)
 
     def apply(self, logits_BA: torch.Tensor, plan: MaskPlan) -> None:
         """Add biases and mask, in place and in the order that `Boundary.fill_mask` states.
@@ -77,12 +75,6 @@ class LogitsMask:
         for ids, biases_B in ((self._stop, plan.stop_bias), (self._moves, plan.move_bias)):
             if biases_B.any():
                 logits_BA[:, ids] += torch.from_numpy(biases_B[:, None]).to(logits_BA)
-        if plan.routed:
-            # On a route, the next search and STOP mean the same: the model is done here. Only one
-            # of them is allowed, so it gets the probability of both.
-            at = torch.tensor(plan.routed, device=logits_BA.device)
-            done = logits_BA[at, self.vocab.stop].logaddexp(logits_BA[at, self.vocab.find])
-            logits_BA[at, self.vocab.stop] = logits_BA[at, self.vocab.find] = done
         allowed_BC, searched = plan.allowed, plan.searched
         closed = -torch.inf
         without_inserts = np.flatnonzero(~allowed_BC[:, 0])

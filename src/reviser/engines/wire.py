@@ -20,17 +20,13 @@ MASK_SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias
 """The settings that the mask needs; vLLM has the others under names of its own."""
 PREFIX = "reviser_"
 GAPS = PREFIX + "gaps"
-ROUTE = PREFIX + "route"
-"""The searches of a route, each as the number of its tokens and the tokens."""
-NAMES = (GAPS, ROUTE, *(PREFIX + name for name in MASK_SETTINGS))
+NAMES = (GAPS, *(PREFIX + name for name in MASK_SETTINGS))
 
 
 def write(request: Request) -> dict[str, Any]:
     """Return the arguments that accompany a request's history."""
     settings = {PREFIX + name: getattr(request.config, name) for name in MASK_SETTINGS}
     gaps = [bound for gap in request.gaps for bound in gap]
-    if request.route is not None:
-        settings[ROUTE] = [i for search in request.route for i in (len(search), *search)]
     return {GAPS: gaps} | {name: value for name, value in settings.items() if value is not None}
 
 
@@ -50,26 +46,7 @@ def read(vocab: ActionVocab, history: Sequence[int], args: Mapping[str, Any]) ->
         cursor=cursor,
         gaps=gaps,
         config=config,
-        route=_route(args.get(ROUTE)),
     )
-
-
-def _route(flat: Any) -> tuple[tuple[int, ...], ...] | None:
-    """Return the searches of a route, or refuse what is not one."""
-    if flat is None:
-        return None
-    found = []
-    if _is_numbers(flat):
-        rest = list(flat)
-        while rest and len(rest) > rest[0] >= 0:
-            found.append(tuple(rest[1 : 1 + rest[0]]))
-            rest = rest[1 + rest[0] :]
-    if not found or rest:
-        raise ConfigError(
-            f"{ROUTE} is {str(flat)[:80]}; give a flat list of whole numbers: for each search the"
-            " number of its tokens, then the tokens."
-        )
-    return tuple(found)
 
 
 def _is_numbers(value: Any) -> bool:
@@ -97,7 +74,6 @@ def check(args: Mapping[str, Any]) -> DecodeConfig:
         raise ConfigError(f"{GAPS} has {len(bounds) // 2} gaps; {MOST_GAPS} are allowed.")
     if any(a > b for a, b in pairwise(bounds)):
         raise ConfigError(f"{GAPS} is {list(bounds)}; its bounds must not fall.")
-    _route(args.get(ROUTE))
     given = {name: args[PREFIX + name] for name in MASK_SETTINGS if PREFIX + name in args}
     try:
         return DecodeConfig(**given)

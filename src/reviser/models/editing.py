@@ -40,9 +40,6 @@ class Editing:
     """Delimiters after the draft, at which the last positions are judged."""
     among_controls: bool = False
     """True if edit probabilities are shares among the control ids, not among all ids."""
-    has_route: bool = False
-    """True if the searches are made for the model: it is taken to each position that may need an
-    edit, and writes the edit there."""
     confidence: tuple[float, ...] = ()
     """Weights of a change's confidence: a constant, one for its log-probability and one for its
     gain. Their sum is the log-odds that the change is right. Empty if the model gives no confidence
@@ -218,9 +215,8 @@ def _are_weights(numbers: Iterable[float]) -> bool:
 
 def _check_actions(editing: Editing, vocab: ActionVocab) -> None:
     """Refuse what a vocabulary has no actions for."""
-    for name, action in (("delimiters", "delimiter"), ("has_route", "find")):
-        if getattr(editing, name) and getattr(vocab, action) is None:
-            raise ConfigError(f"{name} needs a vocabulary with `{action}`, which this one lacks")
+    if editing.delimiters and vocab.delimiter is None:
+        raise ConfigError("delimiters needs a vocabulary with `delimiter`, which this one lacks")
     if editing.suggestions and not editing.edit_probabilities:
         raise ConfigError("suggestions need edit_probabilities")
 
@@ -233,7 +229,6 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
         label_delay=int(saved.get("label_delay", 0)),
         delimiters=int(saved.get("delimiters", 0)),
         among_controls=bool(saved.get("among_controls", False)),
-        has_route=bool(saved.get("has_route", False)),
         confidence=tuple(map(float, saved.get("confidence", ()))),
         min_confidence=float(saved.get("min_confidence", Editing.min_confidence)),
         most_gain=float(saved.get("most_gain", Editing.most_gain)),

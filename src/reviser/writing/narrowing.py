@@ -1,4 +1,4 @@
-"""Where a draft may change: a reading becomes gaps, a route between them, and suggestions."""
+"""Where a draft may change: a reading becomes gaps and suggestions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
-from reviser.core.searches import shortest_search
-from reviser.engines.base import Reading, Request, replay
+from reviser.engines.base import Reading, Request
 from reviser.models.editing import Editing
 from reviser.models.wordlists import WordLists
 from reviser.writing.changes import Change
@@ -42,9 +41,6 @@ def narrow(
     tokens, likely = edit_probabilities(request, reading, vocab, instruction_length, editing)
     characters = codec.char_offsets(tokens)  # -1 within a character
     is_word = (codec.unit_starts(tokens) & UNITS["word"]) > 0
-    words: dict[
-        int, tuple[float, int]
-    ] = {}  # probability and end of the most likely edit, by start
     found = []
     for end, probability in enumerate(likely):
         if probability < threshold:
@@ -59,7 +55,6 @@ def narrow(
             last = min(end + instruction_length, high)
             if first <= last:
                 found.append((first, last))
-                words[first] = max(words.get(first, (0.0, 0)), (probability, last))
     if not found:
         return None
     gaps = [(request.cursor, request.cursor)]
@@ -68,14 +63,7 @@ def narrow(
             gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
         else:
             gaps.append((first, last))
-    route = None
-    if editing.has_route:
-        canvas = replay(vocab, request.history).tokens()
-        goals = sorted({end for _, end in words.values()})
-        route = _route(vocab, canvas, request.cursor, goals)
-        if not route:
-            return None
-    return replace(request, gaps=tuple(gaps), route=route, then=None)
+    return replace(request, gaps=tuple(gaps), then=None)
 
 
 def edit_probabilities(
@@ -144,19 +132,3 @@ def suggest(
                 actions=0,
                 source=source,
             )
-
-
-def _route(
-    vocab: ActionVocab, tokens: Sequence[int], cursor: int, goals: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the searches that lead the cursor to each goal in turn."""
-    searches: list[tuple[int, ...]] = []
-    for goal in goals:
-        if goal < cursor:
-            continue
-        size = shortest_search(tokens, cursor, goal) if goal > cursor else 0
-        found = tuple(tokens[goal - size : goal])
-        if all(vocab.kinds[token] == Kind.INSERT for token in found) and (found or not searches):
-            searches.append(found)
-            cursor = goal
-    return tuple(searches)

@@ -121,8 +121,6 @@ class Plan:
         """Return the changes of one part, as changes of the whole draft, and its `stop_logprob`."""
         editing = self.editing
         chosen, logprobs = rollout.trajectory.restoration[len(part.preamble) :], rollout.logprobs
-        if editing.has_route:
-            logprobs = _without_searches(self.vocab, chosen, logprobs)
         made = _part_changes(part, chosen, logprobs, self.vocab, self.codec)
         changes = list(made.changes)
         if rollout.gains is not None:
@@ -155,18 +153,6 @@ def most_confident(changes: Sequence[Change], least: float) -> list[Change]:
         if is_apart and confidence >= least:
             chosen.append(change)
     return sorted(chosen, key=lambda each: each.start)
-
-
-def _without_searches(
-    vocab: ActionVocab, actions: Sequence[int], logprobs: Sequence[float]
-) -> tuple[float, ...]:
-    """Return the log-probabilities with 0 for searches, which were made for the model."""
-    found, is_search = list[float](), False
-    for action, logprob in zip(actions, logprobs, strict=True):
-        is_search = is_search or action == vocab.find
-        found.append(0.0 if is_search else logprob)
-        is_search = is_search and action != vocab.here
-    return tuple(found)
 
 
 def _part_changes(

@@ -65,7 +65,6 @@ def masked_steps(
         move_bias=np.concatenate([plan.move_bias for plan in plans]),
         allowed=np.concatenate([plan.allowed for plan in plans]),
         searched=(row, token),
-        routed=[],
     )
     device = mask.controls.device
     where = torch.tensor(rows, device=device), torch.tensor(times, device=device)
