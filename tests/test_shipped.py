@@ -20,6 +20,7 @@ from reviser.lab.evals.texts import read_prompts
 from reviser.lab.evals.trajectories import Walk
 from reviser.models import info, trunks
 from reviser.writing.model import Reviser
+from reviser.writing.tasks import Continue, Infill
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "models" / "stories-revise"
@@ -98,7 +99,7 @@ def test_it_writes_from_the_command_line() -> None:
 
 def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
     vocab = ActionVocab.load(FOLDER)
-    rollouts = list(model.generate_many(BEGINNINGS * 10, seed=1))
+    rollouts = list(model.run_many(map(Continue, BEGINNINGS * 10), seed=1))
     walks = [Walk.of(rollout.trajectory, vocab) for rollout in rollouts]
     assert sum(walk.actions for walk in walks) < 1.05 * sum(walk.tokens for walk in walks)
     assert sum(rollout.stop_reason == "stop" for rollout in rollouts) > 36
@@ -119,7 +120,8 @@ def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
 def test_it_fills_a_gap_and_touches_nothing_else(model: Reviser) -> None:
     left = "Once upon a time, there was a boy named Tom. One day, he took his ball to the park."
     right = " Tom was very sad. His mom gave him a big hug. She got him a new ball. Tom was happy."
-    rollouts = list(model.infill_many([f"{left}{{}}{right}"] * 40, max_actions=100))
+    tasks = [Infill(f"{left}{{}}{right}")] * 40
+    rollouts = list(model.run_many(tasks, max_actions=100))
     for rollout in rollouts:
         assert rollout.text.startswith(left)
         assert rollout.text.endswith(right)

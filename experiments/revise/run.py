@@ -39,6 +39,7 @@ from reviser.files import write_json, write_whole
 from reviser.lab.evals import intervals, revision
 from reviser.models.editing import Editing
 from reviser.writing.model import Reviser
+from reviser.writing.tasks import Revise
 
 RESULTS = Path(__file__).parent / "results"
 FEWEST_CHANGES = 30
@@ -159,9 +160,9 @@ def watch(pairs: list[Pair], model: Reviser, probability: float) -> list[str]:
     wanted = [pair.before for pair in pairs if not pair.is_unchanged]
     drawn = np.random.default_rng(SEED).choice(len(wanted), WATCHED, replace=False)
     drafts = [wanted[n] for n in sorted(drawn.tolist())]
-    made = model.revise_many(
-        drafts, window=WINDOW, context=CONTEXT, min_edit_probability=probability
-    )
+    options: dict[str, Any] = {"window": WINDOW, "context": CONTEXT}
+    options["min_edit_probability"] = probability
+    made = model.run_many(Revise(draft, **options) for draft in drafts)
     return [
         replace(each, provenance=each.provenance | {"model": "the editor"}).to_json()
         for revised in made

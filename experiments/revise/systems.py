@@ -17,7 +17,7 @@ from reviser.data import blocks
 from reviser.engines.settings import DecodeConfig
 from reviser.writing.model import Reviser
 from reviser.writing.running import run_plans
-from reviser.writing.tasks import Continue
+from reviser.writing.tasks import Continue, Revise
 from reviser.writing.windows import windows
 
 WINDOW, CONTEXT = 62, 12
@@ -52,7 +52,7 @@ def edit(model: Reviser, **settings: Any) -> System:
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         options = {"window": WINDOW, "context": CONTEXT, "min_edit_probability": 0.0} | settings
-        for made in model.revise_many(drafts, **options):
+        for made in model.run_many(Revise(draft, **options) for draft in drafts):
             ends = {rollout.stop_reason for rollout in made.rollouts}
             read = 0
             if options["min_edit_probability"]:

@@ -157,7 +157,7 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     """Return the scores of the editor with its own settings."""
     began = time.process_time()
     with reviser.load(folder) as model:
-        made = [each.text for each in model.revise_many([pair.before for pair in pairs])]
+        made = [each.text for each in model.run_many(Revise(pair.before) for pair in pairs)]
         seconds = time.process_time() - began
         shown = [[each, model.revise(each).changes.critic()] for each in (EXAMPLE, HARD)]
     wrong = [n for n, pair in enumerate(pairs) if pair.before != pair.after]

@@ -72,9 +72,8 @@ def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
 def filled(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     """Return the text that a model puts into each gap, and its number of actions."""
     with reviser.load(model) as writer:
-        rollouts = list(
-            writer.infill_many([f"{gap.left}{{}}{gap.right}" for gap in gaps], **SETTINGS)
-        )
+        tasks = [Infill(f"{gap.left}{{}}{gap.right}") for gap in gaps]
+        rollouts = list(writer.run_many(tasks, **SETTINGS))
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
         assert rollout.text.startswith(gap.left)

@@ -33,6 +33,7 @@ from reviser.engines.vllm_requests import PROCESSOR
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import ConfigError, EngineError, InvalidAction
 from reviser.writing.driver import Driver
+from reviser.writing.tasks import Continue
 
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed; `just test-vllm` installs it.", allow_module_level=True)
@@ -632,7 +633,7 @@ def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
     assert rollout.text.startswith("The cat ")
     assert all(part.before == part.after for part in rollout.locked)
     assert rollout.provenance["engine"] == "vllm"
-    assert len(list(reviser.generate_many(["The", "A", "cat"], max_actions=9))) == 3
+    assert len(list(reviser.run_many(map(Continue, ["The", "A", "cat"]), max_actions=9))) == 3
     reviser.engine.close()  # type: ignore[attr-defined]
 
 

@@ -282,7 +282,7 @@ def test_of_the_hub_neither_pickles_nor_code_are_asked_for(
 def test_settings_of_generation_in_a_folder_decide_nothing(folder: Path) -> None:
     def written() -> list[tuple[int, ...]]:
         with reviser.load(folder) as model:
-            rollouts = model.generate_many(["a", "b"], max_actions=12, seed=3)
+            rollouts = model.run_many(map(reviser.Continue, ["a", "b"]), max_actions=12, seed=3)
             return [rollout.trajectory.restoration for rollout in rollouts]
 
     expected = written()

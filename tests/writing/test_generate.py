@@ -199,13 +199,13 @@ def test_a_writing_that_nobody_holds_leaves_the_engine() -> None:
 @settings(max_examples=30)
 @given(prompts=st.lists(texts, max_size=4), seed=seeds)
 def test_many_are_each_as_if_alone_and_in_order(prompts: list[str], seed: int) -> None:
-    many = list(BYTES.generate_many(prompts, seed=seed, max_actions=9))
+    many = list(BYTES.run_many(map(Continue, prompts), seed=seed, max_actions=9))
     expected = [
         BYTES.generate(prompt, seed=seed + n, max_actions=9) for n, prompt in enumerate(prompts)
     ]
     assert many == expected
     gaps = [prompt + "{}." for prompt in prompts]
-    filled = list(BYTES.infill_many(gaps, seed=seed, max_actions=9))
+    filled = list(BYTES.run_many(map(Infill, gaps), seed=seed, max_actions=9))
     assert filled == [
         BYTES.infill(text, seed=seed + n, max_actions=9) for n, text in enumerate(gaps)
     ]
@@ -213,8 +213,8 @@ def test_many_are_each_as_if_alone_and_in_order(prompts: list[str], seed: int) -
 
 def test_asyncio_gives_the_same() -> None:
     async def ask() -> list[Rollout]:
-        tasks = [BYTES.agenerate("The", seed=n, max_actions=30) for n in range(12)]
-        tasks += [BYTES.ainfill("The{}.", seed=n, max_actions=30) for n in range(12)]
+        tasks = [BYTES.arun(Continue("The"), seed=n, max_actions=30) for n in range(12)]
+        tasks += [BYTES.arun(Infill("The{}."), seed=n, max_actions=30) for n in range(12)]
         return await asyncio.gather(*tasks)
 
     expected = [BYTES.generate("The", seed=n, max_actions=30) for n in range(12)]
@@ -288,17 +288,13 @@ def test_one_and_many_are_refused_for_the_same_reasons(
     with pytest.raises(ConfigError, match=sentence):
         BYTES.generate("The", **settings)
     with pytest.raises(ConfigError, match=sentence):
-        list(BYTES.generate_many(["The"], **settings))
+        list(BYTES.run_many([Continue("The")], **settings))
     with pytest.raises(ConfigError, match=sentence):
-        list(BYTES.infill_many(["The{}"], **settings))
-    with pytest.raises(ConfigError, match=sentence):
-        asyncio.run(BYTES.agenerate("The", **settings))
+        asyncio.run(BYTES.arun(Continue("The"), **settings))
     assert BYTES.engine.running == {}  # type: ignore[attr-defined]
 
 
 def test_many_want_a_list() -> None:
-    with pytest.raises(ConfigError, match="as a list; got one"):
-        BYTES.generate_many("The")
     with pytest.raises(ConfigError, match="as a list; got one"):
         BYTES.run_many(Continue("The"))  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="on_error is 'ignore'"):
@@ -359,7 +355,7 @@ class Failing(RandomEngine):
 def test_what_fails_for_one_fails_for_it_alone() -> None:
     model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec, provenance=BYTES.provenance)
     settings: dict[str, Any] = {"max_actions": 20, "stop_bias": -9.0}
-    written = list(model.generate_many(["The"] * 8, on_error="return", **settings))
+    written = list(model.run_many([Continue("The")] * 8, on_error="return", **settings))
     for seed, result in enumerate(written):
         if seed % 2 and isinstance(result, EngineError):
             assert str(result) == "no room"
@@ -367,20 +363,20 @@ def test_what_fails_for_one_fails_for_it_alone() -> None:
             assert result == BYTES.generate("The", seed=seed, **settings)
     assert sum(isinstance(result, EngineError) for result in written) > 1
     with pytest.raises(EngineError, match="no room"):
-        list(model.generate_many(["The"] * 8, **settings))
+        list(model.run_many([Continue("The")] * 8, **settings))
     with pytest.raises(EngineError, match="no room"):
         model.generate("The", seed=1, **settings)
 
 
 def test_a_task_that_cannot_run_is_an_error_in_its_place() -> None:
-    prompts: list[Any] = ["The", 5, "a b" * 1000, "cat"]
-    told = list(BYTES.generate_many(prompts, seed=3, max_actions=9, on_error="return"))
+    tasks = [Continue(prompt) for prompt in ("The", "a b" * 1000, "cat")]
+    told = list(BYTES.run_many(tasks, seed=3, max_actions=9, on_error="return"))
     assert told[0] == BYTES.generate("The", seed=3, max_actions=9)
-    assert told[3] == BYTES.generate("cat", seed=6, max_actions=9)
-    assert ["must be a text; got int" in str(told[1]), "too long" in str(told[2])] == [True, True]
-    many = BYTES.generate_many(prompts, seed=3, max_actions=9)
+    assert "too long" in str(told[1])
+    assert told[2] == BYTES.generate("cat", seed=5, max_actions=9)
+    many = BYTES.run_many(tasks, seed=3, max_actions=9)
     assert next(many) == told[0]
-    with pytest.raises(ConfigError, match="got int"):
+    with pytest.raises(ConfigError, match="too long"):
         next(many)
 
 

@@ -84,7 +84,8 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     if [rollout.prompt for rollout in rollouts] == [draft]:
         assert rollouts[0].text == result.text
     if seed % 4 == 0:
-        asked = model.arevise(draft, locked=locked, max_actions=30, **options)
+        seed = options.pop("seed")
+        asked = model.arun(Revise(draft, locked=locked, **options), max_actions=30, seed=seed)
         assert asyncio.run(asked) == result
     assert Revision.from_json(result.to_json()) == result
 
@@ -189,10 +190,9 @@ def test_what_a_model_was_not_trained_for_is_refused(
     model = Reviser(BYTES.engine, BYTES.codec, editing=editing, provenance={"model": "stories"})
     for ask in (
         lambda: model.revise("one", **asked),
-        lambda: model.revise_many(iter(["one"]), **asked),  # before the first is asked for
-        lambda: model.revise_many(["one"], on_error="return", **asked),
+        lambda: list(model.run_many([Revise("one", **asked)])),
         lambda: model.stream(Revise("one", **asked)),
-        lambda: asyncio.run(model.arevise("one", **asked)),
+        lambda: asyncio.run(model.arun(Revise("one", **asked))),
     ):
         with pytest.raises(ConfigError, match=sentence):
             ask()
@@ -238,26 +238,24 @@ def test_edits_stream_with_places_in_the_draft_whatever_the_instruction(
 
 @given(drafts=st.lists(texts, max_size=4), seed=seeds)
 def test_many_drafts_are_each_what_one_alone_would_be(drafts: list[str], seed: int) -> None:
-    options: dict[str, Any] = {"max_actions": 20, "window": 12, "context": 2}
-    many = list(BYTES.revise_many(drafts, seed=seed, **options))
-    alone = [BYTES.revise(draft, seed=seed + n, **options) for n, draft in enumerate(drafts)]
+    tasks = [Revise(draft, window=12, context=2) for draft in drafts]
+    many = list(BYTES.run_many(tasks, seed=seed, max_actions=20))
+    alone = [BYTES.run(task, seed=seed + n, max_actions=20) for n, task in enumerate(tasks)]
     assert many == alone
 
 
 def test_a_draft_that_cannot_be_revised_is_an_error_in_its_place() -> None:
-    drafts: list[Any] = ["The", "cat and", 5, "The cat " * 400, "cat", "The"]
-    options: dict[str, Any] = {"locked": ["cat"], "max_actions": 9, "window": 9999}
-    told = list(BYTES.revise_many(drafts, on_error="return", seed=3, **options))
-    expected = ["does not occur", None, "got int", "too long", None, "does not occur"]
-    for n, (found, sentence) in enumerate(zip(told, expected, strict=True)):
-        if sentence is None:
-            assert found == BYTES.revise(drafts[n], seed=3 + n, **options)
-        else:
-            assert isinstance(found, ConfigError)
-            assert sentence in str(found)
-    many = BYTES.revise_many(drafts[1:3], seed=4, **options)
-    assert next(many) == told[1]
-    with pytest.raises(ConfigError, match="got int"):
+    tasks = [
+        Revise(draft, locked=["cat"], window=9999) for draft in ("cat and", "The cat " * 400, "cat")
+    ]
+    found = list(BYTES.run_many(tasks, on_error="return", seed=3, max_actions=9))
+    assert isinstance(found[1], ConfigError)
+    assert "too long" in str(found[1])
+    for n in (0, 2):
+        assert found[n] == BYTES.run(tasks[n], seed=3 + n, max_actions=9)
+    many = BYTES.run_many(tasks, seed=3, max_actions=9)
+    assert next(many) == found[0]
+    with pytest.raises(ConfigError, match="too long"):
         next(many)
 
 
@@ -273,22 +271,23 @@ class Failing(RandomEngine):
 
 def test_one_part_that_fails_is_a_failure_of_its_draft_alone() -> None:
     draft = "The cat sat. " * 3
-    options: dict[str, Any] = {"window": 9, "context": 2, "stop_bias": -9.0}
+    tasks = [Revise(text, window=9, context=2) for text in ("cat", draft, "The")]
     model = Reviser(Failing(BYTES.engine.vocab), BYTES.codec, editing=Editing(False))
-    options |= {"seed": 0, "max_actions": 9, "on_error": "return"}
-    told = list(model.revise_many(["cat", draft, "The"], **options))
+    told = list(model.run_many(tasks, seed=0, max_actions=9, stop_bias=-9.0, on_error="return"))
     assert [type(found) for found in told] == [Revision, EngineError, Revision]
     assert len(told[2].rollouts) == 1  # type: ignore[union-attr]
 
 
 def test_what_makes_no_sense_for_any_draft_is_refused_before_the_first() -> None:
-    for options, sentence in (({"window": 0}, "window is 0"), ({"heat": 1}, "not a setting")):
-        with pytest.raises(ConfigError, match=sentence):
-            BYTES.revise_many(iter(["The"]), **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="not a setting"):
+        BYTES.run_many(iter([Revise("The")]), heat=1)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="got one"):
-        BYTES.revise_many("The")
+        BYTES.run_many(Revise("The"))  # type: ignore[call-overload]
+
+
+def test_an_instruction_needs_a_model_that_was_trained_with_them() -> None:
     with pytest.raises(ConfigError, match="not trained with instructions"):
-        MODELS["llama, no delimiter"].revise_many(["one"], instruction="two")
+        MODELS["llama, no delimiter"].revise("one", instruction="two")
 
 
 @each_model

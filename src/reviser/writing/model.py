@@ -7,10 +7,10 @@ plan, the parts of the plan run side by side, and the plan turns their rollouts 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from reviser.core.codec import Codec, OffsetUnit
 from reviser.engines.base import DecodeConfig, Engine
@@ -36,15 +36,21 @@ from reviser.writing.tasks import (
 
 __all__ = ["Reviser", "load"]
 
-_Input = TypeVar("_Input")
+
+def _configured(
+    task: Task, config: DecodeConfig | None, settings: DecodeSettings
+) -> DecodeConfig | None:
+    """Return the config of a task, with some settings changed by name."""
+    return DecodeConfig.of(settings, config or task.default_config) if settings else config
 
 
 class Reviser:
     """A model to write with; `reviser.load` opens one.
 
     `run` takes any task; `generate`, `infill` and `revise` are shortcuts for the three kinds.
-    Settings are the fields of `DecodeConfig`. Requests are independent of each other, also when
-    they run at the same time, in other threads or asyncio tasks.
+    Settings are the fields of `DecodeConfig`, given as a config, by name, or as both. Requests are
+    independent of each other, also when they run at the same time, in other threads or asyncio
+    tasks.
     """
 
     def __init__(
@@ -81,32 +87,56 @@ class Reviser:
         config: DecodeConfig | None = None,
         *,
         progress: Progress | None = None,
+        **settings: Unpack[DecodeSettings],
     ) -> Rollout: ...
     @overload
     def run(
-        self, task: Revise, config: DecodeConfig | None = None, *, progress: Progress | None = None
+        self,
+        task: Revise,
+        config: DecodeConfig | None = None,
+        *,
+        progress: Progress | None = None,
+        **settings: Unpack[DecodeSettings],
     ) -> Revision: ...
     def run(
-        self, task: Task, config: DecodeConfig | None = None, *, progress: Progress | None = None
+        self,
+        task: Task,
+        config: DecodeConfig | None = None,
+        *,
+        progress: Progress | None = None,
+        **settings: Unpack[DecodeSettings],
     ) -> Result:
         """Run a task and return its result.
 
         `progress` is called with the number of finished parts and the number of all parts.
         """
-        plans = [self.plan(task, config)]
+        plans = [self.plan(task, _configured(task, config, settings))]
         result: Result
         (result,) = run_plans(plans, self.driver, self.provenance, progress=progress)
         return result
 
     @overload
     async def arun(
-        self, task: Continue | Infill, config: DecodeConfig | None = None
+        self,
+        task: Continue | Infill,
+        config: DecodeConfig | None = None,
+        **settings: Unpack[DecodeSettings],
     ) -> Rollout: ...
     @overload
-    async def arun(self, task: Revise, config: DecodeConfig | None = None) -> Revision: ...
-    async def arun(self, task: Task, config: DecodeConfig | None = None) -> Result:
+    async def arun(
+        self,
+        task: Revise,
+        config: DecodeConfig | None = None,
+        **settings: Unpack[DecodeSettings],
+    ) -> Revision: ...
+    async def arun(
+        self,
+        task: Task,
+        config: DecodeConfig | None = None,
+        **settings: Unpack[DecodeSettings],
+    ) -> Result:
         """Run a task without blocking the event loop."""
-        plan = await asyncio.to_thread(self.plan, task, config)
+        plan = await asyncio.to_thread(self.plan, task, _configured(task, config, settings))
         writings = [self.start(part) for part in plan.parts]
         return plan.result(await asyncio.gather(*(writing.arollout() for writing in writings)))
 
@@ -123,9 +153,7 @@ class Reviser:
         Offsets count characters, or UTF-16 units for clients that count those. Of a draft that the
         model revises several times, the first revision is shown, with all of its changes.
         """
-        if settings:
-            config = DecodeConfig.of(settings, config or task.default_config)
-        plan = self.plan(task, config)
+        plan = self.plan(task, _configured(task, config, settings))
         if len(plan.parts) > plan.samples:
             raise ConfigError(
                 f"This draft is revised in {len(plan.parts) // plan.samples} windows, whose edits"
@@ -137,18 +165,29 @@ class Reviser:
     @overload
     def run_many(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[Continue | Infill],
         config: DecodeConfig | None = None,
         *,
         on_error: Literal["raise"] = "raise",
-    ) -> Iterator[Result]: ...
+        **settings: Unpack[DecodeSettings],
+    ) -> Iterator[Rollout]: ...
+    @overload
+    def run_many(
+        self,
+        tasks: Iterable[Revise],
+        config: DecodeConfig | None = None,
+        *,
+        on_error: Literal["raise"] = "raise",
+        **settings: Unpack[DecodeSettings],
+    ) -> Iterator[Revision]: ...
     @overload
     def run_many(
         self,
         tasks: Iterable[Task],
         config: DecodeConfig | None = None,
         *,
-        on_error: Literal["return"],
+        on_error: OnError = "raise",
+        **settings: Unpack[DecodeSettings],
     ) -> Iterator[Result | ReviserError]: ...
     def run_many(
         self,
@@ -156,31 +195,24 @@ class Reviser:
         config: DecodeConfig | None = None,
         *,
         on_error: OnError = "raise",
+        **settings: Unpack[DecodeSettings],
     ) -> Iterator[Any]:
         """Run many tasks side by side and yield their results in order.
 
         The n-th task gets the config's seed plus n. With `on_error="return"` the error of a task
         that cannot run, or fails, is yielded in place of its result.
         """
-        return self._run_each(tasks, lambda task: task, config, on_error)
-
-    def _run_each(
-        self,
-        inputs: Iterable[_Input],
-        make: Callable[[_Input], Task],
-        config: DecodeConfig | None,
-        on_error: OnError,
-    ) -> Iterator[Any]:
-        if isinstance(inputs, str | Continue | Infill | Revise):
-            raise ConfigError("Pass several inputs, as a list; got one.")
+        if isinstance(tasks, Continue | Infill | Revise):
+            raise ConfigError("Pass several tasks, as a list; got one.")
         if on_error not in ("raise", "return"):
             raise ConfigError(f"on_error is {on_error!r}; use 'raise' or 'return'.")
+        DecodeConfig.of(settings, config)  # refuses at once what no task could have
 
         def plans() -> Iterator[Plan | ReviserError]:
-            for n, each in enumerate(inputs):
+            for n, task in enumerate(tasks):
                 try:
-                    task = make(each)
-                    yield self.plan(task, (config or task.default_config).with_seed_offset(n))
+                    each = _configured(task, config, settings) or task.default_config
+                    yield self.plan(task, each.with_seed_offset(n))
                 except ReviserError as error:
                     yield error
 
@@ -225,43 +257,13 @@ class Reviser:
 
     def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
-        return self.run(Continue(prompt), DecodeConfig.of(settings))
-
-    async def agenerate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
-        """Do what `generate` does without blocking the event loop."""
-        return await self.arun(Continue(prompt), DecodeConfig.of(settings))
-
-    def generate_many(
-        self,
-        prompts: Iterable[str],
-        *,
-        on_error: OnError = "raise",
-        **settings: Unpack[DecodeSettings],
-    ) -> Iterator[Rollout]:
-        """Continue many prompts side by side and yield the rollouts in order; see `run_many`."""
-        return self._run_each(prompts, Continue, DecodeConfig.of(settings), on_error)
+        return self.run(Continue(prompt), **settings)
 
     def infill(
         self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
     ) -> Rollout:
         """Fill the gaps of a text, marked with {} or given as spans of characters to rewrite."""
-        return self.run(Infill(text, spans), DecodeConfig.of(settings))
-
-    async def ainfill(
-        self, text: str, spans: Sequence[Span] | None = None, **settings: Unpack[DecodeSettings]
-    ) -> Rollout:
-        """Do what `infill` does without blocking the event loop."""
-        return await self.arun(Infill(text, spans), DecodeConfig.of(settings))
-
-    def infill_many(
-        self,
-        texts: Iterable[str],
-        *,
-        on_error: OnError = "raise",
-        **settings: Unpack[DecodeSettings],
-    ) -> Iterator[Rollout]:
-        """Fill the gaps of many texts side by side and yield the rollouts in order."""
-        return self._run_each(texts, Infill, DecodeConfig.of(settings), on_error)
+        return self.run(Infill(text, spans), **settings)
 
     def revise(
         self,
@@ -277,8 +279,7 @@ class Reviser:
     ) -> Revision:
         """Edit a draft where it needs it; `Revise` describes the options.
 
-        By default, each step takes the most likely action. `notes` is the old name of
-        `min_edit_probability`.
+        By default, each step takes the most likely action.
         """
         task = Revise(
             draft,
@@ -289,57 +290,7 @@ class Reviser:
             window=window,
             context=context,
         )
-        return self.run(task, DecodeConfig.of(settings, Revise.default_config))
-
-    async def arevise(
-        self,
-        draft: str,
-        *,
-        instruction: str = "",
-        locked: Sequence[str | Span] = (),
-        min_edit_probability: float | None = None,
-        precision: float | None = None,
-        window: int = WINDOW,
-        context: int = CONTEXT,
-        **settings: Unpack[DecodeSettings],
-    ) -> Revision:
-        """Do what `revise` does without blocking the event loop."""
-        task = Revise(
-            draft,
-            instruction=instruction,
-            locked=locked,
-            min_edit_probability=min_edit_probability,
-            precision=precision,
-            window=window,
-            context=context,
-        )
-        return await self.arun(task, DecodeConfig.of(settings, Revise.default_config))
-
-    def revise_many(
-        self,
-        drafts: Iterable[str],
-        *,
-        instruction: str = "",
-        locked: Sequence[str | Span] = (),
-        min_edit_probability: float | None = None,
-        precision: float | None = None,
-        window: int = WINDOW,
-        context: int = CONTEXT,
-        on_error: OnError = "raise",
-        **settings: Unpack[DecodeSettings],
-    ) -> Iterator[Revision]:
-        """Revise many drafts side by side and yield the revisions in order; see `run_many`."""
-        options: dict[str, Any] = {
-            "instruction": instruction,
-            "min_edit_probability": min_edit_probability,
-            "precision": precision,
-            "window": window,
-            "context": context,
-        }
-        config = DecodeConfig.of(settings, Revise.default_config)
-        self.plan(Revise("", **options), config)  # refuses at once what no draft could be
-        make = partial(Revise, locked=locked, **options)
-        return self._run_each(drafts, make, config, on_error)
+        return self.run(task, **settings)
 
 
 def load(

@@ -25,6 +25,7 @@ from reviser.lab.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.lab.evals.evaluation import Measures, System, evaluate
 from reviser.models import adaptation, hub, info, trunks
 from reviser.writing.model import load
+from reviser.writing.tasks import Continue
 
 PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]
 
@@ -43,7 +44,7 @@ def ours(folder: Path) -> System:
     """Every prompt twice, as with two seeds."""
     with load(folder) as model:
         settings = {"max_actions": 24, "seed": 3, "temperature": 9.0, "top_k": 0}
-        written = list(model.generate_many(PROMPTS * 2, **settings))
+        written = list(model.run_many(map(Continue, PROMPTS * 2), **settings))
     samples = [
         Sample(
             system="ours",

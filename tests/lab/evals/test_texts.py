@@ -18,6 +18,7 @@ from reviser.errors import ConfigError, DataError
 from reviser.lab.evals import texts
 from reviser.lab.evals.texts import Prompt, Protocol, Sample
 from reviser.writing.model import Reviser
+from reviser.writing.tasks import Continue
 from support import small_tokenizers
 
 SMALL = {"prefix_tokens": 5, "total_tokens": 12, "min_tokens": 9, "max_tokens": 40}
@@ -139,7 +140,7 @@ def test_a_file_of_rollouts_becomes_samples(codec: Codec, tmp_path: Path) -> Non
     vocab = ActionVocab.from_tokenizer(small_tokenizers.byte_level(), max_move=8)
     script = [*codec.encode(" sat."), vocab.stop]
     model = Reviser(ScriptedEngine(vocab, script), codec)
-    rollouts = list(model.generate_many(["The cat", "é"], seed=7))
+    rollouts = list(model.run_many(map(Continue, ["The cat", "é"]), seed=7))
     lines = [{"line": 1} | rollouts[0].to_dict(), {"line": 2, "id": "e"} | rollouts[1].to_dict()]
     path = jsonl(tmp_path / "ours.jsonl", lines)
     found = texts.read_samples(path)
