@@ -131,14 +131,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--min-confidence", type=float, default=0.5)
-    parser.add_argument("--samples", type=int, default=0, help="as in editing.json")
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
     torch.set_num_threads(1)
     plain = Editing(
         edit_probabilities=True, threshold=THRESHOLD, label_delay=DELAY - 1, delimiters=DELAY,
-        among_controls=True, confidence=(0.0, 0.0, 1.0) if given.samples else (),
-        samples=given.samples, suggestions=dict.fromkeys(("spelling", "list"), (0.0, 0.0, 1.0)),
+        among_controls=True, writes_edits=False,
+        suggestions=dict.fromkeys(("spelling", "list"), (0.0, 0.0, 1.0)),
     )  # fmt: skip
     write_folder(given.adapter, given.base, given.output, plain)
     model = reviser.load(given.output, base=given.base)
@@ -164,7 +163,6 @@ def main() -> None:
         print(source, len(some), sum(right for _, right in some), weights[source])
     editing = replace(
         plain,
-        confidence=weights.pop("model", ()),
         suggestions=weights,
         min_confidence=given.min_confidence,
     )

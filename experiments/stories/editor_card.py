@@ -45,7 +45,7 @@ $ echo "{draft}" | reviser revise -m models/stories-edit --format critic
 
 ## How it works
 
-The model reads the draft once and gives each word a probability that it needs an edit. Where this probability is at least {threshold}, word lists suggest other forms of a word, words that people confuse with it, capitals, and small words that may be missing or extra. They also suggest a spelling for each word that is in no list. The model compares the text with and without each suggestion, and makes the changes with a confidence of at least {least}. The model can write edits of its own, and was trained to, but at this budget most of them were wrong (`samples` is 0 in `editing.json`). `--precision` chooses another limit. [Revise a draft](../../docs/guides/revise.md) has all options.
+The model reads the draft once and gives each word a probability that it needs an edit. Where this probability is at least {threshold}, word lists suggest other forms of a word, words that people confuse with it, capitals, and small words that may be missing or extra. They also suggest a spelling for each word that is in no list. The model compares the text with and without each suggestion, and makes the changes with a confidence of at least {least}. The model can write edits of its own, and was trained to, but at this budget most of them were wrong (`writes_edits` is false in `editing.json`). `--precision` chooses another limit. [Revise a draft](../../docs/guides/revise.md) has all options.
 
 It is a causal LM: Llama's architecture with six layers of width 288, a context of 384 and bfloat16 weights. Its vocabulary has 4,096 byte-level BPE tokens, the same as those of [stories-revise](../stories-revise), and some action tokens.
 

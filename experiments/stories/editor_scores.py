@@ -105,7 +105,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     assert saved is not None
     # The model writes no edits of its own: at this budget most were wrong, and some put in a word
     # that the lists put in, too.
-    options: dict[str, Any] = {"samples": 0, "confidence": (), "min_confidence": 0.0}
+    options: dict[str, Any] = {"writes_edits": False, "min_confidence": 0.0}
     options["most_gain"] = MOST_GAIN
     weights = dict.fromkeys(SOURCES, (0.0, 0.0, 1.0))
     plain = replace(saved, threshold=THRESHOLD, suggestions=weights, **options)

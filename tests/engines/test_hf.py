@@ -383,37 +383,6 @@ def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
 
 
 @every_trunk
-@every_vocab
-def test_a_history_that_several_requests_share_is_read_once(
-    architecture: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, vocab, rng = trunk(architecture, name), VOCABS[name], Random(9)
-    prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(4)]
-    requests = [
-        Request.continuation(vocab, rng.choice(prefixes), DecodeConfig(seed=n, max_actions=9))
-        for n in range(24)
-    ]
-    alone = [
-        [step.action for step in Driver(HFEngine(model, vocab)).run([request])]
-        for request in requests
-    ]
-    read: list[int] = []
-    forward = model.forward
-
-    def counted(*args: Any, **options: Any) -> Any:
-        read.append(len(options["input_ids"]))
-        return forward(*args, **options)
-
-    engine = HFEngine(model, vocab, rows=24)
-    monkeypatch.setattr(model, "forward", counted)
-    found: list[list[int]] = [[] for _ in requests]
-    for step in Driver(engine).run(requests):
-        found[step.request].append(step.action)
-    assert found == alone
-    assert read[0] == len({request.history for request in requests}) <= 4
-
-
-@every_trunk
 @pytest.mark.parametrize("rows", [1, 3, 64])
 def test_neighbours_change_nothing(architecture: str, rows: int) -> None:
     name = "marks" if rows == 3 else "operators"

@@ -13,7 +13,7 @@ from reviser.core.actions import ActionVocab
 from reviser.errors import CheckpointError, ConfigError
 from reviser.models.editing import Editing
 
-WITH_CONFIDENCE = {"edit_probabilities": True, "confidence": [1, 2, 3]}
+WEIGHS = {"edit_probabilities": True, "writes_edits": False}
 
 
 def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -> Path:
@@ -26,8 +26,8 @@ def folder(path: Path, operators: tuple[str, ...] = ("delete",), **files: Any) -
 
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
     editing = Editing(
-        True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1, delimiters=2, samples=3,
-        confidence=(-1.0, 0.5, 0.2), min_confidence=0.7, most_gain=30.0,
+        True, ((0.3, 0.5), (0.6, 0.75)), threshold=0.6, label_delay=1, delimiters=2,
+        writes_edits=False, min_confidence=0.7, most_gain=30.0,
         suggestions={"spelling": (1.0, 2.0, 3.0), "list": (0.0, 0.5, 1.0)},
     )  # fmt: skip
     editing.save(folder(tmp_path))
@@ -51,32 +51,23 @@ def test_without_deletion_there_is_no_editor(tmp_path: Path) -> None:
         {"editing": "[]"},
         {"editing": {"calibration": []}},
         {"editing": {"edit_probabilities": True, "delimiters": 10**30}},
-        {"editing": {"edit_probabilities": True, "samples": 65, "confidence": [1, 2, 3]}},
-        {"editing": {"edit_probabilities": True, "samples": 2}},
         {"editing": {"edit_probabilities": True, "threshold": float("nan")}},
         {"editing": {"edit_probabilities": True, "label_delay": -1}},
-        {"editing": {"edit_probabilities": True, "confidence": [1, 2]}},
         {"editing": {"edit_probabilities": True, "suggestions": {"list": [1, 2, 3]}}},
-        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2]}}},
-        {"editing": {**WITH_CONFIDENCE, "suggestions": {"other": [1, 2, 3]}}},
-        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2, float("nan")]}}},
-        {"editing": {**WITH_CONFIDENCE, "suggestions": {"list": [1, 2, 3]}}},  # and no lists
-        {"editing": {**WITH_CONFIDENCE, "suggestions": 3}},
-        {"editing": {"edit_probabilities": True, "confidence": [1, 2, float("inf")]}},
+        {"editing": {**WEIGHS, "suggestions": {"list": [1, 2]}}},
+        {"editing": {**WEIGHS, "suggestions": {"other": [1, 2, 3]}}},
+        {"editing": {**WEIGHS, "suggestions": {"list": [1, 2, float("nan")]}}},
+        {"editing": {**WEIGHS, "suggestions": {"list": [1, 2, 3]}}},  # and no lists
+        {"editing": {**WEIGHS, "suggestions": 3}},
+        {"editing": {**WEIGHS, "suggestions": {"list": [1, 2, float("inf")]}}},
         {"editing": {"edit_probabilities": True, "most_gain": float("nan")}},
         {"editing": {"edit_probabilities": True, "most_gain": 0}},
         {"editing": "[" * 100_000},
         {"editing": {"edit_probabilities": True, "delimiters": 5, "label_delay": 3}},
         {"editing": {"edit_probabilities": True, "calibration": [[0.5, 1.5]]}},
         {"editing": {"edit_probabilities": True, "calibration": [[float("nan"), 0.5]]}},
-        {"editing": {"edit_probabilities": True, "confidence": [1, 2, 1e308]}},
-        {
-            "editing": {
-                "edit_probabilities": False,
-                "confidence": [1, 2, 3],
-                "suggestions": {"list": [1, 2, 3]},
-            }
-        },
+        {"editing": {**WEIGHS, "suggestions": {"list": [1, 2, 1e308]}}},
+        {"editing": {**WEIGHS, "edit_probabilities": False, "suggestions": {"list": [1, 2, 3]}}},
         {"editing": "{}"},
     ],
 )
@@ -107,7 +98,8 @@ def test_an_editor_that_needs_what_vllm_does_not_give_is_refused(
 
 
 def test_a_gain_counts_up_to_a_limit() -> None:
-    editing = Editing(confidence=(0.0, 0.0, 0.1), most_gain=20.0)
-    found = [editing.confidence_of(0.0, gain) for gain in (-30, -20, 5, 20, 30)]
+    weights = {"list": (0.0, 0.0, 0.1)}
+    editing = Editing(writes_edits=False, suggestions=weights, most_gain=20.0)
+    found = [editing.confidence_of(0.0, gain, "list") for gain in (-30, -20, 5, 20, 30)]
     assert found == sorted(found)
     assert [found.count(each) for each in found] == [2, 2, 1, 2, 2]

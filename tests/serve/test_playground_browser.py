@@ -416,7 +416,7 @@ def test_a_long_text_is_checked_and_stays_usable(visit: Any, server: Served) -> 
     ("engine", "modes", "words"),
     [
         ({"is_editor": False}, ["continue", "fill", "rewrite"], "cannot proofread"),
-        ({"samples": 0}, ["proofread"], "only proofreads"),
+        ({"writes": False}, ["proofread"], "only proofreads"),
         ({}, ["proofread", "continue", "fill", "rewrite"], ""),
     ],
 )

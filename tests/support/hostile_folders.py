@@ -65,7 +65,7 @@ def tiny_folder(folder: Path) -> Path:
     trunks.save(trunk, tokenizer, vocab, folder)
     Editing(
         edit_probabilities=True, calibration=((0.3, 0.6), (0.5, 0.7)), threshold=0.1,
-        label_delay=1, delimiters=2, among_controls=True, confidence=(0, 1, 1),
+        label_delay=1, delimiters=2, among_controls=True, writes_edits=False,
         suggestions={"spelling": (0, 1, 1), "list": (0, 1, 1)},
     ).save(folder)  # fmt: skip
     (folder / "words.txt").write_text("the\ncat\nsat\non\nmat\n", encoding="utf-8")
@@ -343,10 +343,10 @@ def change_lists(rng: Random, folder: Path) -> None:
 
 EDITING: dict[str, tuple[Any, ...]] = {
     "edit_probabilities": (True, False), "among_controls": (True, False),
-    "delimiters": (0, 1, 2, 5, 64, 65), "label_delay": (0, 1, 5, 64), "samples": (0, 1, 3, 64),
+    "delimiters": (0, 1, 2, 5, 64, 65), "label_delay": (0, 1, 5, 64),
     "threshold": (0, 0.1, 1, 1e-300), "min_confidence": (0, 1), "most_gain": (1e-300, 999),
-    "confidence": ([], [0, 1, 1], [1e308, 1e308, -1e308], [999, -999, 999]),
-    "suggestions": ({}, {"list": [0, 1, 1]}, {"spelling": [1e308, 0, 0]}, {"model": [0, 0, 0]}),
+    "writes_edits": (True, False),
+    "suggestions": ({}, {"list": [99, -99, 9]}, {"spelling": [1e308, 0, 0]}, {"model": [0, 0, 0]}),
     "calibration": ([], [[0.1, 0.9], [0.1, 0.9]], [[1, 1]], [[2, 2]], [[0.5, float("nan")]]),
 }  # fmt: skip
 ACTIONS = ("delimiter", "find", "here", "mark", "back", "delete", "begin")
@@ -495,7 +495,7 @@ def _write(folder: Path) -> None:
 
 def _use(folder: Path) -> None:
     with reviser.load(folder) as model:
-        if model.editing is None or model.editing.writes:
+        if model.editing is None or model.editing.writes_edits:
             model.generate("The cat", max_actions=3)
         if model.editing is not None:
             model.revise("The catt sat on", max_actions=3)

@@ -77,7 +77,7 @@ class FaultyEngine(RandomEngine):
 
 def reviser(
     *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
-    plan_seconds: float = 0.0, is_editor: bool = True, samples: int = 1,
+    plan_seconds: float = 0.0, is_editor: bool = True, writes: bool = True,
 ) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
@@ -85,7 +85,7 @@ def reviser(
     engine = FaultyEngine(
         vocab, rows=rows, seconds=seconds, plan_seconds=plan_seconds, fault=Path(fault)
     )
-    editing = Editing(edit_probabilities=True, samples=samples) if is_editor else None
+    editing = Editing(edit_probabilities=True, writes_edits=writes) if is_editor else None
     provenance = {"model": "/secret/path"}
     return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
 

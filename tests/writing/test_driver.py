@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -55,11 +54,11 @@ def read_of(asked: Request) -> Reading:
 
 
 def reviewed(asked: Request, most: int = 3) -> Request:
-    """The same, and after it some texts are read: more for more actions."""
+    """The same, and after it some texts are read."""
 
-    def review(actions: Sequence[int], reading: Reading | None) -> list[Request]:
-        assert reading == (read_of(asked) if asked.then else None)
-        return [plain(action) for action in actions[:most]]
+    def review(reading: Reading) -> list[Request]:
+        assert reading == read_of(asked)
+        return [plain(300 + n) for n in range(most)]
 
     return replace(asked, review=review)
 
@@ -68,6 +67,9 @@ def read_by_hand(seed: int) -> list[int]:
     """What comes of it, asked for one by one."""
     rest = narrowed(seed, read_of(plain(seed)))
     return alone(rest) if rest else [VOCAB.stop]
+
+
+EDITED = next(seed for seed in range(400) if len(read_by_hand(seed)) > 4)
 
 
 def finish(driver: Driver, number: int) -> list[Step]:
@@ -269,17 +271,18 @@ def test_the_last_step_brings_what_the_review_asked_for(
         actions = [step.action for step in steps]
         assert actions == (read_by_hand(seed) if asked.then else alone(asked))
         assert not any(step.readings for step in steps[:-1])
-        assert steps[-1].readings == tuple(read_of(plain(action)) for action in actions[:most])
+        texts = [plain(300 + n) for n in range(most)] if asked.then else []
+        assert steps[-1].readings == tuple(map(read_of, texts))
         assert steps[-1].ended is not None
     assert not engine.running
     assert not driver._numbers
 
 
 def test_a_review_can_be_dropped_at_any_time() -> None:
-    for steps in range(len(alone(request(1))) + 2):  # the last turns are in the review
+    for steps in range(len(read_by_hand(EDITED)) + 3):  # the last turns are in the review
         engine = RandomEngine(VOCAB, rows=1)
         driver = Driver(engine)
-        number = driver.add(reviewed(request(1)))
+        number = driver.add(reviewed(read_first(EDITED)))
         for _ in range(steps):
             assert not any(step.is_last for step in driver.turn([number]))
         driver.drop(number)
@@ -292,12 +295,12 @@ def test_a_review_can_be_dropped_at_any_time() -> None:
 def test_a_review_that_fails_fails_its_request_alone(fault: str) -> None:
     class Faulty(RandomEngine):
         def add(self, request: Request) -> int:
-            if fault == "add" and request.with_reading:
+            if fault == "add" and request.history in texts:
                 raise ConfigError("no room")
             return super().add(request)
 
         def step(self) -> list[Step]:
-            is_read = {n for n, walk in self.running.items() if walk.request.with_reading}
+            is_read = {n for n, walk in self.running.items() if walk.request.history in texts}
             return [
                 replace(step, error=EngineError("lost"))
                 if fault == "step" and step.request in is_read
@@ -305,17 +308,18 @@ def test_a_review_that_fails_fails_its_request_alone(fault: str) -> None:
                 for step in super().step()
             ]
 
-    def raising(_: Sequence[int], __: Reading | None) -> list[Request]:
+    def raising(_: Reading) -> list[Request]:
         raise ValueError("no such text")
 
-    asked = reviewed(request(1))
+    texts = {plain(300 + n).history for n in range(3)}
+    asked = reviewed(read_first(EDITED))
     driver = Driver(Faulty(VOCAB))
     number = driver.add(replace(asked, review=raising) if fault == "review" else asked)
     other = driver.add(request(2))
     steps: list[Step] = []
     while not steps or not steps[-1].is_last:
         steps += driver.take([number])
-    assert [step.action for step in steps[:-1]] == alone(request(1))[:-1]
+    assert [step.action for step in steps[:-1]] == read_by_hand(EDITED)[:-1]
     said = {"review": "no such text", "add": "no room", "step": "lost"}[fault]
     assert said in str(steps[-1].error)
     assert [step.action for step in finish(driver, other)] == alone(request(2))

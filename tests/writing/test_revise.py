@@ -199,7 +199,7 @@ def test_what_a_model_was_not_trained_for_is_refused(
 
 
 def test_a_model_that_only_weighs_suggestions_does_not_write() -> None:
-    editing = Editing(True, samples=0)
+    editing = Editing(True, writes_edits=False)
     model = Reviser(BYTES.engine, BYTES.codec, editing=editing, provenance={"model": "proofreader"})
     for task in (Continue("one"), Infill("one {}")):
         with pytest.raises(ConfigError, match=r"^proofreader only revises .* `reviser revise`"):

@@ -51,11 +51,11 @@ class Request:
     )
     """The request that runs once this one has been read, made from the reading; None if nothing
     needs an edit. The driver calls it; engines do not look at it."""
-    review: Callable[[Sequence[int], Reading | None], Sequence[Request]] | None = field(
+    review: Callable[[Reading], Sequence[Request]] | None = field(
         default=None, compare=False, repr=False
     )
-    """Texts to read once this request has ended, made from its actions and, if it has `then`, from
-    its reading. The driver calls it and adds their readings to the last step."""
+    """Texts to read once this request has been read, made from its reading. The driver calls it and
+    adds their readings to the last step."""
 
     @classmethod
     def continuation(

@@ -297,8 +297,7 @@ class HFEngine:
         Returns the logits after them, their cache and, if asked for, their readings.
         """
         reads_all = entering[0].request.with_reading
-        asked = [row.request.history for row in entering]
-        histories = list(dict.fromkeys(asked))  # several samples of one text are read once
+        histories = [row.request.history for row in entering]
         width = max(map(len, histories))
         ids_BT = torch.full((len(histories), width), self.vocab.stop, device=self._device)
         for n, history in enumerate(histories):
@@ -323,19 +322,13 @@ class HFEngine:
                 f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
                 " that this engine can take rows from: use engine 'vllm'."
             )
-        found: dict[tuple[int, ...], Reading] = {}
+        readings: dict[int, Reading] = {}
         count = max(row.request.top for row in entering)
-        for n, history in enumerate(histories if reads_all else ()):
-            start = width - len(history)
+        for n, row in enumerate(entering if reads_all else ()):
+            start = width - len(histories[n])
             logits_TA = output.logits[n, start:-1].float()
-            found[history] = self._reading(logits_TA, ids_BT[n, start + 1 :], count)
-        readings = {row.number: found[row.request.history] for row in entering if reads_all}
-        logits_BA = output.logits[:, -1]
-        if len(histories) < len(asked):
-            rows_B = self._tensor([histories.index(history) for history in asked])
-            logits_BA = logits_BA[rows_B]
-            cache.batch_select_indices(rows_B)
-        return logits_BA, cache, readings
+            readings[row.number] = self._reading(logits_TA, ids_BT[n, start + 1 :], count)
+        return output.logits[:, -1], cache, readings
 
     def _canvas(self, rows: Iterable[Sequence[Sequence[int]]]) -> dict[str, torch.Tensor]:
         """Return the canvas after each id that is read, for a trunk that reads it too."""

@@ -30,8 +30,8 @@ class Editing:
     edit_probabilities: bool = False
     """True if it was trained to give the probability that a word of a draft needs an edit."""
     calibration: tuple[tuple[float, float], ...] = ()
-    """Pairs of an edit probability, or of a confidence if the model gives those, and the precision
-    of the changes that were made with it as the minimum, as measured on held-out text."""
+    """Pairs of an edit probability, or of a confidence if the model weighs suggestions, and the
+    precision of the changes that were made with it as the minimum, as measured on held-out text."""
     threshold: float = 0.5
     """The minimum edit probability of `revise` unless a caller asks for another."""
     label_delay: int = 0
@@ -40,35 +40,29 @@ class Editing:
     """Delimiters after the draft, at which the last positions are judged."""
     among_controls: bool = False
     """True if edit probabilities are shares among the control ids, not among all ids."""
-    confidence: tuple[float, ...] = ()
-    """Weights of a change's confidence: a constant, one for its log-probability and one for its
-    gain. Their sum is the log-odds that the change is right. Empty if the model gives no confidence
-    in changes of its own."""
     min_confidence: float = 0.5
     """The least confidence of a change that is kept."""
     most_gain: float = 12.0
     """The largest gain that counts for a change's confidence, in nats."""
-    samples: int = 1
-    """How many times each window of a draft is revised: once as asked, then at random. Of changes
-    to the same text, the one with the highest confidence is kept. 0 if the model writes no changes
-    of its own, and only weighs what the word lists suggest."""
+    writes_edits: bool = True
+    """False if the model writes no changes of its own, and only weighs what the word lists
+    suggest."""
     suggestions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Weights of the confidence in what the word lists suggest, by their source: as `confidence`,
-    with the log-probability that the position needs an edit. Empty if there are no lists."""
+    """Weights of the confidence in what the word lists suggest, by their source: a constant, one
+    for the log-probability that the position needs an edit and one for the change's gain. Their sum
+    is the log-odds that the change is right. Empty if there are no lists."""
     lists: WordLists | None = field(default=None, compare=False, repr=False)
     """The word lists of the folder, for a model that has `suggestions`."""
 
     def __post_init__(self) -> None:
-        for name, least in (("label_delay", 0), ("delimiters", 0), ("samples", 0)):
-            if not least <= getattr(self, name) <= MOST:
-                raise ConfigError(f"{name} must be a number from {least} to {MOST}")
+        for name in ("label_delay", "delimiters"):
+            if not 0 <= getattr(self, name) <= MOST:
+                raise ConfigError(f"{name} must be a number from 0 to {MOST}")
         for name in ("threshold", "min_confidence"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a number from 0 to 1")
         if not 0 < self.most_gain < 1000:
             raise ConfigError("most_gain must be above 0 and below 1000")
-        if len(self.confidence) not in (0, 3) or not _are_weights(self.confidence):
-            raise ConfigError(f"confidence must be three numbers up to {LARGEST_WEIGHT:,}, or none")
         if not {*self.suggestions} <= {*get_args(Source)} - {"model"} or not all(
             len(weights) == 3 and _are_weights(weights) for weights in self.suggestions.values()
         ):
@@ -80,18 +74,13 @@ class Editing:
             raise ConfigError("calibration must be pairs of numbers from 0 to 1")
         if self.delimiters > self.label_delay + 1:
             raise ConfigError("delimiters must be at most label_delay + 1")
-        if not self.confidence and (self.samples > 1 or (self.samples and self.suggestions)):
-            raise ConfigError("changes to choose from need a confidence")
-
-    @property
-    def writes(self) -> bool:
-        """True if the model writes text of its own, and not only weighs suggestions."""
-        return self.samples > 0
+        if self.writes_edits and self.suggestions:
+            raise ConfigError("a model that weighs suggestions has writes_edits: false")
 
     @property
     def compares(self) -> bool:
-        """True if the model compares the text with and without each change, to choose by."""
-        return bool(self.confidence or self.suggestions)
+        """True if the model compares the text with and without each suggestion, to choose by."""
+        return bool(self.suggestions)
 
     @property
     def runs_on_vllm(self) -> bool:
@@ -102,7 +91,7 @@ class Editing:
         """Return the lowest probability at which a word may be edited; 0 if all words may be.
 
         A precision chooses the lowest one whose measured precision reaches it; for a model that
-        gives confidences, it chooses among those instead, see `least_confidence`.
+        weighs suggestions, it chooses among confidences instead, see `least_confidence`.
 
         >>> editor = Editing(True, calibration=((0.3, 0.6), (0.5, 0.7), (0.8, 0.9)))
         >>> editor.minimum(), editor.minimum(precision=0.65), editor.minimum(0.7, precision=0.65)
@@ -123,8 +112,8 @@ class Editing:
     def least_confidence(self, precision: float | None = None) -> float:
         """Return the lowest confidence of changes that are kept; 0 if the model gives none.
 
-        >>> weights, measured = (0.0, 1.0, 1.0), ((0.3, 0.6), (0.7, 0.9))
-        >>> editor = Editing(True, calibration=measured, confidence=weights)
+        >>> weights, measured = {"list": (0.0, 1.0, 1.0)}, ((0.3, 0.6), (0.7, 0.9))
+        >>> editor = Editing(True, measured, writes_edits=False, suggestions=weights)
         >>> editor.least_confidence(), editor.least_confidence(precision=0.8)
         (0.5, 0.7)
         """
@@ -132,9 +121,9 @@ class Editing:
             return 0.0
         return self.min_confidence if precision is None else self._calibrated(precision)
 
-    def confidence_of(self, logprob: float, gain: float, source: Source = "model") -> float | None:
-        """Return the probability that a change is right; None if the model gives none."""
-        weights = self.confidence if source == "model" else self.suggestions.get(source)
+    def confidence_of(self, logprob: float, gain: float, source: Source) -> float | None:
+        """Return the probability that a suggestion is right; None if the model gives none."""
+        weights = self.suggestions.get(source)
         if not weights:
             return None
         constant, by_logprob, by_gain = weights
@@ -193,7 +182,7 @@ def check_ability(editing: Editing | None, name: str, *, revises: bool) -> None:
             f"{name} was not trained to edit, so it cannot revise a draft. Use generate or infill"
             " with it, or train an editor with recipes/revise.yaml."
         )
-    if not revises and editing is not None and not editing.writes:
+    if not revises and editing is not None and not editing.writes_edits:
         raise ConfigError(
             f"{name} only revises drafts and does not write. Use `reviser revise` with it, or"
             " generate and infill with another model."
@@ -229,10 +218,9 @@ def _from_dict(saved: dict[str, Any]) -> Editing:
         label_delay=int(saved.get("label_delay", 0)),
         delimiters=int(saved.get("delimiters", 0)),
         among_controls=bool(saved.get("among_controls", False)),
-        confidence=tuple(map(float, saved.get("confidence", ()))),
         min_confidence=float(saved.get("min_confidence", Editing.min_confidence)),
         most_gain=float(saved.get("most_gain", Editing.most_gain)),
-        samples=int(saved.get("samples", Editing.samples)),
+        writes_edits=bool(saved.get("writes_edits", Editing.writes_edits)),
         suggestions={
             str(name): tuple(map(float, weights))
             for name, weights in saved.get("suggestions", {}).items()

@@ -73,7 +73,7 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
 
 def _model(service: Service) -> Model:
     editing = service.reviser.editing
-    writes = editing is None or editing.writes
+    writes = editing is None or editing.writes_edits
     compares = editing is not None and editing.compares
     return Model(
         id=service.name,

@@ -309,7 +309,6 @@ class RolloutBody(BaseModel):
     statistics: StatisticsBody
     locked: list[LockedBody]
     config: dict[str, float | int | None]
-    gains: list[float] | None
     suggested: list[ChangeBody]
     provenance: dict[str, Any]
 

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -130,13 +129,13 @@ class Service:
             max_parts=max_parts,
             max_tokens=self.limits.prompt_tokens,
         )
-        if is_stream and len(plan.parts) > plan.samples:
+        if is_stream and len(plan.parts) > 1:
             raise ConfigError(
-                f"This draft is revised in {len(plan.parts) // plan.samples} windows, whose edits"
+                f"This draft is revised in {len(plan.parts)} windows, whose edits"
                 " cannot be streamed as one. Leave out stream, use a larger window, or send a"
                 " shorter draft."
             )
-        return replace(plan, parts=plan.parts[:1], samples=1) if is_stream else plan
+        return plan
 
     def _config(self, task: Task, body: Settings) -> DecodeConfig:
         """Return the config of a request, within the limits of the server."""

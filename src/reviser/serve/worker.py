@@ -113,7 +113,7 @@ class EngineWorker:
     def _warm_up(self) -> None:
         """Do once what is slow the first time: the tokenizer's tables, compiled functions."""
         editing = self._reviser.editing
-        task = Infill("a{}b") if editing is None or editing.writes else Revise("a b")
+        task = Infill("a{}b") if editing is None or editing.writes_edits else Revise("a b")
         with suppress(ReviserError):
             self._reviser.start(self._reviser.plan(task).parts[0])
 

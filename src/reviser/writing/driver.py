@@ -38,7 +38,6 @@ class _Inbox:
     """
     reading: Reading | None = None
     narrowed: Request | None = None
-    actions: list[int] = field(default_factory=list)
     last: Step | None = None
     """The last step, while it waits for the review."""
     texts: list[tuple[int, ...]] = field(default_factory=list)
@@ -208,11 +207,8 @@ class Driver:
         if inbox.read is not None:
             step = replace(step, reading=inbox.read.reading, narrowed=inbox.narrowed)
             inbox.read = inbox.narrowed = None
-        if inbox.request.review is not None:
-            inbox.actions.append(step.action)
-            if step.ended is not None:
-                texts = inbox.request.review(inbox.actions, inbox.reading)
-                return self._review(number, inbox, step, texts)
+        if inbox.request.review is not None and inbox.reading is not None and step.ended:
+            return self._review(number, inbox, step, inbox.request.review(inbox.reading))
         return step
 
     def _start(self, number: int, inbox: _Inbox, requests: list[Request]) -> None:

@@ -150,13 +150,12 @@ class Reviser:
     ) -> Writing:
         """Run a task and get its edits as they happen: iterate with `for` or `async for`.
 
-        Offsets count characters, or UTF-16 units for clients that count those. Of a draft that the
-        model revises several times, the first revision is shown, with all of its changes.
+        Offsets count characters, or UTF-16 units for clients that count those.
         """
         plan = self.plan(task, _configured(task, config, settings))
-        if len(plan.parts) > plan.samples:
+        if len(plan.parts) > 1:
             raise ConfigError(
-                f"This draft is revised in {len(plan.parts) // plan.samples} windows, whose edits"
+                f"This draft is revised in {len(plan.parts)} windows, whose edits"
                 " cannot be streamed as one. Use run, pass a larger window, or start each part of"
                 " the plan."
             )

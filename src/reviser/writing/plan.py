@@ -32,7 +32,7 @@ from reviser.writing.windows import windows
 __all__ = ["Part", "Plan", "plan_task"]
 
 Compared: TypeAlias = "list[tuple[Change, Comparison]]"
-Comparisons: TypeAlias = "Callable[[Sequence[int], Reading | None], tuple[Compared, Compared]]"
+Comparisons: TypeAlias = "Callable[[Reading], Compared]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +52,11 @@ class Part:
     """Tokens shown before and after a window of a draft."""
     offset: int = 0
     """Position of this part in its draft, in characters."""
-    is_resampled: bool = False
-    """True if another part revises the same window as asked, and this one at random."""
     spaces: tuple[bool, ...] = ()
     """For each gap of an infill: True if the space before it is left for the model to write."""
     comparisons: Comparisons | None = field(default=None, compare=False, repr=False)
-    """What to compare once a draft has been revised: the changes that its actions made, and what
-    the word lists suggest where the reading says that an edit is likely."""
+    """What to compare once a draft has been read: what the word lists suggest where the reading
+    says that an edit is likely."""
 
     @property
     def length(self) -> int:
@@ -87,8 +85,6 @@ class Plan:
     task: Task
     config: DecodeConfig
     parts: tuple[Part, ...]
-    samples: int = 1
-    """Number of parts in a row that revise the same window."""
     editing: Editing = field(default_factory=Editing)
     vocab: ActionVocab = field(repr=False, compare=False)
     codec: Codec = field(repr=False, compare=False)
@@ -112,20 +108,14 @@ class Plan:
 
     def candidates(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[list[Change], float]]:
         """Yield the changes to choose from in each window, and its first `stop_logprob`."""
-        pairs = list(zip(self.parts, rollouts, strict=True))
-        for n in range(0, len(pairs), self.samples):
-            window = [self._changes(*pair) for pair in pairs[n : n + self.samples]]
-            yield [change for changes, _ in window for change in changes], window[0][1]
+        for part, rollout in zip(self.parts, rollouts, strict=True):
+            yield self._changes(part, rollout)
 
-    def _changes(self, part: Part, rollout: Rollout) -> tuple[Sequence[Change], float]:
+    def _changes(self, part: Part, rollout: Rollout) -> tuple[list[Change], float]:
         """Return the changes of one part, as changes of the whole draft, and its `stop_logprob`."""
         editing = self.editing
         chosen, logprobs = rollout.trajectory.restoration[len(part.preamble) :], rollout.logprobs
         made = _part_changes(part, chosen, logprobs, self.vocab, self.codec)
-        changes = list(made.changes)
-        if rollout.gains is not None:
-            gained = zip(changes, rollout.gains, strict=True)
-            changes = [replace(each, gain=gain) for each, gain in gained]
         low = part.offset
         return [
             replace(
@@ -136,7 +126,7 @@ class Plan:
                 if each.gain is None
                 else editing.confidence_of(each.logprob, each.gain, each.source),
             )
-            for each in (*changes, *rollout.suggested)
+            for each in (*made.changes, *rollout.suggested)
         ], made.stop_logprob
 
 
@@ -144,7 +134,6 @@ def most_confident(changes: Sequence[Change], least: float) -> list[Change]:
     """Return changes that do not meet, from the left: of those that do, the most confident.
 
     Confidence has an upper limit; of changes that reach it, the one with the highest gain counts.
-    A sample that was cancelled has no confidences, so its changes are left out.
     """
     found = [(each.confidence, each) for each in changes if each.confidence is not None]
     chosen: list[Change] = []
@@ -180,10 +169,8 @@ def plan_task(
     The two limits are for servers: planning ends as soon as one of them is passed.
     """
     config, editing = config or task.default_config, editing or Editing()
-    samples = 1
     made: Iterator[Part]
     if isinstance(task, Revise):
-        samples = max(1, editing.samples)
         made = _window_parts(task, config, vocab, codec, editing)
     elif isinstance(task, Infill):
         made = iter([_infill_part(task, config, vocab, codec)])
@@ -192,8 +179,7 @@ def plan_task(
     parts: list[Part] = []
     tokens = 0
     for part in made:
-        if len(parts) % samples == 0:  # all samples of a window show the same tokens
-            tokens += len(part.request.history)
+        tokens += len(part.request.history)
         parts.append(part)
         if max_tokens is not None and tokens > max_tokens:
             raise ConfigError(
@@ -202,14 +188,13 @@ def plan_task(
             )
         if max_parts is not None and len(parts) > max_parts:
             raise ConfigError(
-                f"Your draft has more than {max_parts // samples:,} windows, which is the limit."
+                f"Your draft has more than {max_parts:,} windows, which is the limit."
                 " Use a larger `window`, or shorten the draft."
             )
     return Plan(
         task=task,
         config=config,
         parts=tuple(parts),
-        samples=samples,
         editing=editing,
         vocab=vocab,
         codec=codec,
@@ -264,7 +249,7 @@ def _infill_part(task: Infill, config: DecodeConfig, vocab: ActionVocab, codec: 
 def _window_parts(
     task: Revise, config: DecodeConfig, vocab: ActionVocab, codec: Codec, editing: Editing
 ) -> Iterator[Part]:
-    """Yield the parts of a draft: for each window, as many as the model makes samples."""
+    """Yield the parts of a draft, one for each window."""
     threshold = editing.minimum(task.min_edit_probability, task.precision)
     if task.instruction and vocab.delimiter is None:
         raise ConfigError(
@@ -281,75 +266,55 @@ def _window_parts(
         editing=editing,
     )
     for n, at in enumerate(windows(codec, task.draft, task.window, task.context)):
-        for k, each in enumerate(_sample_configs(config.with_seed_offset(n), editing.samples)):
-            if not editing.samples:
-                each = replace(each, max_edits=0)
-            part = _window_part(task, at, instruction, each, vocab, codec, editing)
-            part = replace(part, is_resampled=k > 0)
-            request = part.request
-            if threshold and request.gaps:
-                # Without samples, there is nothing to write once the window has been read.
-                following = partial(then, request) if editing.samples else lambda _: None
-                request = replace(request, then=following, top=TOP if editing.lists else 0)
-            if editing.compares:
-                comparisons = partial(
-                    _comparisons, part, vocab=vocab, codec=codec, editing=editing, at=at, task=task
-                )
-                request = replace(request, review=partial(_review, comparisons))
-                part = replace(part, comparisons=comparisons)
-            yield replace(part, request=request)
-
-
-def _sample_configs(config: DecodeConfig, samples: int) -> Iterator[DecodeConfig]:
-    """Yield the configs of several revisions of one window: as asked, then at random."""
-    yield config
-    for n in range(1, samples):
-        drawn = replace(config, temperature=config.temperature or 1.0)
-        yield drawn.with_seed_offset(n << 32)
+        each = config.with_seed_offset(n)
+        if not editing.writes_edits:
+            each = replace(each, max_edits=0)
+        part = _window_part(task, at, instruction, each, vocab, codec, editing)
+        request = part.request
+        if threshold and request.gaps:
+            # A model that writes no edits has nothing to do once the window has been read.
+            following = partial(then, request) if editing.writes_edits else lambda _: None
+            request = replace(request, then=following, top=TOP if editing.lists else 0)
+        if editing.compares:
+            comparisons = partial(
+                _comparisons, part, vocab=vocab, codec=codec, editing=editing, at=at, task=task
+            )
+            request = replace(request, review=partial(_review, comparisons))
+            part = replace(part, comparisons=comparisons)
+        yield replace(part, request=request)
 
 
 def _comparisons(
     part: Part,
-    actions: Sequence[int],
-    reading: Reading | None,
+    reading: Reading,
     *,
     task: Revise,
     at: tuple[int, int, int, int],
     vocab: ActionVocab,
     codec: Codec,
     editing: Editing,
-) -> tuple[Compared, Compared]:
-    made = _part_changes(part, actions, [0.0] * len(actions), vocab, codec).changes
-    suggested = list[tuple[Change, Comparison]]()
-    if reading is not None and editing.lists is not None and not part.is_resampled:
-        tokens, likely = edit_probabilities(
-            part.request, reading, vocab, part.instruction_length, editing
-        )
-        threshold = editing.minimum(task.min_edit_probability, task.precision)
-        offsets = codec.char_offsets(tokens)
-        shown = shown_at(part.request, vocab, part.instruction_length)
-        positions = dict(zip(offsets.tolist(), shown.tolist(), strict=False))
-        found = list(suggest(task, at, editing.lists, offsets, likely, threshold))
-        suggested = [
-            (change, each)
-            for change, each in _compared(part, found, vocab, codec)
-            if each.at not in positions
-            or each.is_plausible(change, part.request.history, reading, positions[each.at])
-        ]
-    return _compared(part, made, vocab, codec), suggested
+) -> Compared:
+    """Return what the word lists suggest for a window, where it is plausible to compare."""
+    if editing.lists is None:
+        return []
+    history, hidden = part.request.history, part.instruction_length
+    tokens, likely = edit_probabilities(part.request, reading, vocab, hidden, editing)
+    threshold = editing.minimum(task.min_edit_probability, task.precision)
+    offsets = codec.char_offsets(tokens)
+    shown = shown_at(part.request, vocab, hidden)
+    positions = dict(zip(offsets.tolist(), shown.tolist(), strict=False))
+    found = suggest(task, at, editing.lists, offsets, likely, threshold)
+    compared = ((each, compare(part.prompt, each, vocab=vocab, codec=codec)) for each in found)
+    return [
+        (change, each)
+        for change, each in compared
+        if each.at not in positions
+        or each.is_plausible(change, history, reading, positions[each.at])
+    ]
 
 
-def _compared(
-    part: Part, changes: Sequence[Change], vocab: ActionVocab, codec: Codec
-) -> list[tuple[Change, Comparison]]:
-    return [(each, compare(part.prompt, each, vocab=vocab, codec=codec)) for each in changes]
-
-
-def _review(
-    comparisons: Comparisons, actions: Sequence[int], reading: Reading | None
-) -> list[Request]:
-    made, suggested = comparisons(actions, reading)
-    return [request for _, each in (*made, *suggested) for request in each.requests]
+def _review(comparisons: Comparisons, reading: Reading) -> list[Request]:
+    return [request for _, each in comparisons(reading) for request in each.requests]
 
 
 def _window_part(

@@ -56,12 +56,9 @@ class Rollout:
     statistics: Statistics
     locked: tuple[Locked, ...]
     config: DecodeConfig
-    gains: tuple[float, ...] | None = None
-    """For each change of a draft, how much more likely the model finds the text with it; None if it
-    did not compare them."""
     suggested: tuple[Change, ...] = ()
-    """What the word lists suggested for a draft where an edit is likely, compared in the same way;
-    positions count characters of `prompt`."""
+    """What the word lists suggested for a draft where an edit is likely, each with its gain: how
+    much more likely the model finds the text with it. Positions count characters of `prompt`."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +92,6 @@ class Rollout:
                 statistics=Statistics(**saved["statistics"]),
                 locked=tuple(Locked(**part) for part in saved["locked"]),
                 config=DecodeConfig(**saved["config"]),
-                gains=None if saved.get("gains") is None else tuple(map(float, saved["gains"])),
                 suggested=tuple(Change(**each) for each in saved.get("suggested", ())),
                 provenance=dict(saved["provenance"]),
             )
@@ -111,8 +107,8 @@ class Revision:
 
     changes: Changes
     rollouts: tuple[Rollout, ...]
-    """For each window of the draft, from the left, one rollout or as many as the model's `samples`.
-    Changes with too little confidence are not among `changes`."""
+    """One for each window of the draft, from the left. Suggestions with too little confidence are
+    not among `changes`."""
 
     @property
     def text(self) -> str:

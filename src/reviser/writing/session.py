@@ -197,7 +197,6 @@ class Writing:
             for old, new in zip(before, after, strict=True)
             if old
         )
-        gains, suggested = self._compared()
         return Rollout(
             prompt=part.prompt,
             text=self.text,
@@ -217,26 +216,19 @@ class Writing:
             ),
             locked=tuple(proofs),
             config=part.config,
-            gains=gains,
-            suggested=suggested,
+            suggested=self._suggested(),
             provenance=self._provenance,
         )
 
-    def _compared(self) -> tuple[tuple[float, ...] | None, tuple[Change, ...]]:
-        """Return the gain of each change, and what the word lists suggested, each with its gain.
-
-        None if the model was not asked to compare, or was cancelled.
-        """
+    def _suggested(self) -> tuple[Change, ...]:
+        """Return what the word lists suggested, each with its gain; nothing if it was cancelled."""
         part, readings = self.part, iter(self._readings)
-        if part.comparisons is None or self._stop_reason in ("cancelled", "time"):
-            return None, ()
-        changes, suggested = part.comparisons(self._actions, self._reading)
-        gains = [
-            each.gain([next(readings) for _ in each.requests]) for _, each in (*changes, *suggested)
-        ]
-        rated = zip(suggested, gains[len(changes) :], strict=True)
-        return tuple(gains[: len(changes)]), tuple(
-            replace(change, gain=gain) for (change, _), gain in rated
+        is_cut = self._stop_reason in ("cancelled", "time")
+        if part.comparisons is None or self._reading is None or is_cut:
+            return ()
+        return tuple(
+            replace(change, gain=each.gain([next(readings) for _ in each.requests]))
+            for change, each in part.comparisons(self._reading)
         )
 
     def _insert_spaces(self, starts: Sequence[int]) -> list[int]:
