@@ -11,6 +11,7 @@ import inspect
 import sys
 import textwrap
 
+from reviser.data.blocks import Blocks
 from reviser.data.window_config import WindowConfig
 from reviser.lab import reproduce
 from reviser.lab.evals.judges import JudgeConfig
@@ -103,7 +104,7 @@ SECTIONS = [
     ),
     (
         "policy, kind: blocks",
-        policy.Blocks,
+        Blocks,
         "For `data.pairs`: a baseline that writes search-and-replace blocks.",
     ),
 ]

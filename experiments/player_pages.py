@@ -21,10 +21,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
-from reviser.data.pair_dataset import word_starts
 from reviser.player.film import Film, Replayer
 from reviser.player.page import to_html
-from reviser.trajectories.alignment import revision
+from reviser.trajectories.alignment import revision, word_starts
 from reviser.writing.rollout import Rollout
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ from reviser.data import blocks
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.pairs import Pair, write_pairs
 from reviser.errors import DataError, VocabError
-from reviser.trajectories.policy import Blocks, Edits, PairPolicy, Rewrite
+from reviser.trajectories.policy import Edits, PairPolicy, Rewrite
 from support import small_tokenizers
 
 TOKENIZER = small_tokenizers.byte_level()
@@ -161,7 +161,7 @@ def test_files_are_read_in_order_and_known_by_their_content(tmp_path: Path) -> N
 def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
     given: list[tuple[str, str, str]],
 ) -> None:
-    stream = stream_of(given, Blocks())
+    stream = stream_of(given, blocks.Blocks())
     for n, (asked, before, after) in enumerate(given):
         trajectory = stream.trajectory(stream.split.read(n))
         assert CODEC.decode(trajectory.prefix) == asked + before

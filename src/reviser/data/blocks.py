@@ -2,21 +2,45 @@
 
 A block is a text to search for and its replacement, separated and ended by the two ASCII control
 characters for that purpose. `write` makes blocks from a pair, for a baseline to learn. `apply`
-applies the blocks that are valid for a draft. This module knows text only.
+applies the blocks that are valid for a draft.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
+from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
 from reviser.trajectories.alignment import Hunk, diff
+from reviser.trajectories.policy import Rewrite, TokenPair
 
 PART, END = "\x1f", "\x1e"
 """The characters between a search and its replacement, and after each block."""
 
 _WORD = re.compile(r"\s*\S+|\s+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks(Rewrite):
+    """A policy for pairs: the draft is the prefix, and search-and-replace blocks follow it."""
+
+    def compile(self, vocab: ActionVocab, codec: Codec, /) -> Callable[[TokenPair], Trajectory]:
+        """Return what makes a trajectory that writes the blocks."""
+        rewrite = super().compile(vocab, codec)
+
+        def write_blocks(pair: TokenPair) -> Trajectory:
+            before, after = (codec.decode(text.tolist()) for text in (pair.before, pair.after))
+            _, written = codec.encode_parts(["", write(before, after)])
+            return rewrite(pair._replace(after=np.array(written, np.int32)))
+
+        return write_blocks
 
 
 class Applied(NamedTuple):

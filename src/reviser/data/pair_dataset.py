@@ -18,28 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.codec import UNITS, Codec
+from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
-from reviser.data import blocks
 from reviser.data.dataset import NO_LABEL, Example, ExampleStream, IntArray, labelled
 from reviser.data.order import HELD_OUT, VISITED, hashed
 from reviser.data.pairs import read_pairs
 from reviser.data.windows import split_name
 from reviser.errors import DataError, VocabError
-from reviser.trajectories.alignment import Starts, diff, edit_labels, revision
-from reviser.trajectories.policy import Blocks, Dagger, Edits, PairPolicy
+from reviser.trajectories.alignment import diff, edit_labels, word_starts
+from reviser.trajectories.policy import Dagger, Edits, PairPolicy, TokenPair
 
 Tokens = npt.NDArray[np.int32]
 BATCH_PAIRS = 1000
 """Number of pairs that are tokenized together."""
-
-
-class TokenPair(NamedTuple):
-    """A pair of texts as tokens."""
-
-    instruction: Tokens
-    before: Tokens
-    after: Tokens
 
 
 class TokenPairs:
@@ -153,18 +144,8 @@ class PairStream(ExampleStream):
         self.policy = policy
         self._codec = codec
         self._visited = visited
-        if isinstance(policy, Edits):
-            if vocab.delete is None and vocab.span_delete is None:
-                raise VocabError(
-                    "An editor needs the operator delete or span_delete: add one to"
-                    " vocab.operators, for example vocab={operators: [delete, replace]}."
-                )
-            if policy.address != "moves" and vocab.find is None:
-                raise VocabError("This policy searches: set vocab.search, or address: moves.")
-        elif vocab.delimiter is None:
-            raise VocabError(
-                "A policy that rewrites needs a delimiter after the draft: set vocab.delimiter."
-            )
+        self.trajectory = policy.compile(vocab, codec)
+        """The function that makes the trajectory of a pair."""
         self._check_pairs()
 
     def _check_pairs(self) -> None:
@@ -182,27 +163,6 @@ class PairStream(ExampleStream):
                 " no input without a begin token or delimiter: leave them out."
             )
 
-    def trajectory(self, pair: TokenPair) -> Trajectory:
-        """Return the trajectory that the policy makes of a pair."""
-        if not isinstance(self.policy, Edits):
-            prefix = (*pair.instruction.tolist(), *pair.before.tolist())
-            written = pair.after.tolist()
-            if isinstance(self.policy, Blocks):
-                texts = (self._codec.decode(text.tolist()) for text in (pair.before, pair.after))
-                _, written = self._codec.encode_parts(["", blocks.write(*texts)])
-            return Trajectory(prefix=prefix, restoration=(*written, self.vocab.stop))
-        return revision(
-            self.vocab,
-            pair.before.tolist(),
-            pair.after.tolist(),
-            instruction=pair.instruction.tolist(),
-            starts=self._starts(pair),
-            address=self.policy.address,
-        )
-
-    def _starts(self, pair: TokenPair) -> Starts:
-        return word_starts(self._codec, pair.before), word_starts(self._codec, pair.after)
-
     def _label_draft(self, labels: Tokens, pair: TokenPair, trajectory: Trajectory) -> None:
         """Label the draft's positions with whether an edit is needed there.
 
@@ -214,7 +174,8 @@ class PairStream(ExampleStream):
         tokens = np.flatnonzero(np.isin(preamble, [Kind.INSERT, Kind.PREFIX_ONLY]))
         in_preamble = int(tokens[-1]) + 1 if tokens.size else 0
         end = len(labels) - len(trajectory.restoration) + in_preamble
-        hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=self._starts(pair))
+        starts = word_starts(self._codec, pair.before), word_starts(self._codec, pair.after)
+        hunks = diff(pair.before.tolist(), pair.after.tolist(), starts=starts)
         first = end - len(pair.before) + 1
         labels[first : end + 1] = edit_labels(self.vocab, pair.before.tolist(), hunks)
 
@@ -250,12 +211,6 @@ class PairStream(ExampleStream):
         ids, labels = ids[: self.context], labels[: self.context]
         is_cut = visited is None and ids[-1] != self.vocab.stop
         return Example(ids, labels, len(pair.after), bool(is_cut), digest)
-
-
-def word_starts(codec: Codec, tokens: Sequence[int] | Tokens) -> npt.NDArray[np.bool_]:
-    """Return which tokens begin a word."""
-    starts: npt.NDArray[np.bool_] = (codec.unit_starts(tokens) & UNITS["word"]) > 0
-    return starts
 
 
 _RESERVED = 16

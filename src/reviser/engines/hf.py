@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from inspect import signature
@@ -77,24 +77,12 @@ class _Row:
 
 
 class HFEngine:
-    """An engine that runs requests on a Transformers model, `rows` of them at a time.
+    """An engine that runs requests on a Transformers model, `rows` of them at a time."""
 
-    Processes that share the weights must take the same actions: `agree` turns the choices of each
-    process into those of all.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        vocab: ActionVocab,
-        *,
-        rows: int = 64,
-        agree: Callable[[list[int]], list[int]] = list,
-    ) -> None:
+    def __init__(self, model: Any, vocab: ActionVocab, *, rows: int = 64) -> None:
         if type(rows) is not int or rows < 1:
             raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
         self.vocab = vocab
-        self._agree = agree
         self._model = model.eval()
         self._device = next(model.parameters()).device
         self.context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
@@ -176,7 +164,7 @@ class HFEngine:
         if not parts:
             return steps
         raw_BA = torch.cat(parts).float()
-        actions = self._agree(self._chosen(raw_BA, errors))
+        actions = self._chosen(raw_BA, errors)
         read_B = self._tensor([max(0, action) for action in actions])
         logprobs = (raw_BA.gather(1, read_B[:, None])[:, 0] - raw_BA.logsumexp(-1)).tolist()
         actions = self._advanced(actions, errors)

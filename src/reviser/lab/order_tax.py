@@ -29,7 +29,7 @@ from reviser.lab._order_bits import (
     walk_entropy,
 )
 from reviser.trajectories._kernels.layout import MEAN_SCALE, WHOLE
-from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
+from reviser.trajectories.policy import Append, Mixture, Obfuscation, Spans, TextPolicy
 from reviser.trajectories.sampler import Sampler
 
 LONGEST_EXACT = 256
@@ -81,7 +81,7 @@ class PolicyCost:
 
 
 def policy_cost(
-    policy: Policy,
+    policy: TextPolicy,
     targets: Sequence[npt.NDArray[np.integer]],
     *,
     vocab: ActionVocab,
@@ -118,7 +118,7 @@ def synthetic_targets(length: int, samples: int) -> list[npt.NDArray[np.int32]]:
 
 
 def _order_tax(
-    policy: Policy,
+    policy: TextPolicy,
     targets: Sequence[npt.NDArray[np.integer]],
     units: Sequence[npt.NDArray[np.uint8]],
     vocab: ActionVocab,
@@ -142,7 +142,7 @@ def _order_tax(
     return CostEstimate.exact(chain(policy, n, vocab.max_move) / n)
 
 
-def _aligned_to_tokens(policy: Policy) -> Policy:
+def _aligned_to_tokens(policy: TextPolicy) -> TextPolicy:
     """Return the policy with spans of tokens instead of words, for targets without text."""
     if isinstance(policy, Spans):
         return replace(policy, unit="token")

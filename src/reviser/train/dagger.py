@@ -18,13 +18,14 @@ from transformers import TrainingArguments
 
 from reviser.core.canvas import Canvas
 from reviser.data.order import DRAFT, TURN, hashed, permute
-from reviser.data.pair_dataset import PairStream, Visited, word_starts
+from reviser.data.pair_dataset import PairStream, Visited
 from reviser.engines.base import DecodeConfig, Engine, Request
 from reviser.engines.hf import HFEngine
 from reviser.files import write_whole
 from reviser.train.inputs import Inputs, pair_stream
 from reviser.train.recipe import Recipe
 from reviser.train.resume import step_of
+from reviser.trajectories.alignment import word_starts
 from reviser.trajectories.oracle import Visit
 from reviser.trajectories.policy import Dagger
 

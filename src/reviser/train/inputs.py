@@ -26,7 +26,7 @@ from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
 from reviser.models.canvas_trunks import reads_canvas
 from reviser.train.recipe import Recipe, VocabConfig, check_base
-from reviser.trajectories.policy import Edits, PairPolicy, Policy
+from reviser.trajectories.policy import AnyPolicy, Edits, PairPolicy
 from reviser.trajectories.sampler import Sampler
 
 
@@ -144,7 +144,7 @@ def training_set(recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
 
-def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) -> MicroBatches:
+def held_out_set(recipe: Recipe, inputs: Inputs, policy: AnyPolicy) -> MicroBatches:
     """Return held-out windows or pairs under a policy, each once.
 
     A policy that changes during training is used as it ends. Labels for edit probabilities are not
@@ -161,7 +161,7 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: Policy | PairPolicy) ->
 def example_stream(
     recipe: Recipe,
     inputs: Inputs,
-    policy: Policy | PairPolicy,
+    policy: AnyPolicy,
     *,
     held_out: bool,
     visited: Sequence[Visited] = (),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reviser.core.layout import check_max_move
+from reviser.data.blocks import Blocks
 from reviser.data.readers import SplitBy, find_sources
 from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
@@ -20,7 +21,7 @@ from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
 from reviser.train.reinforcement import ReinforceConfig
 from reviser.train.yaml_reader import from_plain, one_line, set_value
-from reviser.trajectories.policy import PRESETS, Dagger, Edits, PairPolicy, Policy
+from reviser.trajectories.policy import PRESETS, AnyPolicy, Dagger, Edits, PairPolicy
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
@@ -172,7 +173,7 @@ class EvaluationConfig:
 
     examples: int = 512
     """Maximum number of held-out windows or pairs to score, rounded down to micro-batches."""
-    policies: Mapping[str, Policy | PairPolicy] = field(default_factory=dict)
+    policies: Mapping[str, AnyPolicy] = field(default_factory=dict)
     """Policies whose trajectories are scored, by name. The default is the recipe's own policy."""
     prompts: tuple[str, ...] = ("",)
     """Prompts that the model continues (or drafts that an editor revises) at each evaluation."""
@@ -189,7 +190,7 @@ class Recipe:
 
     data: DataConfig
     training: TrainingConfig
-    policy: Policy | PairPolicy = PRESETS["paper"]
+    policy: AnyPolicy | Blocks | Dagger = PRESETS["paper"]
     """A name that `reviser lab policies` prints, or a mapping with `kind` and its fields."""
     trunk: TrunkConfig | None = None
     """A new trunk with random weights. Give this, or `base`."""
@@ -285,12 +286,14 @@ class Recipe:
                 )
 
 
-def load_recipe(path: str | Path, changes: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    path: str | Path, changes: Sequence[str] = (), *, cls: type[Recipe] = Recipe
+) -> Recipe:
     """Read a recipe; `changes` such as "training.steps=100" replace single values."""
     fields = read_yaml(path, changes)
     if isinstance(fields, dict):
         fields.pop(COMPARISON, None)
-    recipe: Recipe = from_plain(Recipe, fields, "")
+    recipe: Recipe = from_plain(cls, fields, "")
     folder = Path(path).absolute().parent  # so that a run can be resumed from anywhere
     data = recipe.data
     return dataclasses.replace(

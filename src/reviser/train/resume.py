@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,12 @@ def check_claim(output: Path, recipe: Recipe) -> None:
     """Refuse an output that another recipe started; delete incomplete checkpoints."""
     path = output / "recipe.json"
     if path.is_file():  # a start that fails before `claim` leaves the output free
-        files.claim(path, to_plain(recipe), ignored=FREE_TO_CHANGE, update=_with_defaults)
+        files.claim(
+            path,
+            to_plain(recipe),
+            ignored=FREE_TO_CHANGE,
+            update=partial(_with_defaults, type(recipe)),
+        )
     for folder in (output / "checkpoints").glob("checkpoint-*"):
         if not (folder / COMPLETE).exists():
             shutil.rmtree(folder)
@@ -135,7 +141,7 @@ def claim(output: Path, recipe: Recipe, inputs: Inputs) -> None:
     files.write_json(output / "recipe.json", to_plain(recipe))
 
 
-def _with_defaults(saved: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(cls: type[Recipe], saved: dict[str, Any]) -> dict[str, Any]:
     """Return a saved recipe with defaults for the settings that did not exist yet."""
-    plain: dict[str, Any] = to_plain(from_plain(Recipe, saved, ""))
+    plain: dict[str, Any] = to_plain(from_plain(cls, saved, ""))
     return plain

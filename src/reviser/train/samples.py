@@ -36,8 +36,8 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
         sharded = is_sharded(model)  # then each forward pass needs every process
         if not sharded and not is_main:
             return
-        agree = _main_process_decides if sharded else list
-        reviser = Reviser(HFEngine(model, inputs.vocab, agree=agree), inputs.codec)
+        engine = (_ShardedEngine if sharded else HFEngine)(model, inputs.vocab)
+        reviser = Reviser(engine, inputs.codec)
         for result in run_plans(plans, reviser.driver, reviser.provenance):
             for rollout in result.rollouts if isinstance(result, Revision) else [result]:
                 record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
@@ -68,10 +68,13 @@ def _plan(recipe: Recipe, inputs: Inputs, prompt: str) -> Plan:
     return plan
 
 
-def _main_process_decides(actions: list[int]) -> list[int]:
-    chosen: list[Any] = [actions]
-    torch.distributed.broadcast_object_list(chosen)
-    return list(chosen[0])
+class _ShardedEngine(HFEngine):
+    """An engine of processes that share the weights: all take the main process's actions."""
+
+    def _chosen(self, raw_BA: torch.Tensor, errors: dict[int, Exception]) -> list[int]:
+        chosen: list[Any] = [super()._chosen(raw_BA, errors)]
+        torch.distributed.broadcast_object_list(chosen)
+        return list(chosen[0])
 
 
 def is_sharded(model: Any) -> bool:

@@ -1,7 +1,7 @@
 """Plain YAML values to dataclasses and back.
 
-Error messages say which setting is wrong, its value and what is allowed. This module knows the
-policies by their `kind`, but not the other settings of a recipe.
+Error messages say which setting is wrong, its value and what is allowed. A union of dataclasses is
+one of policies: the setting `kind` is the name of the class, in lower case.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from reviser.errors import ConfigError, VocabError, did_you_mean
-from reviser.trajectories import policy as policies
-from reviser.trajectories.policy import PRESETS, PairPolicy, Policy
+from reviser.trajectories.policy import PRESETS
 
 
 def to_plain(value: Any) -> Any:
     """Turn a recipe into values that JSON and YAML can write; policies include their `kind`."""
     if dataclasses.is_dataclass(value):
-        kind = next((k for k, cls in _POLICIES.items() if type(value) is cls), None)
         plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return ({"kind": kind} if kind else {}) | plain
+        is_policy = callable(getattr(value, "compile", None))
+        return ({"kind": _kind(type(value))} if is_policy else {}) | plain
     if isinstance(value, Mapping):
         return {name: to_plain(part) for name, part in value.items()}
     if isinstance(value, tuple):
@@ -32,23 +31,13 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-_POLICIES: dict[str, type] = {
-    "append": policies.Append,
-    "obfuscation": policies.Obfuscation,
-    "spans": policies.Spans,
-    "mixture": policies.Mixture,
-    "edits": policies.Edits,
-    "dagger": policies.Dagger,
-    "rewrite": policies.Rewrite,
-    "blocks": policies.Blocks,
-}
-_IN_MIXTURE = policies.Append | policies.Obfuscation | policies.Spans
+def _kind(policy: Any) -> str:
+    name: str = policy.__name__
+    return name.lower()
 
 
 def from_plain(cls: Any, value: Any, where: str) -> Any:
     """Turn plain YAML into a value of some type; `where` is its path, for messages."""
-    if cls in (Policy, Policy | PairPolicy, _IN_MIXTURE):
-        return _read_policy(value, where)
     if dataclasses.is_dataclass(cls):
         return _read_dataclass(cls, value, where)
     if cls is Any:
@@ -56,6 +45,9 @@ def from_plain(cls: Any, value: Any, where: str) -> Any:
     origin, parts = get_origin(cls), get_args(cls)
     if origin in (Union, types.UnionType):
         rest = [part for part in parts if part is not types.NoneType]
+        policies = {_kind(cls): cls for cls in rest if dataclasses.is_dataclass(cls)}
+        if len(policies) > 1:
+            return _read_policy(policies, value, where)
         if value is None or len(rest) > 1:
             return value
         return from_plain(rest[0], value, where)
@@ -130,21 +122,19 @@ def _names(hint: Any) -> set[str]:
     return {field.name for cls in classes for field in dataclasses.fields(cls)}
 
 
-def _read_policy(value: Any, where: str) -> Policy | PairPolicy:
+def _read_policy(policies: Mapping[str, Any], value: Any, where: str) -> Any:
     if isinstance(value, str):
         if value not in PRESETS:
             raise ConfigError(f"{where} is {value!r}; known names: {', '.join(PRESETS)}.")
         return PRESETS[value]
     kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _POLICIES:
+    if not isinstance(kind, str) or kind not in policies:
         raise ConfigError(
             f"{where} is {value!r}; give a name ({', '.join(PRESETS)}) or a mapping with kind:"
-            f" {', '.join(_POLICIES)}."
+            f" {', '.join(policies)}."
         )
-    cls = _POLICIES[kind]
     fields = {key: part for key, part in value.items() if key != "kind"}
-    policy: Policy | PairPolicy = _read_dataclass(cls, fields, where)
-    return policy
+    return _read_dataclass(policies[kind], fields, where)
 
 
 def set_value(fields: Any, change: str) -> None:

@@ -15,11 +15,17 @@ import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
+from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction
-from reviser.trajectories.diff import REACH, Hunk, Starts, as_tokens, diff
-from reviser.trajectories.edit_script import cheapest_edit, operators_of, possible_hunks, script
-from reviser.trajectories.policy import Address
+from reviser.trajectories.diff import REACH, Hunk, Starts, Tokens, as_tokens, diff
+from reviser.trajectories.edit_script import (
+    Address,
+    cheapest_edit,
+    operators_of,
+    possible_hunks,
+    script,
+)
 
 __all__ = [
     "REACH",
@@ -32,6 +38,7 @@ __all__ = [
     "remaining",
     "revision",
     "script",
+    "word_starts",
 ]
 
 
@@ -151,3 +158,9 @@ def remaining(
         hunks = diff(before, target, starts=starts)
     ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)
     return [*ids, vocab.stop]
+
+
+def word_starts(codec: Codec, tokens: Sequence[int] | Tokens) -> npt.NDArray[np.bool_]:
+    """Return which tokens begin a word."""
+    starts: npt.NDArray[np.bool_] = (codec.unit_starts(tokens) & UNITS["word"]) > 0
+    return starts

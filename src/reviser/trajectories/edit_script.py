@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ import numpy.typing as npt
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from reviser.trajectories.diff import REACH, Hunk, Tokens, align, as_tokens
-from reviser.trajectories.policy import Address
+
+Address: TypeAlias = Literal["moves", "search", "both"]
+"""The way to a position: moves, a search for the tokens before it, or the shorter of both."""
 
 _WINDOW = 16  # the largest window, in tokens before or after: `sweep` is O(window ** 4)
 _CONTEXT = 6  # equal tokens around the hunks of a window

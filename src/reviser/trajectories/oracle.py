@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
-from reviser.trajectories.alignment import remaining
+from reviser.trajectories.alignment import Address, remaining
 from reviser.trajectories.diff import Starts
-from reviser.trajectories.policy import Address
 
 
 class Visit:

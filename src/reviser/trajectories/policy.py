@@ -1,21 +1,25 @@
 """Trajectory policies: the order in which a target is taken apart, and so written again.
 
-A policy is a value that `sampler.Sampler` runs. Each compiles to rows of integers that the kernels
-read. `order_tax` measures what a policy costs.
+A policy is any object with a method `compile`, which `sampler.Sampler` calls. Those here compile to
+rows of integers that the kernels read. `PairPolicy` is for pairs of texts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
-from reviser.core.codec import UNITS
-from reviser.errors import ConfigError
+from reviser.core.codec import UNITS, Codec
+from reviser.core.trajectory import Trajectory
+from reviser.errors import ConfigError, TrajectoryError, VocabError
 from reviser.trajectories._kernels import layout as k
+from reviser.trajectories.compiled import Compiled, Restorations, Targets
+from reviser.trajectories.edit_script import Address
 
 MIN_DELETE = 0.001
 """The smallest probability of a delete; with less, a walk would hardly ever end."""
@@ -23,13 +27,41 @@ MAX_SPAN = 1 << 20
 """The largest mean length of spans, and the largest number of late ones."""
 
 
+class Policy(Protocol):
+    """The order in which a target is written. Any object with this method is one."""
+
+    def compile(self, vocab: ActionVocab, /) -> Compiled:
+        """Return what restores targets with the actions of a vocabulary.
+
+        Raise VocabError if it lacks one. `compiled.one_by_one` makes the result of a function that
+        writes one target.
+        """
+        ...
+
+
+class _KernelPolicy:
+    """A policy whose restorations the kernels write."""
+
+    def compile(self, vocab: ActionVocab, /) -> Compiled:
+        """Return what restores targets with the actions of a vocabulary."""
+        assert isinstance(self, TextPolicy)
+        ids = compile_ids(vocab)
+        parts = self.policies if isinstance(self, Mixture) else (self,)
+        units = sorted({part.unit for part in parts if isinstance(part, Spans)} - {"token"})
+
+        def restore(targets: Targets) -> Restorations:
+            return _run_kernels(targets, compile_rows(self, targets.progress), ids, units)
+
+        return restore
+
+
 @dataclass(frozen=True, kw_only=True)
-class Append:
+class Append(_KernelPolicy):
     """Left to right: the autoregressive baseline, with the same trunk, data and code."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Obfuscation:
+class Obfuscation(_KernelPolicy):
     """Algorithm 2: delete left of the cursor or move, at random, until nothing is left.
 
     The defaults are the paper's.
@@ -59,7 +91,7 @@ class Obfuscation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spans:
+class Spans(_KernelPolicy):
     """Spans of text in random order, each written left to right, with the fewest moves between.
 
     The text is cut at random among the starts of its units, to a mean length in tokens.
@@ -85,7 +117,7 @@ class Spans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixture:
+class Mixture(_KernelPolicy):
     """Several policies, of which each example takes one at random by weight.
 
     With `final_weights` the weights change linearly as training progresses, from `change_from` to
@@ -136,13 +168,28 @@ class Mixture:
         return [float(weight) for weight in mixed]
 
 
-Policy: TypeAlias = Append | Obfuscation | Spans | Mixture
-Address: TypeAlias = Literal["moves", "search", "both"]
-"""The way to a position: moves, a search for the tokens before it, or the shorter of both."""
+TextPolicy: TypeAlias = Append | Obfuscation | Spans | Mixture
+"""The policies for text that the library has."""
+
+
+class TokenPair(NamedTuple):
+    """A pair of texts as tokens."""
+
+    instruction: npt.NDArray[np.int32]
+    before: npt.NDArray[np.int32]
+    after: npt.NDArray[np.int32]
+
+
+class PairPolicy:
+    """A policy for pairs of texts: what is written to turn one into the other. Nothing is drawn."""
+
+    def compile(self, vocab: ActionVocab, codec: Codec, /) -> Callable[[TokenPair], Trajectory]:
+        """Return what makes a trajectory of a pair; raise VocabError if an action is missing."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edits:
+class Edits(PairPolicy):
     """A policy for pairs: the draft is shown, and the fewest actions turn it into the result."""
 
     address: Address = "both"
@@ -151,6 +198,30 @@ class Edits:
     """True if the model also learns edit probabilities: as it reads a draft, it predicts at every
     token whether an edit is needed there (`alignment.edit_labels`). So one pass over a draft
     tells where to edit it."""
+
+    def compile(self, vocab: ActionVocab, codec: Codec, /) -> Callable[[TokenPair], Trajectory]:
+        """Return what makes a trajectory of the fewest edits."""
+        from reviser.trajectories.alignment import revision, word_starts
+
+        if vocab.delete is None and vocab.span_delete is None:
+            raise VocabError(
+                "An editor needs the operator delete or span_delete: add one to"
+                " vocab.operators, for example vocab={operators: [delete, replace]}."
+            )
+        if self.address != "moves" and vocab.find is None:
+            raise VocabError("This policy searches: set vocab.search, or address: moves.")
+
+        def revise(pair: TokenPair) -> Trajectory:
+            return revision(
+                vocab,
+                pair.before.tolist(),
+                pair.after.tolist(),
+                instruction=pair.instruction.tolist(),
+                starts=(word_starts(codec, pair.before), word_starts(codec, pair.after)),
+                address=self.address,
+            )
+
+        return revise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,19 +275,30 @@ class Dagger(Edits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewrite:
+class Rewrite(PairPolicy):
     """A policy for pairs: the draft is the prefix, and the whole new text is written after it."""
 
+    def compile(self, vocab: ActionVocab, _: Codec, /) -> Callable[[TokenPair], Trajectory]:
+        """Return what makes a trajectory that writes the new text."""
+        if vocab.delimiter is None:
+            raise VocabError(
+                "A policy that rewrites needs a delimiter after the draft: set vocab.delimiter."
+            )
 
-@dataclass(frozen=True, kw_only=True)
-class Blocks:
-    """A policy for pairs: the draft is the prefix, and search-and-replace blocks follow it."""
+        def rewrite(pair: TokenPair) -> Trajectory:
+            prefix = (*pair.instruction.tolist(), *pair.before.tolist())
+            return Trajectory(prefix=prefix, restoration=(*pair.after.tolist(), vocab.stop))
+
+        return rewrite
 
 
-PairPolicy: TypeAlias = Edits | Rewrite | Blocks
-"""A policy that makes a trajectory of a pair of texts. Nothing is drawn, so no order tax."""
+AnyPolicy: TypeAlias = (
+    Append | Obfuscation | Spans | Mixture | Edits | Rewrite | Policy | PairPolicy
+)
+"""A policy of a recipe. In YAML, a dataclass among these is named by `kind`, in lower case; a
+recipe's own class may allow more of them in its annotation."""
 
-PRESETS: dict[str, Policy] = {
+PRESETS: dict[str, TextPolicy] = {
     "append": Append(),
     "paper": Obfuscation(),
     "paper-left": Obfuscation(start="left"),
@@ -233,12 +315,8 @@ PRESETS: dict[str, Policy] = {
 """Policies worth comparing, by the name `reviser lab policies` prints."""
 
 
-def compile_rows(policy: Policy, progress: float = 0.0) -> npt.NDArray[np.int64]:
+def compile_rows(policy: TextPolicy, progress: float = 0.0) -> npt.NDArray[np.int64]:
     """Return the rows that the kernels read: one per component, with cumulative weights."""
-    if not isinstance(policy, Append | Obfuscation | Spans | Mixture):
-        raise ConfigError(
-            f"The policy is {policy!r}; give a value such as Obfuscation() or PRESETS['paper']."
-        )
     parts = policy.policies if isinstance(policy, Mixture) else (policy,)
     weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
     rows = np.stack([_row(part) for part in parts])
@@ -280,3 +358,36 @@ def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
 def _thresholds(shares: list[float]) -> npt.NDArray[np.int64]:
     """Return running sums; each share is rounded on its own, so that 0 stays 0."""
     return np.cumsum([round(share * k.WHOLE) for share in shares])
+
+
+def _run_kernels(
+    targets: Targets, rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], units: Sequence[str]
+) -> Restorations:
+    from reviser.trajectories._kernels import sampling  # numba takes a second to import
+
+    starts = targets.units
+    if starts is None:
+        if units:
+            raise TrajectoryError(
+                f"This policy aligns to units ({', '.join(units)}): pass what"
+                " codec.unit_starts(target) gives as units."
+            )
+        starts = np.ones(len(targets.tokens), np.uint8)
+    written, ends = sampling.restorations(
+        targets.tokens,
+        targets.offsets,
+        starts,
+        rows,
+        ids,
+        np.uint64(targets.seed),
+        np.uint64(targets.epoch),
+        targets.indices,
+    )
+    if ends.min() < 0:
+        failed = int(np.argmin(ends)) - 1
+        length = targets.offsets[failed + 1] - targets.offsets[failed]
+        raise TrajectoryError(
+            f"No obfuscation of {length} tokens within max_obfuscation_steps was found in"
+            f" {k.MAX_ATTEMPTS} tries. Raise it, or leave it out."
+        )
+    return Restorations(ids=written, learned=np.ones(len(written), np.bool_), offsets=ends)
