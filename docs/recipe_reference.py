@@ -16,8 +16,10 @@ from reviser.data.window_config import WindowConfig
 from reviser.lab import reproduce
 from reviser.lab.evals.judges import JudgeConfig
 from reviser.lab.evals.texts import Protocol
+from reviser.lab.recipe import Dagger
+from reviser.lab.reinforce import config as reinforce
 from reviser.models.trunk_config import CanvasReading, TrunkConfig
-from reviser.train import recipe, reinforcement
+from reviser.train import recipe
 from reviser.trajectories import policy
 
 INTRODUCTION = """\
@@ -68,13 +70,13 @@ SECTIONS = [
     ("evaluation", recipe.EvaluationConfig, "What is scored and sampled during training."),
     (
         "reinforce",
-        reinforcement.ReinforceConfig,
-        "A run that [learns from rewards](../guides/train.md#learn-from-rewards). `training.batch` and"
+        reinforce.ReinforceConfig,
+        "Only for `reviser lab train`: a run that [learns from rewards](../guides/train.md#learn-from-rewards). `training.batch` and"
         " `micro_batch` then count rollouts.",
     ),
     (
         "reinforce.reward",
-        reinforcement.RewardConfig,
+        reinforce.RewardConfig,
         "What a rollout is rewarded for.",
     ),
     (
@@ -94,8 +96,8 @@ SECTIONS = [
     ),
     (
         "policy, kind: dagger",
-        policy.Dagger,
-        "For `data.pairs`: an editor that [learns from its own mistakes](../guides/revise.md#learn-from-its-own-mistakes).",
+        Dagger,
+        "Only for `reviser lab train`, with `data.pairs`: an editor that [learns from its own mistakes](../guides/revise.md#learn-from-its-own-mistakes).",
     ),
     (
         "policy, kind: rewrite",

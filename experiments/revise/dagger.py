@@ -24,16 +24,15 @@ import torch
 from reviser.core.canvas import Canvas
 from reviser.engines.hf import HFEngine
 from reviser.files import write_json
+from reviser.lab.dagger import CHUNK, roll_out
 from reviser.lab.evals.intervals import bootstrap, mean
 from reviser.lab.evals.revision import edit_f, edit_precision, edit_recall, edit_rows
+from reviser.lab.recipe import Dagger, LabRecipe, load_recipe
+from reviser.lab.train import train
 from reviser.models import trunks
 from reviser.provenance import made_with
-from reviser.train.dagger import CHUNK, roll_out
 from reviser.train.inputs import Inputs, open_inputs, pair_stream
-from reviser.train.recipe import Recipe, load_recipe
-from reviser.train.run import train
 from reviser.trajectories.alignment import present
-from reviser.trajectories.policy import Dagger
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "dagger.yaml"
 RESULTS = Path(__file__).parent / "results" / "dagger.json"
@@ -44,7 +43,7 @@ ARMS = {
 }
 
 
-def judge(recipe: Recipe, inputs: Inputs, folder: Path) -> dict[str, np.ndarray]:
+def judge(recipe: LabRecipe, inputs: Inputs, folder: Path) -> dict[str, np.ndarray]:
     """Return figures of each held-out draft, in the order of their pairs."""
     model, vocab = trunks.load(folder, dtype=torch.float32)
     policy = Dagger(address="search", oracle=0.0, temperature=0.0, drafts=1 << 20)

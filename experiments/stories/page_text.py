@@ -118,7 +118,7 @@ Learning to delete did not help. The model writes worse text at a higher cost. I
 """
 
 FEW_ERRORS = """\
-So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser train recipes/take-back.yaml --set base=BASELINE --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
+So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser lab train recipes/take-back.yaml --set base=BASELINE --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
 """
 
 FEW_ERRORS_END = """\

@@ -92,15 +92,22 @@ def make_workshop(folder: Path) -> None:
     (folder / "recipe.yaml").write_text(yaml.safe_dump(TINY))
 
 
-def words(recipe: Path, output: Path, *changes: str) -> list[str]:
+def words(recipe: Path, output: Path, *changes: str, command: str = "train") -> list[str]:
     """Return the arguments of `reviser` that train a recipe."""
     settings = [word for change in changes for word in ("--set", change)]
-    return ["train", str(recipe), "-o", str(output), *settings]
+    return [*command.split(), str(recipe), "-o", str(output), *settings]
 
 
-def run(recipe: Path, output: Path, *changes: str, processes: int = 1, machines: int = 1) -> None:
+def run(
+    recipe: Path,
+    output: Path,
+    *changes: str,
+    processes: int = 1,
+    machines: int = 1,
+    command: str = "train",
+) -> None:
     """Train to the end in forked processes; on failure show what they reported."""
-    arguments = words(recipe, output, *changes)
+    arguments = words(recipe, output, *changes, command=command)
     if processes > 1:
         ranks = run_ranks(processes, *arguments, machines=machines)
     else:

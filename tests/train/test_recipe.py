@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError
 from reviser.trajectories.policy import PRESETS, Append, Mixture, Obfuscation, Policy, Spans
-from support import strategies
+from support import processes, strategies
 
 pytest.importorskip("torch", reason="torch is not installed, so there are no trunks to train.")
 
+from reviser.lab.recipe import load_recipe as load_lab_recipe
 from reviser.models.trunks import TrunkConfig
 from reviser.train.recipe import (
     DataConfig,
@@ -43,6 +44,12 @@ LEAST: dict[str, Any] = {
     "trunk": {"layers": 2},
     "data": {"text": ["stories.txt"], "bpe": 300},
     "training": {"steps": 10},
+}
+
+OF_THE_LAB = {
+    "dagger": "policy.kind: dagger",
+    "take-back": "policy.kind: dagger",
+    "rl": "reinforce",
 }
 
 each_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -117,8 +124,19 @@ def test_a_recipe_written_as_plain_yaml_or_json_is_read_back_the_same(
 
 @each_recipe
 def test_every_recipe_here_loads_and_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
-    recipe = load_recipe(path)
-    assert load_recipe(write(tmp_path, to_plain(recipe))) == recipe
+    load = load_lab_recipe if path.stem in OF_THE_LAB else load_recipe
+    recipe = load(path)
+    assert load(write(tmp_path, to_plain(recipe))) == recipe
+
+
+@pytest.mark.parametrize(("name", "setting"), OF_THE_LAB.items())
+def test_recipes_of_the_laboratory_are_refused_with_the_command_that_trains_them(
+    name: str, setting: str, tmp_path: Path
+) -> None:
+    done = processes.run("train", ROOT / "recipes" / f"{name}.yaml", "-o", tmp_path / "run")
+    assert done.returncode == 1
+    assert f"`{setting}` is a setting of the paper's appendix" in done.stderr
+    assert "reviser lab train" in done.stderr
 
 
 def test_settings_left_out_have_their_defaults(least: Path) -> None:

@@ -29,6 +29,7 @@ from reviser.cli.output import (
     quiet_libraries,
     terminable,
 )
+from reviser.cli.train import changes_option, model_option, recipe_argument, run_training
 from reviser.data.readers import Reader, SplitBy
 from reviser.errors import ConfigError, plural
 from reviser.files import write_json, write_whole
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def lab() -> None:
-    """Measure models as the paper does."""
+    """Measure and train models as the paper does."""
 
 
 @lab.command()
@@ -228,6 +229,30 @@ def _print_record(record: dict[str, Any]) -> None:
 
 
 @lab.command()
+@recipe_argument
+@model_option
+@changes_option
+def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
+    """Train a model by a method of the paper's appendix.
+
+    Like `reviser train`, but the recipe can also learn from rewards (`reinforce`) and from the
+    model's own mistakes (a policy of kind `dagger`).
+    """
+    with needs_extra("train"):
+        from reviser.lab.recipe import check_inputs, load_recipe
+        from reviser.train.recipe import absolute_paths
+
+        read = load_recipe(recipe, tuple(map(absolute_paths, changes)))
+        if not (output / "run.json").is_file():  # a finished run may outlive its data
+            check_inputs(read)
+    # After the checks, because importing torch takes seconds.
+    with needs_extra("train" if read.reinforce is None else "rl"):
+        from reviser.lab.train import train
+
+        run_training(train, read, output)
+
+
+@lab.command()
 @click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
 @folder_option("-o", "--output",
                help="Folder for models, rollouts and the page, or such a folder to"
@@ -250,7 +275,8 @@ def reproduce(
     A model that is already in FOLDER/models/ARM, trained elsewhere, is not trained again.
     """
     with needs_extra("train"):
-        from reviser.train.recipe import absolute_paths, check_inputs, load_recipe
+        from reviser.lab.recipe import check_inputs, load_recipe
+        from reviser.train.recipe import absolute_paths
 
         changes = tuple(map(absolute_paths, changes))
         read = load_recipe(recipe, changes)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -18,18 +18,21 @@ from reviser.cli.output import (
     needs_extra,
     terminable,
 )
+from reviser.errors import ConfigError
 
-if TYPE_CHECKING:
-    from reviser.train.recipe import Recipe
+recipe_argument = click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
+model_option = folder_option("-o", "--output", help="Model folder to write, or to continue.")
+changes_option = click.option(
+    "--set", "changes", multiple=True, metavar="NAME=VALUE",
+    help="Replace a value of the recipe, in YAML, such as training.steps=100; may be repeated."
+         " Paths of data and base are relative to the working directory.",
+)  # fmt: skip
 
 
 @click.command()
-@click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
-@folder_option("-o", "--output", help="Model folder to write, or to continue.")
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Replace a value of the recipe, in YAML, such as training.steps=100; may be"
-                   " repeated. Paths of data and base are relative to the working"
-                   " directory.")  # fmt: skip
+@recipe_argument
+@model_option
+@changes_option
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model from a recipe.
 
@@ -43,20 +46,38 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
         from reviser.train.recipe import absolute_paths, check_inputs, load_recipe
 
         changes = tuple(map(absolute_paths, changes))
+        _refuse_the_labs(recipe, changes)
         read = load_recipe(recipe, changes)
         if not (output / "run.json").is_file():  # a finished run may outlive its data
             check_inputs(read)
-    # After the checks, because importing torch takes seconds.
-    run: Callable[[Recipe, Path], Path]
-    if read.reinforce is None:
-        with needs_extra("train"):
-            from reviser.train.run import train as run
-    else:
-        with needs_extra("rl"):
-            from reviser.lab.reinforce.run import reinforce as run
+        # After the checks, because importing torch takes seconds.
+        from reviser.train.run import train
+    run_training(train, read, output)
+
+
+def _refuse_the_labs(recipe: Path, changes: Sequence[str]) -> None:
+    """Refuse a recipe that asks for a method of the paper's appendix."""
+    from reviser.train.recipe import read_yaml
+
+    fields = read_yaml(recipe, changes)
+    policy = fields.get("policy") if isinstance(fields, dict) else None
+    is_dagger = isinstance(policy, dict) and policy.get("kind") == "dagger"
+    asked = "policy.kind: dagger" if is_dagger else "reinforce" if "reinforce" in fields else None
+    if asked is not None:
+        raise ConfigError(
+            f"`{asked}` is a setting of the paper's appendix. Train this recipe with: reviser lab"
+            f" train {recipe}"
+        )
+
+
+def run_training(train: Callable[[Any, Path], Path], recipe: Any, output: Path) -> None:
+    """Run a recipe with a function and print the folder; if it is interrupted, say how to continue.
+
+    Of several processes, only the first prints.
+    """
     try:
         with terminable():
-            folder = run(read, output)
+            folder = train(recipe, output)
     except KeyboardInterrupt as error:
         exit_interrupted(error, _how_to_continue(output))
     if os.environ.get("RANK", "0") == "0":

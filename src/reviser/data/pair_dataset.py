@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +18,13 @@ import numpy.typing as npt
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
-from reviser.data.dataset import NO_LABEL, Example, ExampleStream, IntArray, labelled
-from reviser.data.order import HELD_OUT, VISITED, hashed
+from reviser.data.dataset import Example, ExampleStream, IntArray, labelled
+from reviser.data.order import HELD_OUT, hashed
 from reviser.data.pairs import read_pairs
 from reviser.data.windows import split_name
 from reviser.errors import DataError, VocabError
 from reviser.trajectories.alignment import diff, edit_labels, word_starts
-from reviser.trajectories.policy import Dagger, Edits, PairPolicy, TokenPair
+from reviser.trajectories.policy import Edits, PairPolicy, TokenPair
 
 Tokens = npt.NDArray[np.int32]
 BATCH_PAIRS = 1000
@@ -110,22 +108,8 @@ class PairSplit:
         return self.pairs[int(self._numbers[index])]
 
 
-class Visited(NamedTuple):
-    """What a model did with the draft of a pair, and an oracle's labels for it."""
-
-    pair: int
-    """Index of the pair in its split."""
-    ids: list[int]
-    """The ids after the draft was shown."""
-    labels: list[int | None]
-    """The oracle's label for each of them; None where it has none."""
-
-
 class PairStream(ExampleStream):
-    """Pairs of texts, each with the trajectory of a policy.
-
-    With `visited`, a share of the examples that the policy states are these rollouts of a model.
-    """
+    """Pairs of texts, each with the trajectory of a policy."""
 
     split: PairSplit
 
@@ -138,12 +122,10 @@ class PairStream(ExampleStream):
         *,
         context: int,
         seed: int = 0,
-        visited: Sequence[Visited] = (),
     ) -> None:
         super().__init__(split, vocab, context=context, seed=seed)
         self.policy = policy
         self._codec = codec
-        self._visited = visited
         self.trajectory = policy.compile(vocab, codec)
         """The function that makes the trajectory of a pair."""
         self._check_pairs()
@@ -181,36 +163,21 @@ class PairStream(ExampleStream):
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         digests = self._digests(indices, epoch)
-        draws = hashed(self.seed, VISITED, indices.astype(np.uint64), epoch)
-        return [
-            self._example(index, digest, self._choose_visited(int(draw)))
-            for index, digest, draw in zip(indices.tolist(), digests, draws, strict=True)
-        ]
+        return [self._example(*each) for each in zip(indices.tolist(), digests, strict=True)]
 
-    def _choose_visited(self, draw: int) -> Visited | None:
-        """Return the rollout that takes the place of a pair's own edits, if there is one."""
-        if not self._visited or not isinstance(self.policy, Dagger):
-            return None
-        if (draw >> 32) >= self.policy.share * (1 << 32):
-            return None
-        return self._visited[draw % (1 << 32) % len(self._visited)]
+    def _example(self, index: int, digest: int) -> Example:
+        pair = self.split.read(index)
+        ids, labels = self.learned(pair, self.trajectory(pair))
+        ids, labels = ids[: self.context], labels[: self.context]
+        return Example(ids, labels, len(pair.after), bool(ids[-1] != self.vocab.stop), digest)
 
-    def _example(self, index: int, digest: int, visited: Visited | None) -> Example:
-        pair = self.split.read(index if visited is None else visited.pair)
-        trajectory = self.trajectory(pair)
-        if visited is not None:
-            shown = trajectory.restoration[: len(trajectory.no_loss)]
-            trajectory = replace(trajectory, restoration=(*shown, *visited.ids))
+    def learned(self, pair: TokenPair, trajectory: Trajectory) -> tuple[Tokens, Tokens]:
+        """Return the history of a trajectory and its labels, neither cut to the context."""
         ids = np.array(trajectory.history(self.vocab), np.int32)
         labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
-        if visited is not None and visited.ids:
-            given = [NO_LABEL if label is None else label for label in visited.labels]
-            labels[-len(given) :] = given
         if isinstance(self.policy, Edits) and self.policy.edit_probabilities and trajectory.no_loss:
             self._label_draft(labels, pair, trajectory)
-        ids, labels = ids[: self.context], labels[: self.context]
-        is_cut = visited is None and ids[-1] != self.vocab.stop
-        return Example(ids, labels, len(pair.after), bool(is_cut), digest)
+        return ids, labels
 
 
 _RESERVED = 16

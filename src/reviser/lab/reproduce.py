@@ -28,11 +28,12 @@ from reviser.lab.evals import evaluation, mauve, report, texts
 from reviser.lab.evals.evaluation import Measures, Progress, System
 from reviser.lab.evals.judges import JudgeConfig, check_judge, open_judge
 from reviser.lab.evals.texts import MANIFEST, REFERENCE, Protocol
+from reviser.lab.recipe import LabRecipe, load_recipe
+from reviser.lab.train import train
 from reviser.models import hub
 from reviser.train.inputs import open_text
-from reviser.train.recipe import COMPARISON, Recipe, load_recipe, read_yaml, resolve_base
+from reviser.train.recipe import COMPARISON, read_yaml, resolve_base
 from reviser.train.resume import check_claim
-from reviser.train.run import train
 from reviser.train.yaml_reader import from_plain
 from reviser.writing import batch
 
@@ -193,7 +194,7 @@ def reproduce(
         return page
 
 
-def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> None:
+def _check(comparison: Comparison, arms: Mapping[str, LabRecipe], device: str) -> None:
     """Refuse an impossible comparison before anything is trained."""
     (first, ours), *others = arms.items()
     for name, arm in others:
@@ -215,7 +216,7 @@ def _check(comparison: Comparison, arms: Mapping[str, Recipe], device: str) -> N
         check_judge(comparison.judge)
 
 
-def _held_out(recipe: Recipe) -> list[Any]:
+def _held_out(recipe: LabRecipe) -> list[Any]:
     """Return the settings that determine which documents a model is not trained on."""
     data = recipe.data
     return [data.shards, data.text, data.split, data.text_key, data.windows.held_out]
@@ -227,7 +228,7 @@ def _named(name: str, own: str) -> str:
     return f"{kind}{colon}{own}" if model == OWN else name
 
 
-def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
+def _train(name: str, arm: LabRecipe, model: Path, log: Log) -> None:
     if (model / "run.json").is_file():
         check_claim(model, arm)
         return
@@ -236,7 +237,7 @@ def _train(name: str, arm: Recipe, model: Path, log: Log) -> None:
 
 
 def _prompts(
-    comparison: Comparison, first: tuple[str, Recipe], output: Path, log: Log
+    comparison: Comparison, first: tuple[str, LabRecipe], output: Path, log: Log
 ) -> dict[int, Path]:
     """Write a file of prompts for each seed, before anything is trained."""
     name, recipe = first
@@ -263,7 +264,7 @@ def _prompts(
 
 
 def _documents(
-    comparison: Comparison, recipe: Recipe, codec: Codec, shards: TokenShards
+    comparison: Comparison, recipe: LabRecipe, codec: Codec, shards: TokenShards
 ) -> Iterator[str]:
     if comparison.text:
         reader = Reader(split=recipe.data.split, text_key=recipe.data.text_key)

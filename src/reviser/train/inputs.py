@@ -5,7 +5,6 @@ This module knows recipes and how the packages below read them, but not the Trai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from transformers import PreTrainedModel
 
 from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
-from reviser.data.dataset import MicroBatches, WindowStream
-from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs, Visited
+from reviser.data.dataset import ExampleStream, MicroBatches, WindowStream
+from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import train_bpe
 from reviser.data.windows import Windows
@@ -25,7 +24,7 @@ from reviser.errors import ConfigError
 from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
 from reviser.models.canvas_trunks import reads_canvas
-from reviser.train.recipe import Recipe, VocabConfig, check_base
+from reviser.train.recipe import Recipe, VocabConfig, check_model
 from reviser.trajectories.policy import AnyPolicy, Edits, PairPolicy
 from reviser.trajectories.sampler import Sampler
 
@@ -136,10 +135,13 @@ def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPair
     return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
 
 
-def training_set(recipe: Recipe, inputs: Inputs, visited: Sequence[Visited] = ()) -> MicroBatches:
-    """Return every micro-batch of the run, in order; `visited` are the rollouts to learn from."""
+def training_set(
+    recipe: Recipe, inputs: Inputs, stream: ExampleStream | None = None
+) -> MicroBatches:
+    """Return every micro-batch of the run, in order; by default, of the recipe's own policy."""
     training = recipe.training
-    stream = example_stream(recipe, inputs, recipe.policy, held_out=False, visited=visited)
+    if stream is None:
+        stream = example_stream(recipe, inputs, recipe.policy, held_out=False)
     count = training.steps * training.batch // training.micro_batch
     return MicroBatches(stream, size=training.micro_batch, count=count)
 
@@ -159,16 +161,11 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: AnyPolicy) -> MicroBatc
 
 
 def example_stream(
-    recipe: Recipe,
-    inputs: Inputs,
-    policy: AnyPolicy,
-    *,
-    held_out: bool,
-    visited: Sequence[Visited] = (),
+    recipe: Recipe, inputs: Inputs, policy: AnyPolicy, *, held_out: bool
 ) -> WindowStream | PairStream:
     """Return the examples that are trained on, or those held out, under a policy."""
     if isinstance(policy, PairPolicy):
-        return pair_stream(recipe, inputs, policy, held_out=held_out, visited=visited)
+        return pair_stream(recipe, inputs, policy, held_out=held_out)
     assert isinstance(inputs.data, TokenShards)
     windows = Windows(inputs.data, recipe.data.windows, held_out=held_out)
     return WindowStream(
@@ -181,12 +178,7 @@ def example_stream(
 
 
 def pair_stream(
-    recipe: Recipe,
-    inputs: Inputs,
-    policy: PairPolicy,
-    *,
-    held_out: bool = False,
-    visited: Sequence[Visited] = (),
+    recipe: Recipe, inputs: Inputs, policy: PairPolicy, *, held_out: bool = False
 ) -> PairStream:
     """Return the pairs that are trained on, or those held out, under a policy."""
     assert isinstance(inputs.data, TokenPairs)  # the recipe was checked
@@ -204,7 +196,6 @@ def pair_stream(
         inputs.codec,
         context=inputs.context,
         seed=recipe.seed,
-        visited=visited,
     )
 
 
@@ -220,7 +211,7 @@ def _tokenizer_folder(recipe: Recipe, output: Path) -> Path:
     """Return the folder of the tokenizer: the base's, the recipe's, or the one trained here."""
     if recipe.base is None:
         return recipe.data.tokenizer or output / "tokenizer"
-    check_base(recipe)
+    check_model("base", recipe.base)
     return hub.find(recipe.base)
 
 

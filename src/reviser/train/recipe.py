@@ -19,9 +19,8 @@ from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
 from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
-from reviser.train.reinforcement import ReinforceConfig
 from reviser.train.yaml_reader import from_plain, one_line, set_value
-from reviser.trajectories.policy import PRESETS, AnyPolicy, Dagger, Edits, PairPolicy
+from reviser.trajectories.policy import PRESETS, AnyPolicy, PairPolicy
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
@@ -75,8 +74,8 @@ class DataConfig:
     text: tuple[str, ...] = ()
     """Sources as for `reviser tokenize`. They are tokenized into the output folder on first use."""
     pairs: tuple[str, ...] = ()
-    """Files of texts before and after an edit, for a policy of kind `edits`, `dagger`,
-    `rewrite` or `blocks`. Only `held_out` of `windows` is then used."""
+    """Files of texts before and after an edit, for a policy of kind `edits`, `rewrite` or `blocks`.
+    Only `held_out` of `windows` is then used."""
     split: SplitBy = "blank"
     """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
@@ -190,7 +189,7 @@ class Recipe:
 
     data: DataConfig
     training: TrainingConfig
-    policy: AnyPolicy | Blocks | Dagger = PRESETS["paper"]
+    policy: AnyPolicy | Blocks = PRESETS["paper"]
     """A name that `reviser lab policies` prints, or a mapping with `kind` and its fields."""
     trunk: TrunkConfig | None = None
     """A new trunk with random weights. Give this, or `base`."""
@@ -200,8 +199,6 @@ class Recipe:
     """Maximum number of ids in a history, for a base without a limit or with a larger one."""
     vocab: VocabConfig = VocabConfig()
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    reinforce: ReinforceConfig | None = None
-    """Reinforcement learning from rewards, instead of learning from trajectories."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -215,13 +212,9 @@ class Recipe:
         for policy in (self.policy, *self.evaluation.policies.values()):
             if isinstance(policy, PairPolicy) != bool(data.pairs):
                 raise ConfigError(
-                    "data.pairs needs a policy of kind edits, dagger, rewrite or blocks, and those"
-                    " policies need data.pairs."
+                    "data.pairs needs a policy of kind edits, rewrite or blocks, and those policies"
+                    " need data.pairs."
                 )
-        if isinstance(self.policy, Dagger):
-            self._check_rounds(self.policy)
-        if self.reinforce is not None:
-            self._check_reinforce(self.reinforce)
         if self.base is None:
             _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
         elif data.tokenizer or data.bpe:
@@ -239,52 +232,6 @@ class Recipe:
         if not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"seed is {self.seed}; it must be from 0 to {(1 << 32) - 1}.")
 
-    def _check_rounds(self, policy: Dagger) -> None:
-        """Refuse what cannot be divided into rounds."""
-        if self.training.steps % (policy.rounds + 1):
-            raise ConfigError(
-                f"training.steps is {self.training.steps}; with {policy.rounds} rounds it must be a"
-                f" multiple of {policy.rounds + 1}."
-            )
-        if self.training.is_sharded or self.training.lora is not None:
-            raise ConfigError(
-                "A policy of kind dagger needs the whole weights in every process: use parallel:"
-                " ddp without lora."
-            )
-
-    def _check_reinforce(self, reinforce: ReinforceConfig) -> None:
-        """Refuse what cannot be learned from rewards."""
-        training, pairs = self.training, bool(self.data.pairs)
-        if self.base is None or self.vocab != VocabConfig():
-            raise ConfigError(
-                "reinforce improves a Reviser model: name it as base, and leave out trunk and"
-                " vocab."
-            )
-        if pairs and (not isinstance(self.policy, Edits) or isinstance(self.policy, Dagger)):
-            raise ConfigError("reinforce with data.pairs needs a policy of kind edits.")
-        if not pairs and (reinforce.oracle or reinforce.reward.kind == "edits"):
-            raise ConfigError(
-                "reinforce.oracle and a reward of kind edits need data.pairs, which have the"
-                " corrected texts."
-            )
-        if training.is_sharded or training.lora or training.compile or training.recompute:
-            raise ConfigError(
-                "reinforce needs the whole weights in every process: use parallel: ddp, without"
-                " lora, compile and recompute."
-            )
-        if training.batch % reinforce.group:
-            raise ConfigError(
-                f"training.batch is {training.batch} rollouts; it must be a multiple of"
-                f" reinforce.group, {reinforce.group}."
-            )
-        for name in ("steps", "save_every"):
-            # A checkpoint between two updates would lack the rollouts that both learn from.
-            if getattr(training, name) % reinforce.updates:
-                raise ConfigError(
-                    f"training.{name} is {getattr(training, name)}; it must be a multiple of"
-                    f" reinforce.updates, {reinforce.updates}."
-                )
-
 
 def load_recipe(
     path: str | Path, changes: Sequence[str] = (), *, cls: type[Recipe] = Recipe
@@ -299,7 +246,6 @@ def load_recipe(
     return dataclasses.replace(
         recipe,
         base=resolve_base(folder, recipe.base),
-        reinforce=recipe.reinforce and _resolve_models(folder, recipe.reinforce),
         data=dataclasses.replace(
             data,
             shards=data.shards and folder / data.shards,
@@ -363,7 +309,7 @@ def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
 
 def check_inputs(recipe: Recipe) -> None:
     """Refuse a base, a tokenizer or data that do not exist; nothing is opened or downloaded."""
-    check_base(recipe)
+    check_model("base", recipe.base)
     data = recipe.data
     for name, path in (("data.shards", data.shards), ("data.tokenizer", data.tokenizer)):
         if path is not None and not path.is_dir():
@@ -375,17 +321,11 @@ def check_inputs(recipe: Recipe) -> None:
             find_sources(source)
 
 
-def check_base(recipe: Recipe) -> None:
-    """Refuse a base that is a placeholder, or a folder that does not exist."""
-    named = {"base": recipe.base}
-    if recipe.reinforce is not None:
-        reward = recipe.reinforce.reward
-        named["reinforce.reward.scorer"] = reward.scorer
-        named["reinforce.reward.judge"] = None if reward.url else reward.judge
-    for setting, name in named.items():
-        if name is not None:
-            _refuse_placeholder(setting, Path(name), "MODEL")
-            refuse_missing_folder(name)
+def check_model(setting: str, name: str | None) -> None:
+    """Refuse a model that is a placeholder, or a folder that does not exist."""
+    if name is not None:
+        _refuse_placeholder(setting, Path(name), "MODEL")
+        refuse_missing_folder(name)
 
 
 def _refuse_placeholder(name: str, path: Path, kind: str) -> None:
@@ -405,16 +345,6 @@ def resolve_base(folder: Path, base: str | None) -> str | None:
     """
     candidates = [] if base is None else [folder / base, Path(base)]
     return next((str(path.absolute()) for path in candidates if path.is_dir()), base)
-
-
-def _resolve_models(folder: Path, reinforce: ReinforceConfig) -> ReinforceConfig:
-    """Return the section with absolute paths of the models that give rewards."""
-    reward = reinforce.reward
-    judge = reward.judge if reward.url else resolve_base(folder, reward.judge)
-    scorer = resolve_base(folder, reward.scorer)
-    return dataclasses.replace(
-        reinforce, reward=dataclasses.replace(reward, scorer=scorer, judge=judge)
-    )
 
 
 def _at_least(least: int, config: Any, *names: str) -> None:

@@ -6,16 +6,14 @@ The training loop is the Trainer's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import TrainingArguments
 
-from reviser.data.pair_dataset import Visited
-from reviser.errors import ConfigError
+from reviser.data.dataset import ExampleStream
 from reviser.models import adaptation
 from reviser.models.editing import Editing
-from reviser.train import dagger, session, sharded
+from reviser.train import session, sharded
 from reviser.train.arguments import training_arguments
 from reviser.train.inputs import held_out_set, training_set
 from reviser.train.recipe import Recipe
@@ -33,39 +31,41 @@ def train(recipe: Recipe, output: str | Path) -> Path:
 
     Processes on several machines need an output folder that all of them share.
     """
-    if recipe.reinforce is not None:
-        raise ConfigError(
-            "This recipe has a section reinforce: run it with reviser train, or with"
-            " reviser.lab.reinforce.run.reinforce."
-        )
+    run = start(recipe, output)
+    if run is not None:
+        finish(run, train_until(recipe.training.steps, run))
+    return Path(output)
+
+
+def start(recipe: Recipe, output: str | Path) -> Session | None:
+    """Open the inputs of a run; return None if the run is finished already."""
     output = Path(output)
-    run = session.start(recipe, output, training_arguments(recipe, output, TrainingArguments))
-    if run is None:
-        return output
-    for stop in dagger.stops(recipe):
-        if stop > run.step or stop == recipe.training.steps:
-            trainer = _train_until(stop, run)
-            run.arguments.eval_on_start = False
-    policy = recipe.policy
+    return session.start(recipe, output, training_arguments(recipe, output, TrainingArguments))
+
+
+def finish(run: Session, trainer: ReviserTrainer) -> None:
+    """Score the model at the end of training, and write it."""
+    policy = run.recipe.policy
     run.finish(
         trainer,
         trainer.evaluate_once(),
         splits=[trainer.split, next(iter(trainer.held_out.values())).stream.split],
         editing=Editing(policy.edit_probabilities) if isinstance(policy, Edits) else None,
     )
-    return output
 
 
-def _train_until(stop: int, run: Session) -> ReviserTrainer:
-    """Train from the last complete checkpoint until a step, and write a checkpoint there."""
+def train_until(stop: int, run: Session, stream: ExampleStream | None = None) -> ReviserTrainer:
+    """Train from the last complete checkpoint until a step, and write a checkpoint there.
+
+    `stream` has the examples, if they are not those of the recipe's policy alone.
+    """
     checkpoint = run.checkpoint()
-    visited = dagger.rollouts(run.recipe, run.inputs, run.output, checkpoint, run.arguments)
-    trainer = _trainer(run, stop=stop, visited=visited)
+    trainer = _trainer(run, stop, stream)
     run.fit(trainer, checkpoint)
     return trainer
 
 
-def _trainer(run: Session, *, stop: int, visited: Sequence[Visited]) -> ReviserTrainer:
+def _trainer(run: Session, stop: int, stream: ExampleStream | None) -> ReviserTrainer:
     recipe, inputs, output = run.recipe, run.inputs, run.output
     scored = recipe.evaluation.policies or {"held_out": recipe.policy}
     held_out = {name: held_out_set(recipe, inputs, policy) for name, policy in scored.items()}
@@ -84,6 +84,6 @@ def _trainer(run: Session, *, stop: int, visited: Sequence[Visited]) -> ReviserT
         write_samples=sample_writer(recipe, inputs, output / "samples.jsonl"),
         model=model,
         args=run.arguments,
-        train_dataset=training_set(recipe, inputs, visited),
+        train_dataset=training_set(recipe, inputs, stream),
         callbacks=[StopAt(stop), LogWriter(output / "log.jsonl"), run.bar],
     )

@@ -3,7 +3,8 @@
 It knows tokens only, and nothing is drawn at random. `diff` finds what changes and `edit_script`
 spells it. `revision` gives a `Trajectory` to train on, `edit_labels` what a model learns while it
 reads a draft, and `remaining` is the alignment oracle of the paper's appendix on DAgger: what is
-left to do on any canvas. `oracle.py` labels with it what a model has done.
+left to do on any canvas. `lab/oracle.py` labels with it what
+a model has done.
 """
 
 from __future__ import annotations

@@ -225,56 +225,6 @@ class Edits(PairPolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dagger(Edits):
-    """Edits, and then rounds in which the model revises drafts itself and an oracle corrects it.
-
-    The steps of training are divided equally: the first part learns the edits of the pairs, and
-    each round adds a part. Before it, the model revises `drafts` drafts. Every state that it visits
-    is labelled with the oracle's next action, and these labels are learned together with the edits.
-    This is DAgger with the alignment oracle, from the paper's appendix.
-    """
-
-    rounds: int = 3
-    """Number of times that the model revises drafts and learns from it."""
-    drafts: int = 1000
-    """Number of drafts that the model revises in each round."""
-    share: float = 0.5
-    """Share of the examples that are such rollouts, of all rounds so far."""
-    oracle: float = 0.5
-    """Probability in the first round that the oracle acts in place of the model. With several
-    rounds it changes in equal steps to `last_oracle` in the last one."""
-    last_oracle: float = 0.0
-    """Probability in the last of several rounds that the oracle acts."""
-    turn: int = 1
-    """Number of ids after which it is drawn again who acts. A model that acts for several ids in
-    a row makes mistakes of several tokens."""
-    temperature: float = 1.0
-    """Temperature at which the model samples its actions; 0 takes the most likely one."""
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "drafts", "turn"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
-        for name in ("oracle", "last_oracle"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be from 0 to 1.")
-        if not (0 < self.share < 1 and self.temperature >= 0):
-            raise ConfigError(
-                f"share is {self.share} and temperature {self.temperature}: share must be between"
-                " 0 and 1, temperature 0 or more."
-            )
-
-    def oracle_in(self, round_: int) -> float:
-        """Return the probability that the oracle acts in a round; the first is 1.
-
-        >>> [Dagger(rounds=3, oracle=0.5).oracle_in(n) for n in (1, 2, 3)]
-        [0.5, 0.25, 0.0]
-        """
-        share = (round_ - 1) / max(1, self.rounds - 1)
-        return (1 - share) * self.oracle + share * self.last_oracle
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rewrite(PairPolicy):
     """A policy for pairs: the draft is the prefix, and the whole new text is written after it."""
 

@@ -14,11 +14,11 @@ from reviser.core.mask import Boundary
 from reviser.engines import hf
 from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask, choose
+from reviser.lab.recipe import LabRecipe, load_recipe
 from reviser.lab.reinforce.likelihood import likelihood, masked_steps, type_divergence, types_of
 from reviser.lab.reinforce.prompts import TRAINING, Prompt, Prompts
 from reviser.lab.reinforce.rollouts import Rollout, roll_out
 from reviser.train.inputs import Inputs, make_missing, open_inputs
-from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.trainer import GROUPS
 
 TEMPERATURE = 0.7
@@ -27,7 +27,7 @@ TEMPERATURE = 0.7
 def rollouts_of(bench: Path, name: str, oracle: float) -> tuple[Inputs, list[Rollout]]:
     changes = [f"reinforce.temperature={TEMPERATURE}"]
     changes += ["policy={kind: edits, address: search}"] * (name == "edits")
-    recipe: Recipe = load_recipe(bench / f"{name}.yaml", changes)
+    recipe: LabRecipe = load_recipe(bench / f"{name}.yaml", changes)
     make_missing(recipe, bench / "shards-of-text")
     inputs = open_inputs(recipe, bench / "shards-of-text")
     torch.manual_seed(0)

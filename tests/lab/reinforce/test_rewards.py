@@ -14,6 +14,7 @@ from reviser.errors import ConfigError
 from reviser.lab.evals.arena import Question
 from reviser.lab.evals.perplexity import Scorer
 from reviser.lab.evals.texts import Sample
+from reviser.lab.reinforce.config import ReinforceConfig, RewardConfig
 from reviser.lab.reinforce.prompts import Prompt
 from reviser.lab.reinforce.rewards import (
     NOTHING,
@@ -26,7 +27,6 @@ from reviser.lab.reinforce.rewards import (
     open_reward,
 )
 from reviser.lab.reinforce.rollouts import Rollout
-from reviser.train.reinforcement import ReinforceConfig, RewardConfig
 
 REQUEST = Request(history=(0,), length=1, cursor=1, gaps=((0, 1),))
 

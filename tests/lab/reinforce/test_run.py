@@ -19,14 +19,13 @@ import reviser
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import ConfigError
+from reviser.lab.recipe import check_inputs, load_recipe
 from reviser.lab.reinforce import trainer as trainers
 from reviser.lab.reinforce.prompts import HELD_OUT, TRAINING, Prompts
 from reviser.lab.reinforce.rollouts import Rollout
 from reviser.lab.reinforce.run import reinforce
 from reviser.models import trunks
 from reviser.train.inputs import make_missing, open_inputs
-from reviser.train.recipe import load_recipe
-from reviser.train.run import train
 
 from .conftest import EDITS, changed
 
@@ -201,7 +200,13 @@ def test_two_processes_learn_what_one_does(bench: Path, tmp_path: Path) -> None:
     # The means of these two terms are taken over the rollouts of a process, so they are left out.
     changes = ["reinforce.entropy=0.0", "reinforce.types=0.0", "training.learning_rate=0.001"]
     for processes in (1, 2):
-        run(bench / "edits.yaml", tmp_path / str(processes), *changes, processes=processes)
+        run(
+            bench / "edits.yaml",
+            tmp_path / str(processes),
+            *changes,
+            processes=processes,
+            command="lab train",
+        )
     one, two = (log_of(tmp_path / name) for name in "12")
     for a, b in zip(one, two, strict=True):
         for name in ("reward", "loss", "ids_seen", "examples_seen", "kl", "text_tokens"):
@@ -213,7 +218,7 @@ def test_two_processes_learn_what_one_does(bench: Path, tmp_path: Path) -> None:
     (tmp_path / "2" / "run.json").unlink()
     shutil.rmtree(tmp_path / "2" / "checkpoints" / "checkpoint-4")
     before = weights(tmp_path / "2")
-    run(bench / "edits.yaml", tmp_path / "2", *changes, processes=2)
+    run(bench / "edits.yaml", tmp_path / "2", *changes, processes=2, command="lab train")
     assert all(np.array_equal(before[k], v) for k, v in weights(tmp_path / "2").items())
 
 
@@ -249,14 +254,12 @@ def test_recipes_that_cannot_be_reinforced_are_refused(
         load_recipe(tmp_path / "recipe.yaml")
 
 
-def test_a_missing_scorer_is_refused_by_its_setting(bench: Path, tmp_path: Path) -> None:
+def test_a_missing_scorer_is_refused_by_its_setting(bench: Path) -> None:
     recipe = load_recipe(bench / "text.yaml", ["reinforce.reward.scorer=your-scorer"])
     with pytest.raises(ConfigError, match=r"reinforce.reward.scorer is 'your-scorer'"):
-        reinforce(recipe, tmp_path)
+        check_inputs(recipe)
 
 
-def test_supervised_training_refuses_the_section(bench: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="reviser train"):
-        train(load_recipe(bench / "edits.yaml"), tmp_path)
+def test_a_recipe_without_the_section_is_refused(bench: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no section reinforce"):
         reinforce(load_recipe(bench / "edits.yaml", ["reinforce=null"]), tmp_path)

@@ -15,8 +15,8 @@ from reviser.data.dataset import WindowStream
 from reviser.data.order import permute
 from reviser.data.pair_dataset import PairStream
 from reviser.engines.base import DecodeConfig, Request, measure
+from reviser.lab.recipe import LabRecipe
 from reviser.train.inputs import Inputs, example_stream
-from reviser.train.recipe import Recipe
 
 TRAINING, HELD_OUT = "training", "held_out"
 """The splits of the prompts."""
@@ -61,7 +61,7 @@ class Prompt:
 class Prompts:
     """The prompts of one split, by number; each epoch has an order of its own."""
 
-    def __init__(self, recipe: Recipe, inputs: Inputs, split: str) -> None:
+    def __init__(self, recipe: LabRecipe, inputs: Inputs, split: str) -> None:
         assert recipe.reinforce is not None
         self.split = split
         is_held_out = split == HELD_OUT

@@ -20,8 +20,8 @@ from reviser.lab.evals.judges import JudgeConfig, open_judge
 from reviser.lab.evals.perplexity import Scorer
 from reviser.lab.evals.revision import edit_counts, edit_f, exact_match, gleu, locality
 from reviser.lab.evals.texts import Sample
+from reviser.lab.reinforce.config import RewardConfig
 from reviser.lab.reinforce.rollouts import Rollout
-from reviser.train.reinforcement import RewardConfig
 
 NOTHING = -math.log(256)
 """Log-probability per character of a text without characters: that of random bytes. With 0, which

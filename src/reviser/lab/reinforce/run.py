@@ -14,6 +14,7 @@ from trl import GRPOConfig
 
 from reviser.errors import ConfigError
 from reviser.files import claim
+from reviser.lab.recipe import LabRecipe
 from reviser.lab.reinforce.prompts import HELD_OUT, TRAINING, Prompts
 from reviser.lab.reinforce.rewards import open_reward
 from reviser.lab.reinforce.trainer import EditGRPOTrainer
@@ -22,17 +23,16 @@ from reviser.models.canvas_trunks import reads_canvas
 from reviser.models.editing import Editing
 from reviser.train import session
 from reviser.train.arguments import training_arguments
-from reviser.train.recipe import Recipe
 from reviser.train.report import LogWriter
 from reviser.train.resume import MarkComplete, StopAt
 from reviser.train.samples import sample_writer
 from reviser.train.session import Session
 
 
-def reinforce(recipe: Recipe, output: str | Path) -> Path:
+def reinforce(recipe: LabRecipe, output: str | Path) -> Path:
     """Run a recipe with a section `reinforce` to its end, from its last complete checkpoint."""
     if recipe.reinforce is None or recipe.base is None:
-        raise ConfigError("This recipe has no section reinforce: run it with reviser train.")
+        raise ConfigError("This recipe has no section reinforce: run it with reviser lab train.")
     output = Path(output)
     arguments = training_arguments(recipe, output, GRPOConfig, **_options(recipe))
     if recipe.training.batch // arguments.world_size % recipe.reinforce.group:
@@ -52,7 +52,7 @@ def reinforce(recipe: Recipe, output: str | Path) -> Path:
     with warnings.catch_warnings():
         for message in ("You are using 'rollout_func'", "`is_gradient_checkpointing` is"):
             warnings.filterwarnings("ignore", message)  # TRL's, about itself and Transformers
-        trainer = _trainer(run)
+        trainer = _trainer(recipe, run)
         run.fit(trainer, run.checkpoint())
         metrics = trainer.evaluate_once()
     editing = Editing.load(folder)
@@ -67,7 +67,7 @@ def reinforce(recipe: Recipe, output: str | Path) -> Path:
     return output
 
 
-def _options(recipe: Recipe) -> dict[str, Any]:
+def _options(recipe: LabRecipe) -> dict[str, Any]:
     """Return what GRPO needs beyond the settings of all training."""
     settings = recipe.reinforce
     assert settings is not None
@@ -90,8 +90,8 @@ def _options(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _trainer(run: Session) -> EditGRPOTrainer:
-    recipe, inputs, output = run.recipe, run.inputs, run.output
+def _trainer(recipe: LabRecipe, run: Session) -> EditGRPOTrainer:
+    inputs, output = run.inputs, run.output
     assert recipe.reinforce is not None
     prompts = {split: Prompts(recipe, inputs, split) for split in (TRAINING, HELD_OUT)}
     return EditGRPOTrainer(

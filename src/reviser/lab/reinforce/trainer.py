@@ -21,12 +21,12 @@ from trl import GRPOTrainer
 from reviser.engines.base import Request
 from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask
+from reviser.lab.recipe import LabRecipe
 from reviser.lab.reinforce.likelihood import Likelihood, likelihood, masked_steps, type_divergence
 from reviser.lab.reinforce.prompts import HELD_OUT, TRAINING, Prompts
 from reviser.lab.reinforce.rewards import Ranked, Reward, guards
 from reviser.lab.reinforce.rollouts import ROWS, Rollout, roll_out
 from reviser.train.inputs import Inputs
-from reviser.train.recipe import Recipe
 from reviser.train.trainer import refuse_broken
 
 SEEN = ("ids", "text_tokens", "examples")
@@ -42,7 +42,7 @@ class EditGRPOTrainer(GRPOTrainer):
     def __init__(
         self,
         *,
-        recipe: Recipe,
+        recipe: LabRecipe,
         inputs: Inputs,
         prompts: Mapping[str, Prompts],
         held_out: int,

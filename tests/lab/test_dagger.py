@@ -18,15 +18,14 @@ from tests.train.test_editing import VOCAB
 from reviser.core.canvas import Canvas
 from reviser.data.corrupt import Corruption, corrupted
 from reviser.data.dataset import NO_LABEL
-from reviser.data.pair_dataset import Visited
 from reviser.data.pairs import Pair, write_pairs
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError
-from reviser.train import dagger
+from reviser.lab import dagger
+from reviser.lab.dagger import Aggregated, Visited
+from reviser.lab.recipe import Dagger, LabRecipe, load_recipe
+from reviser.lab.train import train
 from reviser.train.inputs import Inputs, open_inputs, pair_stream
-from reviser.train.recipe import Recipe, load_recipe
-from reviser.train.run import train
-from reviser.trajectories.policy import Dagger
 
 POLICY = {"kind": "dagger", "rounds": 2, "drafts": 70, "oracle": 0.6}
 
@@ -52,7 +51,7 @@ def whole(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(recipe: Path, whole: Path) -> tuple[Recipe, Inputs]:
+def opened(recipe: Path, whole: Path) -> tuple[LabRecipe, Inputs]:
     """The recipe and its inputs."""
     loaded = load_recipe(recipe)
     return loaded, open_inputs(loaded, whole)
@@ -116,7 +115,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
 
 @pytest.mark.full
 def test_two_processes_share_the_rollouts(recipe: Path, whole: Path, tmp_path: Path) -> None:
-    run(recipe, tmp_path / "two", processes=2)
+    run(recipe, tmp_path / "two", processes=2, command="lab train")
     two, one = (
         [json.loads(line)["pair"] for line in lines(folder / "rollouts/round-1") if line]
         for folder in (tmp_path / "two", whole)
@@ -127,16 +126,17 @@ def test_two_processes_share_the_rollouts(recipe: Path, whole: Path, tmp_path: P
 
 
 def test_a_rollout_replays_and_its_labels_are_ids_of_the_vocabulary(
-    opened: tuple[Recipe, Inputs], whole: Path
+    opened: tuple[LabRecipe, Inputs], whole: Path
 ) -> None:
     recipe, inputs = opened
     assert isinstance(recipe.policy, Dagger)
     visits = [Visited(**json.loads(x)) for x in lines(whole / "rollouts/round-1") if x]
-    stream = pair_stream(recipe, inputs, recipe.policy, visited=visits)
+    stream = pair_stream(recipe, inputs, recipe.policy)
+    aggregated = Aggregated(stream, visits, recipe.policy.share)
     own = 0
     for visited in visits:
         pair = stream.split.read(visited.pair)
-        example = stream._example(0, 0, visited)
+        example = aggregated.example(visited, 0)
         shown = len(example.ids) - len(visited.ids)
         if shown + len(visited.ids) <= inputs.context:
             assert example.ids[shown:].tolist() == visited.ids
@@ -153,7 +153,7 @@ def test_a_rollout_replays_and_its_labels_are_ids_of_the_vocabulary(
 
 
 def test_an_oracle_that_always_acts_gives_the_revision_itself(
-    opened: tuple[Recipe, Inputs],
+    opened: tuple[LabRecipe, Inputs],
 ) -> None:
     recipe, inputs = opened
     policy = Dagger(rounds=1, drafts=20, oracle=1.0, address="both")
@@ -167,7 +167,7 @@ def test_an_oracle_that_always_acts_gives_the_revision_itself(
 
 
 def test_a_text_written_from_nothing_takes_its_mistakes_back(
-    opened: tuple[Recipe, Inputs], tmp_path: Path
+    opened: tuple[LabRecipe, Inputs], tmp_path: Path
 ) -> None:
     recipe, inputs = opened
     texts = ["She had a small red boat.", "They went home to eat soup."] * 3
@@ -193,13 +193,12 @@ def test_a_text_written_from_nothing_takes_its_mistakes_back(
     assert taken_back
 
 
-def test_the_share_of_rollouts_is_the_policys(opened: tuple[Recipe, Inputs]) -> None:
+def test_the_share_of_rollouts_is_the_policys(opened: tuple[LabRecipe, Inputs]) -> None:
     recipe, inputs = opened
-    policy = Dagger(share=0.25)
     visited = [Visited(0, [inputs.vocab.stop], [None])]
-    stream = pair_stream(recipe, inputs, policy, visited=visited)
+    stream = Aggregated(pair_stream(recipe, inputs, Dagger()), visited, 0.25)
     draws = [n * 0x9E3779B97F4A7C15 % (1 << 64) for n in range(4000)]
-    share = sum(stream._choose_visited(draw) is not None for draw in draws) / len(draws)
+    share = sum(stream.choose(draw) is not None for draw in draws) / len(draws)
     assert share == pytest.approx(0.25, abs=0.02)
 
 

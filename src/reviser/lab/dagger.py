@@ -8,26 +8,31 @@ restart writes only those that are missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import load_model
-from transformers import TrainingArguments
 
 from reviser.core.canvas import Canvas
-from reviser.data.order import DRAFT, TURN, hashed, permute
-from reviser.data.pair_dataset import PairStream, Visited
+from reviser.data.dataset import NO_LABEL, Example, ExampleStream, IntArray
+from reviser.data.order import DRAFT, TURN, VISITED, hashed, permute
+from reviser.data.pair_dataset import PairStream
 from reviser.engines.base import DecodeConfig, Engine, Request
 from reviser.engines.hf import HFEngine
 from reviser.files import write_whole
+from reviser.lab.oracle import Visit
+from reviser.lab.recipe import Dagger
 from reviser.train.inputs import Inputs, pair_stream
 from reviser.train.recipe import Recipe
 from reviser.train.resume import step_of
+from reviser.train.run import train_until
+from reviser.train.session import Session
+from reviser.train.trainer import ReviserTrainer
 from reviser.trajectories.alignment import word_starts
-from reviser.trajectories.oracle import Visit
-from reviser.trajectories.policy import Dagger
 
 CHUNK = 64
 """Drafts that are revised side by side, and written to one file."""
@@ -35,33 +40,82 @@ SLACK = 16
 """Ids that a model may use for a draft, in addition to twice the number that the oracle needs."""
 
 
-def stops(recipe: Recipe) -> list[int]:
-    """Return the steps at which the parts of a run end; DAgger has a part for each round."""
-    steps = recipe.training.steps
-    if not isinstance(recipe.policy, Dagger):
-        return [steps]
-    part = steps // (recipe.policy.rounds + 1)
-    return list(range(part, steps + 1, part))
+class Visited(NamedTuple):
+    """What a model did with the draft of a pair, and an oracle's labels for it."""
+
+    pair: int
+    """Index of the pair in its split."""
+    ids: list[int]
+    """The ids after the draft was shown."""
+    labels: list[int | None]
+    """The oracle's label for each of them; None where it has none."""
 
 
-def rollouts(
-    recipe: Recipe,
-    inputs: Inputs,
-    output: Path,
-    checkpoint: str | None,
-    arguments: TrainingArguments,
-) -> list[Visited]:
+class Aggregated(ExampleStream):
+    """Pairs of texts, of which a share is replaced by rollouts of a model."""
+
+    def __init__(self, pairs: PairStream, visited: Sequence[Visited], share: float) -> None:
+        super().__init__(pairs.split, pairs.vocab, context=pairs.context, seed=pairs.seed)
+        self._pairs, self._visited, self._share = pairs, visited, share
+
+    def _sample(self, indices: IntArray, epoch: int, progress: float) -> list[Example]:
+        own = self._pairs._sample(indices, epoch, progress)
+        draws = hashed(self.seed, VISITED, indices.astype(np.uint64), epoch).tolist()
+        chosen = [self.choose(draw) for draw in draws]
+        return [
+            example if visited is None else self.example(visited, example.digest)
+            for example, visited in zip(own, chosen, strict=True)
+        ]
+
+    def choose(self, draw: int) -> Visited | None:
+        """Return the rollout that takes the place of a pair's own edits, if one does."""
+        if not self._visited or (draw >> 32) >= self._share * (1 << 32):
+            return None
+        return self._visited[draw % (1 << 32) % len(self._visited)]
+
+    def example(self, visited: Visited, digest: int) -> Example:
+        """Return what is learned from a rollout: its ids, with the oracle's labels."""
+        pair = self._pairs.split.read(visited.pair)
+        trajectory = self._pairs.trajectory(pair)
+        shown = trajectory.restoration[: len(trajectory.no_loss)]
+        trajectory = replace(trajectory, restoration=(*shown, *visited.ids))
+        ids, labels = self._pairs.learned(pair, trajectory)
+        if visited.ids:
+            given = [NO_LABEL if label is None else label for label in visited.labels]
+            labels[-len(given) :] = given
+        ids, labels = ids[: self.context], labels[: self.context]
+        return Example(ids, labels, len(pair.after), False, digest)
+
+
+def train_rounds(run: Session, policy: Dagger) -> ReviserTrainer:
+    """Train a recipe part by part, each after the rollouts of its round; return the last Trainer.
+
+    The first part has no rollouts yet.
+    """
+    recipe, steps = run.recipe, run.recipe.training.steps
+    part = steps // (policy.rounds + 1)
+    for stop in range(part, steps + 1, part):
+        if stop > run.step or stop == steps:
+            checkpoint = run.checkpoint()
+            visited = rollouts(recipe, policy, run, checkpoint)
+            pairs = pair_stream(recipe, run.inputs, policy)
+            trainer = train_until(stop, run, Aggregated(pairs, visited, policy.share))
+            run.arguments.eval_on_start = False
+    return trainer
+
+
+def rollouts(recipe: Recipe, policy: Dagger, run: Session, checkpoint: str | None) -> list[Visited]:
     """Return the rollouts of all rounds up to a step, making those of the last with its weights.
 
     Every process must call this. `checkpoint` is the one that the next part of training starts at.
     """
+    inputs, arguments = run.inputs, run.arguments
     step = 0 if checkpoint is None else step_of(checkpoint)
-    ended = sum(step >= stop for stop in stops(recipe)[:-1])
+    ended = min(step * (policy.rounds + 1) // recipe.training.steps, policy.rounds)
     if checkpoint is None or not ended:
         return []
-    folders = [output / "rollouts" / f"round-{n}" for n in range(1, ended + 1)]
-    assert isinstance(recipe.policy, Dagger)
-    chunks = range(-(-recipe.policy.drafts // CHUNK))
+    folders = [run.output / "rollouts" / f"round-{n}" for n in range(1, ended + 1)]
+    chunks = range(-(-policy.drafts // CHUNK))
     # Each process has its own chunks, whatever the others have written meanwhile.
     mine = chunks[arguments.process_index :: arguments.world_size]
     missing = [n for n in mine if not _path(folders[-1], n).is_file()]
@@ -69,11 +123,11 @@ def rollouts(
         # A checkpoint after the start of this round would have other weights; but then the files
         # are there, because a round starts once all of them are.
         load_model(inputs.model, Path(checkpoint) / "model.safetensors")
-        stream = pair_stream(recipe, inputs, recipe.policy, held_out=False)
+        stream = pair_stream(recipe, inputs, policy)
         inputs.model.to(arguments.device)  # after a restart, no Trainer has moved it there yet
         engine = HFEngine(inputs.model, inputs.vocab, rows=CHUNK)
         for chunk in missing:
-            found = roll_out(engine, recipe.policy, stream, inputs, round_=ended, chunk=chunk)
+            found = roll_out(engine, policy, stream, inputs, round_=ended, chunk=chunk)
             lines = [json.dumps(visited._asdict()) + "\n" for visited in found]
             write_whole(_path(folders[-1], chunk), "".join(lines))
     if torch.distributed.is_initialized():

@@ -1,7 +1,7 @@
 """The section `reinforce` of a recipe: rewards, and how rollouts are made and learned from.
 
-This module holds values only. `reviser.lab.reinforce` runs them; it imports torch and TRL, and this
-module does not.
+This module holds values only. The others of this package run them; they import torch and TRL, and
+this module does not.
 """
 
 from __future__ import annotations

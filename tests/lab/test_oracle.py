@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
+from reviser.lab.oracle import Visit
+from reviser.lab.recipe import Dagger
 from reviser.trajectories.alignment import remaining
-from reviser.trajectories.oracle import Visit
-from reviser.trajectories.policy import Dagger
 
 VOCAB = ActionVocab.build(6, operators=["delete", "replace"], max_move=4)
 SEARCHES = ActionVocab.build(6, operators=["delete", "replace"], max_move=4, search=True)
