@@ -16,9 +16,9 @@ from reviser.data.window_config import WindowConfig
 from reviser.lab import reproduce
 from reviser.lab.evals.judges import JudgeConfig
 from reviser.lab.evals.texts import Protocol
-from reviser.lab.recipe import Dagger
+from reviser.lab.recipe import CanvasReading, Dagger
 from reviser.lab.reinforce import config as reinforce
-from reviser.models.trunk_config import CanvasReading, TrunkConfig
+from reviser.models.trunk_config import TrunkConfig
 from reviser.train import recipe
 from reviser.trajectories import policy
 
@@ -51,7 +51,7 @@ SECTIONS = [
     (
         "trunk.canvas",
         CanvasReading,
-        "A trunk that [reads the canvas](../guides/train.md#let-the-trunk-read-the-canvas).",
+        "Only for `reviser lab train`: a trunk that [reads the canvas](../guides/train.md#let-the-trunk-read-the-canvas).",
     ),
     ("vocab", recipe.VocabConfig, "The actions of the model."),
     (

@@ -26,11 +26,11 @@ import torch
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.hf import HFEngine
 from reviser.files import write_json
+from reviser.lab.recipe import load_recipe
+from reviser.lab.train import train
 from reviser.models import trunks
 from reviser.provenance import made_with
 from reviser.train.inputs import open_inputs, training_set
-from reviser.train.recipe import load_recipe
-from reviser.train.run import train
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 RESULTS = Path(__file__).parent / "results" / "compare.json"

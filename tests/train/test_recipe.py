@@ -50,6 +50,8 @@ OF_THE_LAB = {
     "dagger": "policy.kind: dagger",
     "take-back": "policy.kind: dagger",
     "rl": "reinforce",
+    "pooled": "trunk.canvas",
+    "cross-attention": "trunk.canvas",
 }
 
 each_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

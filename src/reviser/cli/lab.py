@@ -235,8 +235,8 @@ def _print_record(record: dict[str, Any]) -> None:
 def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
     """Train a model by a method of the paper's appendix.
 
-    Like `reviser train`, but the recipe can also learn from rewards (`reinforce`) and from the
-    model's own mistakes (a policy of kind `dagger`).
+    Like `reviser train`, but the model can also learn from rewards (`reinforce`) or from its own
+    mistakes (a policy of kind `dagger`), or read the canvas (`trunk.canvas`).
     """
     with needs_extra("train"):
         from reviser.lab.recipe import check_inputs, load_recipe

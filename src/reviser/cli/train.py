@@ -60,10 +60,15 @@ def _refuse_the_labs(recipe: Path, changes: Sequence[str]) -> None:
     from reviser.train.recipe import read_yaml
 
     fields = read_yaml(recipe, changes)
-    policy = fields.get("policy") if isinstance(fields, dict) else None
-    is_dagger = isinstance(policy, dict) and policy.get("kind") == "dagger"
-    asked = "policy.kind: dagger" if is_dagger else "reinforce" if "reinforce" in fields else None
-    if asked is not None:
+    if not isinstance(fields, dict):
+        return  # `load_recipe` reports it
+    policy, trunk = fields.get("policy"), fields.get("trunk")
+    found = {
+        "policy.kind: dagger": isinstance(policy, dict) and policy.get("kind") == "dagger",
+        "trunk.canvas": isinstance(trunk, dict) and "canvas" in trunk,
+        "reinforce": "reinforce" in fields,
+    }
+    for asked in [name for name, is_there in found.items() if is_there]:
         raise ConfigError(
             f"`{asked}` is a setting of the paper's appendix. Train this recipe with: reviser lab"
             f" train {recipe}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from inspect import signature
@@ -25,7 +25,6 @@ from transformers import DynamicCache, LogitsProcessor
 from transformers.cache_utils import DynamicLayer
 
 from reviser.core.actions import ActionVocab
-from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.engines.base import (
     FAILED,
@@ -35,13 +34,10 @@ from reviser.engines.base import (
     StopReason,
     failed_step,
     per_row,
-    replay,
 )
 from reviser.engines.logits import LogitsMask, choose
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
-from reviser.models.canvas_trunks import reads_canvas
-from reviser.trajectories.canvases import canvases_of, stacked
 
 ROWS_WITH_ALL_LOGITS = 8
 """Limit of histories read together for readings, which need all positions' logits."""
@@ -60,8 +56,6 @@ class _Row:
     last: int = -1
     """The newest action, which the trunk has not read yet."""
     actions: int = 0
-    canvas: Canvas | None = None
-    """Its canvas, for a trunk that reads it."""
 
     @property
     def ids(self) -> int:
@@ -89,7 +83,6 @@ class HFEngine:
         """Length of the longest history that the model can read."""
         has_option = "logits_to_keep" in signature(model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if has_option else {}
-        self._reads_canvas = reads_canvas(model)
         self._mask = LogitsMask(vocab, self._device)
         self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))
@@ -174,8 +167,6 @@ class HFEngine:
                 steps.append(failed_step(row.number, errors.get(n)))
                 continue
             row.last, row.actions = action, row.actions + 1
-            if row.canvas is not None:
-                row.canvas.apply(action)
             read, ended = readings.get(row.number), self._ended(row)
             steps.append(Step(row.number, action, logprobs[n], ended, reading=read))
             if ended is None:
@@ -226,7 +217,6 @@ class HFEngine:
             attention_mask=(positions_T >= width - lengths_B[:, None]).long(),
             past_key_values=self._cache,
             use_cache=True,
-            **self._canvas([row.canvas.tokens()] for row in self._rows if row.canvas is not None),
         )
         self._cache = output.past_key_values
         logits: torch.Tensor = output.logits[:, -1]
@@ -247,8 +237,7 @@ class HFEngine:
             try:
                 request.enter(self._boundary, slot)
                 draws = np.random.Generator(np.random.Philox(key=request.config.seed))
-                canvas = replay(self.vocab, request.history) if self._reads_canvas else None
-                rows.append(_Row(number, request, slot, draws, canvas=canvas))
+                rows.append(_Row(number, request, slot, draws))
             except Exception as error:  # noqa: BLE001 - a fault of this request alone
                 self._free.append(slot)
                 steps.append(failed_step(number, error))
@@ -300,7 +289,6 @@ class HFEngine:
             past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
             **({} if reads_all else self._last_only),
-            **self._canvas(canvases_of(self.vocab, history) for history in histories),
         )
         cache = getattr(output, "past_key_values", None)
         if not isinstance(cache, DynamicCache) or any(
@@ -317,12 +305,6 @@ class HFEngine:
             logits_TA = output.logits[n, start:-1].float()
             readings[row.number] = self._reading(logits_TA, ids_BT[n, start + 1 :], count)
         return output.logits[:, -1], cache, readings
-
-    def _canvas(self, rows: Iterable[Sequence[Sequence[int]]]) -> dict[str, torch.Tensor]:
-        """Return the canvas after each id that is read, for a trunk that reads it too."""
-        if not self._reads_canvas:
-            return {}
-        return {"canvas": torch.from_numpy(stacked(list(rows))).to(self._device)}
 
     def _reading(self, logits_TA: torch.Tensor, ids_T: torch.Tensor, count: int) -> Reading:
         whole_T = logits_TA.logsumexp(-1)

@@ -47,7 +47,6 @@ class VLLMEngine:
             ) from error
         folder = hub.find(name)
         vocab = ActionVocab.load(folder)
-        hub.refuse_canvas_trunk(folder)
         processors = [*options.pop("logits_processors", ()), PROCESSOR]
         defaults: dict[str, Any] = {"skip_tokenizer_init": True, "disable_log_stats": True}
         defaults |= {"load_format": "safetensors"}  # never a pickle

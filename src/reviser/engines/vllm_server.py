@@ -92,7 +92,6 @@ class VLLMServer:
         """Open the servers at `url`; `name` is the model they serve, without its weights."""
         folder = hub.find(name, hub.CONFIG_FILES)
         vocab = ActionVocab.load(folder)
-        hub.refuse_canvas_trunk(folder)
         try:
             return cls(url, vocab, **options), folder
         except TypeError as error:

@@ -29,7 +29,6 @@ from reviser.core.actions import FILE_NAME
 from reviser.errors import ConfigError
 from reviser.files import write_json
 from reviser.models import hub, trunks
-from reviser.models.canvas_trunks import reads_canvas
 
 __all__ = ["Weights", "export_onnx"]
 
@@ -91,11 +90,6 @@ class _Reader(torch.nn.Module):
 @torch.no_grad()
 def _graph_of(trunk: Any) -> tuple[onnx.ModelProto, list[int]]:
     """Return the graph, and its number of layers, heads and elements of a key."""
-    if reads_canvas(trunk):
-        raise ConfigError(
-            "This model reads its canvas at every step, so it cannot be exported. Train one"
-            " without trunk.canvas."
-        )
     first: Any = trunk(torch.zeros(1, 1, dtype=torch.long), use_cache=True).past_key_values
     if not isinstance(first, DynamicCache):
         raise ConfigError(

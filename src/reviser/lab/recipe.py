@@ -9,13 +9,19 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from reviser.core.actions import ActionVocab
 from reviser.data.blocks import Blocks
 from reviser.errors import ConfigError
 from reviser.lab.reinforce.config import ReinforceConfig
+from reviser.models.trunk_config import TrunkConfig
 from reviser.train import recipe as base
 from reviser.train.recipe import Recipe, VocabConfig
 from reviser.trajectories.policy import PRESETS, AnyPolicy, Edits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +75,66 @@ class Dagger(Edits):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CanvasReading:
+    """The way a trunk reads the canvas itself, besides the history: the paper's appendix.
+
+    Such a trunk must be a Llama model, and runs on the Transformers engine only. Import
+    `reviser.lab.canvas_trunks` before you open one.
+    """
+
+    kind: Literal["pooled", "cross_attention"] = "pooled"
+    """`pooled` adds a summary of the canvas to the input of every step; `cross_attention` lets
+    layers attend to it."""
+    projection: bool = True
+    """True applies a learned matrix to a pooled summary (W_m in the paper)."""
+    rows: int = 1
+    """Number of summaries that cross-attention sees, each with a query of its own."""
+    layers: int = 0
+    """Number of layers, the last ones, with cross-attention; 0 for all."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("pooled", "cross_attention"):
+            raise ConfigError(f"kind is {self.kind!r}; use 'pooled' or 'cross_attention'.")
+        if self.rows < 1 or self.layers < 0 or (self.kind == "pooled" and self.rows > 1):
+            raise ConfigError(
+                f"rows is {self.rows} and layers {self.layers}: rows must be 1 or more, and 1 for a"
+                " pooled canvas; layers must be 0 or more."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanvasTrunkConfig(TrunkConfig):
+    """The shape of a trunk that may read the canvas too."""
+
+    canvas: CanvasReading | None = None
+    """Set this for a trunk that reads the canvas too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.canvas is None:
+            return
+        if self.architecture != "llama":
+            raise ConfigError("A trunk that reads the canvas needs architecture: llama.")
+        if self.canvas.layers > self.layers:
+            raise ConfigError(
+                f"canvas.layers is {self.canvas.layers}; the trunk has {self.layers} layers."
+            )
+
+    def build(self, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
+        """Build the trunk with random weights, which are the same for the same seed."""
+        if self.canvas is None:
+            return super().build(vocab, seed=seed)
+        from reviser.lab import canvas_trunks
+
+        return canvas_trunks.build(self, self.canvas, vocab, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabRecipe(Recipe):
     """One training run, also by a method of the appendix."""
 
     policy: AnyPolicy | Blocks | Dagger = PRESETS["paper"]
+    trunk: CanvasTrunkConfig | None = None
     reinforce: ReinforceConfig | None = None
     """Reinforcement learning from rewards, instead of learning from trajectories."""
 

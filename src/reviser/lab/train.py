@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reviser.lab import dagger
+from reviser.errors import ConfigError
+from reviser.lab import canvas_trunks, dagger
 from reviser.lab.recipe import Dagger, LabRecipe
 from reviser.train.run import finish, start, train_until
 
@@ -17,6 +18,9 @@ def train(recipe: LabRecipe, output: str | Path) -> Path:
         return reinforce(recipe, output)
     run, policy = start(recipe, output), recipe.policy
     if run is not None:
+        canvas_trunks.set_vocab(run.inputs.model, run.inputs.vocab)  # a base may have had others
+        if recipe.training.is_sharded and canvas_trunks.reads_canvas(run.inputs.model):
+            raise ConfigError("A trunk that reads the canvas cannot be sharded: use parallel: ddp.")
         if isinstance(policy, Dagger):
             trainer = dagger.train_rounds(run, policy)
         else:

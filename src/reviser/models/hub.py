@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from reviser.errors import CheckpointError, ConfigError, MissingExtra, nearest_path, reason_of
+from reviser.errors import CheckpointError, MissingExtra, nearest_path, reason_of
 from reviser.files import read_object
-from reviser.models.trunk_config import CANVAS_MODEL
 from reviser.models.wordlists import WORDS
 
 MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model", WORDS)
@@ -46,23 +45,6 @@ def weights_in(folder: Path) -> list[Path]:
             f"{str(folder)!r} is not a model folder: it needs a config.json and safetensors."
         )
     return weights
-
-
-def is_canvas_trunk(folder: Path) -> bool:
-    """Return whether the model in a folder reads its canvas at every step."""
-    config = folder / "config.json"
-    if not config.is_file():
-        return False
-    return read_object(config, CheckpointError).get("model_type") == CANVAS_MODEL
-
-
-def refuse_canvas_trunk(folder: Path) -> None:
-    """Refuse a model that reads its canvas, where an engine has only its history."""
-    if is_canvas_trunk(folder):
-        raise ConfigError(
-            f"The model in {str(folder)!r} reads its canvas at every step, which vLLM cannot give"
-            " it. Use engine 'hf'."
-        )
 
 
 def tensors_in(folder: Path) -> Iterator[tuple[str, list[int], str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -35,7 +34,6 @@ from transformers.utils import logging
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import read_tokenizer
 from reviser.errors import CheckpointError, ConfigError, ReviserError, reason_of
-from reviser.models.canvas_trunks import CanvasConfig, set_vocab
 from reviser.models.hub import find, offline, tensors_in
 from reviser.models.trunk_config import TrunkConfig
 
@@ -54,9 +52,13 @@ images, and this many tensors for each of its tensors, such as those of its expe
 
 def build(config: TrunkConfig, vocab: ActionVocab, *, seed: int = 0) -> PreTrainedModel:
     """Build a trunk with random weights, which are the same for the same seed."""
+    return from_config(_CONFIGS[config.architecture](config, rows_for(vocab.size)), vocab, seed)
+
+
+def from_config(hf_config: PreTrainedConfig, vocab: ActionVocab, seed: int) -> PreTrainedModel:
+    """Build a model of Transformers with random weights for some actions."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        hf_config = _CONFIGS[config.architecture](config, rows_for(vocab.size))
         model: PreTrainedModel = AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32)
     set_special_ids(model, vocab)
     return model
@@ -237,10 +239,9 @@ def set_special_ids(model: PreTrainedModel, vocab: ActionVocab) -> None:
             config.bos_token_id = vocab.begin
             config.eos_token_id = vocab.stop
             config.pad_token_id = vocab.stop
-    set_vocab(model, vocab)
 
 
-def _shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
+def shape(config: TrunkConfig, rows: int) -> dict[str, Any]:
     """Return the options that all architectures share."""
     return {
         "vocab_size": rows,
@@ -258,7 +259,7 @@ def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
     """Return the paper's trunk: pre-norm, sequential residuals, RoPE over whole heads."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
     return GPTNeoXConfig(
-        **_shape(config, rows),
+        **shape(config, rows),
         hidden_dropout=config.dropout,
         hidden_act="gelu",  # the exact form, by erf
         rope_parameters=rope,
@@ -268,10 +269,7 @@ def _gpt_neox(config: TrunkConfig, rows: int) -> PreTrainedConfig:
 
 
 def _llama(config: TrunkConfig, rows: int) -> PreTrainedConfig:
-    if config.canvas is None:
-        return LlamaConfig(**_shape(config, rows))
-    options = {f"canvas_{name}": value for name, value in asdict(config.canvas).items()}
-    return CanvasConfig(**_shape(config, rows), **options)
+    return LlamaConfig(**shape(config, rows))
 
 
 _CONFIGS = {"gpt_neox": _gpt_neox, "llama": _llama}

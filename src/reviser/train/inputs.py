@@ -23,7 +23,6 @@ from reviser.data.windows import Windows
 from reviser.errors import ConfigError
 from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
-from reviser.models.canvas_trunks import reads_canvas
 from reviser.train.recipe import Recipe, VocabConfig, check_model
 from reviser.trajectories.policy import AnyPolicy, Edits, PairPolicy
 from reviser.trajectories.sampler import Sampler
@@ -77,8 +76,6 @@ def open_text(recipe: Recipe, output: Path) -> tuple[Codec, TokenShards]:
 def open_inputs(recipe: Recipe, output: Path) -> Inputs:
     """Open tokenizer, data and model after `make_missing`; write nothing."""
     model, tokenizer, vocab, note = _open_model(recipe, _tokenizer_folder(recipe, output))
-    if recipe.training.is_sharded and reads_canvas(model):
-        raise ConfigError("A trunk that reads the canvas cannot be sharded: use parallel: ddp.")
     codec = Codec(tokenizer)
     return Inputs(
         model=model,
@@ -98,7 +95,7 @@ def _open_model(
     if recipe.trunk is not None:
         tokenizer = read_tokenizer(folder)
         vocab = _vocab(recipe.vocab, tokenizer)
-        return trunks.build(recipe.trunk, vocab, seed=recipe.seed), tokenizer, vocab, ""
+        return recipe.trunk.build(vocab, seed=recipe.seed), tokenizer, vocab, ""
     if not (folder / FILE_NAME).is_file():
         model, tokenizer = trunks.load_base(folder)
         vocab = adaptation.adapt(model, tokenizer, **_options(recipe.vocab, tokenizer))

@@ -14,12 +14,12 @@ from trl import GRPOConfig
 
 from reviser.errors import ConfigError
 from reviser.files import claim
+from reviser.lab.canvas_trunks import reads_canvas
 from reviser.lab.recipe import LabRecipe
 from reviser.lab.reinforce.prompts import HELD_OUT, TRAINING, Prompts
 from reviser.lab.reinforce.rewards import open_reward
 from reviser.lab.reinforce.trainer import EditGRPOTrainer
 from reviser.models import hub
-from reviser.models.canvas_trunks import reads_canvas
 from reviser.models.editing import Editing
 from reviser.train import session
 from reviser.train.arguments import training_arguments

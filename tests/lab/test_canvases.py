@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.errors import InvalidAction, VocabError
-from reviser.trajectories.canvases import EMPTY, canvases, canvases_of, stacked
+from reviser.lab.canvases import EMPTY, canvases
 
 OPERATORS = ["delete", "replace", "swap", "span_delete", "span_move"]
 RICH = ActionVocab.build(5, operators=OPERATORS, max_move=4, marks=True, search=True)
@@ -33,29 +33,29 @@ def random_history(rng: Random, vocab: ActionVocab, size: int) -> list[int]:
     return history
 
 
-@given(st.integers(0, 2**32), st.sampled_from([RICH, PLAIN]))
-def test_canvases_are_the_executors(seed: int, vocab: ActionVocab) -> None:
+@given(st.integers(0, 2**32), st.sampled_from([RICH, PLAIN]), st.booleans())
+def test_canvases_are_the_executors_however_histories_are_padded(
+    seed: int, vocab: ActionVocab, is_left: bool
+) -> None:
     rng = Random(seed)
     histories = [random_history(rng, vocab, rng.randint(1, 60)) for _ in range(3)]
-    steps = max(map(len, histories))
-    ids_BT = np.full((3, steps), vocab.stop)
-    for row, history in zip(ids_BT, histories, strict=True):
-        row[: len(history)] = history
-    found_BTL = canvases(vocab, ids_BT)
-    for found_TL, history in zip(found_BTL, histories, strict=True):
-        expected = canvases_of(vocab, history)
-        for canvas, tokens in zip(found_TL, expected, strict=False):
-            assert canvas[canvas != EMPTY].tolist() == tokens
-            assert (canvas[len(tokens) :] == EMPTY).all()
-        if vocab.stop not in history and not Canvas.replay(vocab, history).is_spelling:
-            # What pads a history after its end does not change its canvas.
-            assert (found_TL[len(history) :] == found_TL[len(history) - 1]).all()
-
-
-def test_rows_of_canvases_end_on_the_right() -> None:
-    rows = [canvases_of(PLAIN, [1, 2]), canvases_of(PLAIN, [3])]
-    assert stacked(rows).tolist() == [[[1, EMPTY], [1, 2]], [[EMPTY, EMPTY], [3, EMPTY]]]
-    assert stacked([[[]]]).tolist() == [[[EMPTY]]]
+    width = max(map(len, histories))
+    ids_BT = np.full((3, width), vocab.stop)
+    firsts = np.array([width - len(history) if is_left else 0 for history in histories])
+    for row, history, first in zip(ids_BT, histories, firsts, strict=True):
+        row[first : first + len(history)] = history
+    found_BTL = canvases(vocab, ids_BT, first_B=firsts)
+    for found_TL, history, first in zip(found_BTL, histories, firsts, strict=True):
+        canvas = Canvas(vocab)
+        for found_L, action in zip(found_TL[first:], history, strict=False):
+            canvas.apply(action)
+            assert found_L[: len(canvas)].tolist() == canvas.tokens()
+            assert (found_L[len(canvas) :] == EMPTY).all()
+        # What pads a history after its end does not change its canvas.
+        assert (found_TL[first + len(history) :] == found_L).all()
+        assert (found_TL[:first] == EMPTY).all()
+    last_BTL = canvases(vocab, ids_BT, first_B=firsts, last=1)
+    assert (last_BTL == found_BTL[:, -1:, : last_BTL.shape[2]]).all()
 
 
 def test_copies_are_refused() -> None:

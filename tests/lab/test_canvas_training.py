@@ -15,9 +15,9 @@ from tests.train.conftest import assert_same_weights, run
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
+from reviser.lab.recipe import load_recipe
+from reviser.lab.train import train
 from reviser.models import trunks
-from reviser.train.recipe import load_recipe
-from reviser.train.run import train
 
 KINDS = ["{kind: pooled}", "{kind: cross_attention, layers: 1, rows: 2}"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -46,8 +46,8 @@ def test_a_run_resumes_exactly_and_learns(workshop: Path, tmp_path: Path, kind: 
 @each_kind
 def test_two_processes_follow_one(workshop: Path, tmp_path: Path, kind: str) -> None:
     common = [*changes(kind), "trunk.dropout=0"]
-    run(workshop / "recipe.yaml", tmp_path / "one", *common)
-    run(workshop / "recipe.yaml", tmp_path / "two", *common, processes=2)
+    run(workshop / "recipe.yaml", tmp_path / "one", *common, command="lab train")
+    run(workshop / "recipe.yaml", tmp_path / "two", *common, processes=2, command="lab train")
     one, two = (json.loads((tmp_path / n / "run.json").read_text()) for n in ("one", "two"))
     assert two["processes"] == 2
     name = "eval_held_out_nll"

@@ -1,27 +1,41 @@
 """Trunks that also read the canvas: the paper's pooled canvas and cross-attention to it.
 
-Both are Llama models whose step t also sees a summary of the canvas after the ids up to t. The
-paper adds the newest summary to all inputs of the history, which would need a new pass over the
-history at every step, in training too. Here the input at each position gets the summary of its own
-time. So one pass trains a whole history, and a key-value cache stays valid.
+Importing this module makes Transformers open such models. Both are Llama models whose step t also
+sees a summary of the canvas after the ids up to t. The paper adds the newest summary to all inputs
+of the history, which would need a new pass over the history at every step, in training too. Here
+the input at each position gets the summary of its own time. So one pass trains a whole history, and
+a key-value cache stays valid.
 
 Shapes: B rows, T ids of a history, L tokens of a canvas, N summaries, D width, A ids.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
+from transformers.cache_utils import DynamicLayer
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
-from reviser.models.trunk_config import CANVAS_MODEL
-from reviser.trajectories.canvases import EMPTY, canvases, check
+from reviser.lab.canvases import EMPTY, canvases, check
+from reviser.lab.recipe import CanvasReading, TrunkConfig
+from reviser.models import trunks
+
+CANVAS_MODEL = "reviser_canvas"
+"""The `model_type` of a trunk that reads the canvas too."""
 
 
 @strict
@@ -115,8 +129,8 @@ class CanvasLayer(LlamaDecoderLayer):
 class CanvasForCausalLM(LlamaForCausalLM):
     """A Llama model that reads the canvas at every step.
 
-    `canvas` (B, T, L) holds the canvas after each of the given ids. Without a cache it may be left
-    out; it is then computed from the ids, which must be whole histories, padded on the right.
+    It replays the history of each row, which its cache holds in a layer of its own. So an engine
+    need not know about canvases. Histories may be padded on the right, or on the left with a mask.
     """
 
     config_class = CanvasConfig
@@ -137,16 +151,17 @@ class CanvasForCausalLM(LlamaForCausalLM):
     def forward(
         self,
         input_ids: torch.Tensor,
-        canvas: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        past_key_values: DynamicCache | None = None,
         logits_to_keep: int | torch.Tensor = 0,  # named, so that engines find it
         **options: Any,
     ) -> Any:
         """Run Llama with the summaries of the canvas added to its inputs or its layers."""
-        if canvas is None:
-            cache = options.get("past_key_values")
-            if cache is not None and cache.get_seq_length():
-                raise ConfigError("This trunk reads the canvas: pass `canvas` along with a cache.")
-            canvas = self._canvases(input_ids)
+        if past_key_values is None and options.get("use_cache", self.config.use_cache):
+            past_key_values = DynamicCache()
+        canvas = self._canvases(
+            input_ids, self._history(input_ids, past_key_values), attention_mask
+        )
         table_AD = self.model.embed_tokens.weight
         inputs_BTD = self.model.embed_tokens(input_ids)
         memory_BTND = self.canvas_pool(table_AD, canvas)
@@ -154,14 +169,52 @@ class CanvasForCausalLM(LlamaForCausalLM):
             options["canvas_memory"] = memory_BTND
         else:
             inputs_BTD = inputs_BTD + self.canvas_projection(memory_BTND[:, :, 0])
-        return super().forward(inputs_embeds=inputs_BTD, logits_to_keep=logits_to_keep, **options)
+        return super().forward(
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_BTD,
+            logits_to_keep=logits_to_keep,
+            **options,
+        )
 
-    def _canvases(self, ids_BT: torch.Tensor) -> torch.Tensor:
+    def _history(self, ids_BT: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
+        """Return all ids so far; they follow the keys and values of the layers in the cache.
+
+        They have the form of a key, so whatever selects, cuts or joins rows does it to them too.
+        """
+        if cache is None:
+            return ids_BT
+        before, own = cache.get_seq_length(), self.config.num_hidden_layers
+        while len(cache.layers) <= own:
+            cache.layers.append(DynamicLayer())
+        keys_B1T1 = ids_BT[:, None, :, None]
+        layer: Any = cache.layers[own]
+        history_BT: torch.Tensor = layer.update(keys_B1T1, keys_B1T1)[0][:, 0, :, 0]
+        if history_BT.shape[1] != before + ids_BT.shape[1]:
+            raise ConfigError("This model reads the canvas, and needs a cache that it has filled.")
+        return history_BT
+
+    def _canvases(
+        self, ids_BT: torch.Tensor, history_BT: torch.Tensor, mask_BT: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the canvas after each of the ids, the last ones of the history (B, T, L)."""
         vocab = ActionVocab.from_json(self.config.action_vocab)
-        return torch.from_numpy(canvases(vocab, ids_BT.cpu().numpy())).to(ids_BT.device)
+        first_B = None if mask_BT is None else mask_BT.long().argmax(1).cpu().numpy()
+        history, last = history_BT.cpu().numpy(), ids_BT.shape[1]
+        found_BTL = canvases(vocab, history, first_B=first_B, last=last)
+        return torch.from_numpy(found_BTL).to(ids_BT.device)
 
 
-def set_vocab(model: Any, vocab: ActionVocab) -> None:
+def build(config: TrunkConfig, reading: CanvasReading, vocab: ActionVocab, seed: int) -> Any:
+    """Build a trunk that reads the canvas, with random weights."""
+    shape = trunks.shape(config, trunks.rows_for(vocab.size))
+    options = {f"canvas_{name}": value for name, value in asdict(reading).items()}
+    model = trunks.from_config(CanvasConfig(**shape, **options), vocab, seed)
+    set_vocab(model, vocab)
+    return model
+
+
+def set_vocab(model: PreTrainedModel, vocab: ActionVocab) -> None:
     """Tell a model that reads the canvas which actions its histories have; others need not know."""
     if reads_canvas(model):
         check(vocab)

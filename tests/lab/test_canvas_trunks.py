@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
+
 import reviser  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
+from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.engines.base import DecodeConfig, Request  # noqa: E402
 from reviser.engines.hf import HFEngine  # noqa: E402
-from reviser.engines.vllm_server import VLLMServer  # noqa: E402
 from reviser.errors import ConfigError, VocabError  # noqa: E402
-from reviser.export.onnx import _graph_of  # noqa: E402
+from reviser.lab.canvas_trunks import reads_canvas  # noqa: E402
+from reviser.lab.canvases import canvases  # noqa: E402
+from reviser.lab.recipe import CanvasReading, CanvasTrunkConfig  # noqa: E402
 from reviser.models import trunks  # noqa: E402
-from reviser.models.canvas_trunks import reads_canvas  # noqa: E402
-from reviser.models.trunk_config import CanvasReading, TrunkConfig  # noqa: E402
-from reviser.trajectories.canvases import canvases_of, stacked  # noqa: E402
 from support import small_tokenizers  # noqa: E402
 
 VOCAB = ActionVocab.build(60, operators=["delete", "replace"], max_move=8, marks=True)
@@ -34,8 +35,8 @@ each_kind = pytest.mark.parametrize("kind", READINGS)
 
 
 def build(kind: str, vocab: ActionVocab = VOCAB) -> Any:
-    config = TrunkConfig(architecture="llama", dropout=0, canvas=READINGS[kind], **SIZES)
-    model: Any = trunks.build(config, vocab)
+    config = CanvasTrunkConfig(architecture="llama", dropout=0, canvas=READINGS[kind], **SIZES)
+    model: Any = config.build(vocab)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("gate"):  # an untrained gate is closed
@@ -50,6 +51,14 @@ def history() -> list[int]:
     assert delete is not None
     moves = [VOCAB.move_id(-2), 7, VOCAB.move_id(1), replace, 8, delete, 9, VOCAB.move_id(1), 5]
     return [*prefix, 20, 21, 22, 23, *moves]
+
+
+def canvases_of(vocab: ActionVocab, ids: list[int]) -> list[list[int]]:
+    canvas, found = Canvas(vocab), []
+    for action in ids:
+        canvas.apply(action)
+        found.append(canvas.tokens())
+    return found
 
 
 def pooled_by_hand(model: Any, tokens: list[int], query: int = 0) -> Any:
@@ -69,7 +78,7 @@ def pooled_by_hand(model: Any, tokens: list[int], query: int = 0) -> Any:
 def test_summaries_are_the_papers(kind: str) -> None:
     model, ids = build(kind), history()
     steps = canvases_of(VOCAB, ids)
-    canvas = torch.from_numpy(stacked([steps]))
+    canvas = torch.from_numpy(canvases(VOCAB, np.array([ids])))
     found = model.canvas_pool(model.get_input_embeddings().weight, canvas)[0]
     for n, tokens in enumerate(steps):
         for query in range(found.shape[1]):
@@ -104,10 +113,10 @@ def test_cross_attention_is_the_papers() -> None:
 
 
 def test_cross_attention_is_in_the_last_layers_and_starts_closed() -> None:
-    config = TrunkConfig(
+    config = CanvasTrunkConfig(
         architecture="llama", dropout=0, canvas=READINGS["cross-attention in two layers"], **SIZES
     )
-    model: Any = trunks.build(config, VOCAB)
+    model: Any = config.build(VOCAB)
     has = [hasattr(layer, "canvas_attention") for layer in model.model.layers]
     assert has == [False, True, True]
     ids = torch.tensor([history()])
@@ -156,18 +165,17 @@ def test_a_folder_gives_the_same_model(kind: str, tmp_path: Path) -> None:
     assert HFEngine(opened, vocab)._last_only  # or a long prompt would need gigabytes
     with reviser.load(tmp_path, dtype=torch.float32) as loaded:
         assert loaded.generate("The", max_actions=5, seed=1).text.startswith("The")
-    with pytest.raises(ConfigError, match="reads its canvas at every step"):
-        VLLMServer.load(tmp_path, url="http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="reads its canvas at every step"):
-        _graph_of(opened)
 
 
-def test_a_cache_without_a_canvas_is_refused() -> None:
+@torch.no_grad()
+def test_its_own_cache_holds_the_history_and_another_is_refused() -> None:
     model = build("pooled")
-    with torch.no_grad():
-        cache = model(torch.tensor([[1, 2]]), use_cache=True).past_key_values
-        with pytest.raises(ConfigError, match="pass `canvas`"):
-            model(torch.tensor([[3]]), past_key_values=cache)
+    cache = model(torch.tensor([[1, 2]]), use_cache=True).past_key_values
+    next_ = model(torch.tensor([[3]]), past_key_values=cache).logits
+    torch.testing.assert_close(next_, model(torch.tensor([[1, 2, 3]])).logits[:, -1:])
+    plain = super(type(model), model).forward(torch.tensor([[1, 2]]), use_cache=True)
+    with pytest.raises(ConfigError, match="a cache that it has filled"):
+        model(torch.tensor([[3]]), past_key_values=plain.past_key_values)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ def test_a_cache_without_a_canvas_is_refused() -> None:
 )
 def test_impossible_trunks_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        TrunkConfig(**{"architecture": "llama", **SIZES, **options})
+        CanvasTrunkConfig(**{"architecture": "llama", **SIZES, **options})
     with pytest.raises(ConfigError, match="rows is 2"):
         CanvasReading(rows=2)
     with pytest.raises(ConfigError, match="kind is"):
