@@ -85,7 +85,7 @@ SECTIONS = [
         "Settings of `reviser lab reproduce`. Training does not use them. See [Evaluate models](../guides/evaluate.md).",
     ),
     ("comparison.prompts", Protocol, "The paper's continuation protocol."),
-    ("comparison.judge", JudgeConfig, "Give `model` (with `url` for an endpoint) or `verdicts`."),
+    ("comparison.judge", JudgeConfig, "A model behind an endpoint."),
     ("policy, kind: obfuscation", policy.Obfuscation, "The paper's policy and its variants."),
     ("policy, kind: spans", policy.Spans, "Spans of text in random order."),
     ("policy, kind: mixture", policy.Mixture, "Each policy is a name or a mapping."),

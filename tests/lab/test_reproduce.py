@@ -220,14 +220,14 @@ def test_every_recipe_of_ours_has_a_comparison_that_can_be() -> None:
         ("arm={}", r"`comparison\.arm` is not a setting. Did you mean `arms`"),
         ("decoding={seed: 3}", "decoding.seed is not used"),
         ("prompts={prefix_tokens: 200}", "prefix_tokens is 200"),
-        ("judge={url: x}", "A judge is a model"),
+        ("judge={url: x}", r"comparison\.judge\.model is missing"),
+        ("judge={model: m, url: x}", "must begin with http://"),
         ("decoding={heat: 1}", "`heat` is not a setting"),
         ("arms={../up: []}", r"An arm is called '\.\./up'"),
         ("arms={a: [], b: [data.windows.held_out=0.2]}", "'b' holds out other documents than 'a'"),
         ("own_scorer=[policy=append, 'data.shards=elsewhere']", "'own' holds out other documents"),
         ("mauve=['foo:own']", "Give pll:NAME of a masked LM"),
         ("scorers=[./gone]", r"There is no folder '\./gone'"),
-        ("judge={verdicts: gone}", "Cannot read"),
         ("decoding={temperature: -1}", "temperature"),
     ],
 )
@@ -248,11 +248,8 @@ def test_too_few_documents_are_told_before_anything_is_trained(
 
 
 def test_paths_are_relative_to_the_recipe(recipe: Path, shared: Path) -> None:
-    judge = "{verdicts: v.jsonl, template: t.txt}"
     changes = ["text=[a.txt, 'hf:c4']", "scorers=[tokenizer, own, gpt2]", "mauve=['pll:tokenizer']"]
-    found = load_comparison(recipe, [f"comparison.{c}" for c in [*changes, f"judge={judge}"]])
+    found = load_comparison(recipe, [f"comparison.{change}" for change in changes])
     assert found.text == (str(shared / "a.txt"), "hf:c4")
     assert found.scorers == (str(shared / "tokenizer"), "own", "gpt2")
     assert found.mauve == (f"pll:{shared / 'tokenizer'}",)
-    assert found.judge is not None
-    assert found.judge.verdicts == str(shared / "v.jsonl")

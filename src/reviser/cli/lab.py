@@ -110,29 +110,17 @@ def prompts(
               help="Features for MAUVE: pll of a masked LM, as in the paper, or the last or mean"
                    " hidden state; may be repeated.")  # fmt: skip
 @click.option("--judge", metavar="MODEL",
-              help="Model that judges the arena: folder, hub name, or its name at"
-                   " --judge-url.")  # fmt: skip
+              help="Model that judges pairs of texts: its name at --judge-url.")  # fmt: skip
 @click.option("--judge-url", metavar="URL",
               help="Endpoint with OpenAI's API, up to /v1; its key is read from"
                    " REVISER_JUDGE_KEY.")  # fmt: skip
-@click.option("--judge-template", metavar="FILE",
-              help="File with the question to the judge, with {prompt}, {a} and {b} in"
-                   " it.")  # fmt: skip
-@click.option("--verdicts", metavar="FILE", help="File of verdicts to use in place of a judge.")
-@click.option("--questions", metavar="FILE.jsonl", type=click.Path(path_type=Path),
-              help="Write the arena's questions to this file and measure nothing. People can then"
-                   " add a verdict to each line.")  # fmt: skip
-@click.option("--order", default="both", show_default=True, type=click.Choice(["both", "random"]),
-              help="Show each pair in both orders, or in one random order, as in the"
-                   " paper.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True,
               help="Device that runs the models, such as cpu or cuda:0; auto takes a GPU if there"
                    " is one.")  # fmt: skip
 def evaluate(
     systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
-    questions: Path | None, scorers: tuple[str, ...], mauve: tuple[str, ...],
-    judge: str | None, judge_url: str | None, judge_template: str | None, verdicts: str | None,
-    order: Any, device: str,
+    scorers: tuple[str, ...], mauve: tuple[str, ...], judge: str | None, judge_url: str | None,
+    device: str,
 ) -> None:  # fmt: skip
     """Score the texts of several systems, and compare the systems.
 
@@ -143,23 +131,16 @@ def evaluate(
     """
     from reviser.lab.evals import judges, texts
 
+    if (judge is None) != (judge_url is None):
+        raise click.UsageError("Give --judge and --judge-url together.")
     samples = texts.read_systems(systems, references)
-    if questions is not None:
-        count = judges.write_questions(questions, samples, order)
-        click.echo(f"{questions}: {plural(count, 'question')}")
-        return
-    quiet_libraries(*scorers, *(f.partition(":")[2] for f in mauve), *filter(None, [judge]))
+    quiet_libraries(*scorers, *(f.partition(":")[2] for f in mauve))
     with needs_extra("eval"):
-        from reviser.lab.evals.evaluation import Measures, System, device_of, evaluate
+        from reviser.lab.evals.evaluation import Measures, System, evaluate
     opened = None
-    if judge is None and (judge_url or (judge_template and verdicts is None)):
-        raise click.UsageError("--judge-url and --judge-template need the name of a --judge.")
-    if judge is not None or verdicts is not None:
-        config = judges.JudgeConfig(
-            model=judge, url=judge_url, template=judge_template, verdicts=verdicts
-        )
-        opened = judges.open_judge(config, device_of(device))
-    measures = Measures(scorers=scorers, mauve=mauve, judge=opened, order=order, device=device)
+    if judge is not None and judge_url is not None:
+        opened = judges.open_judge(judges.JudgeConfig(model=judge, url=judge_url))
+    measures = Measures(scorers=scorers, mauve=mauve, judge=opened, device=device)
     models = {name: Path(path) for name, path in texts.named_paths(folders)}
     if unknown := models.keys() - samples.keys():
         raise click.UsageError(f"--model names {min(unknown)!r}, which is not one of the systems.")

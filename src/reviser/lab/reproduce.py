@@ -26,7 +26,7 @@ from reviser.errors import ConfigError, EngineError
 from reviser.files import lock, write_json, write_whole
 from reviser.lab.evals import evaluation, mauve, report, texts
 from reviser.lab.evals.evaluation import Measures, Progress, System
-from reviser.lab.evals.judges import JudgeConfig, check_judge, open_judge
+from reviser.lab.evals.judges import JudgeConfig, open_judge
 from reviser.lab.evals.texts import MANIFEST, REFERENCE, Protocol
 from reviser.lab.recipe import LabRecipe, load_recipe
 from reviser.lab.train import train
@@ -113,21 +113,11 @@ def load_comparison(path: str | Path, changes: Sequence[str] = ()) -> Comparison
         kind, colon, base = name.rpartition(":")
         return f"{kind}{colon}{resolve_base(folder, base)}"
 
-    def file(name: str | None) -> str | None:
-        return name and str(folder / name)
-
-    judge = found.judge and replace(
-        found.judge,
-        model=found.judge.model if found.judge.url else resolve_base(folder, found.judge.model),
-        verdicts=file(found.judge.verdicts),
-        template=file(found.judge.template),
-    )
     return replace(
         found,
         text=tuple(s if s.startswith("hf:") else str(folder / s) for s in found.text),
         scorers=tuple(map(model, found.scorers)),
         mauve=tuple(map(model, found.mauve)),
-        judge=judge,
     )
 
 
@@ -182,7 +172,7 @@ def reproduce(
         log("evaluating")
         measures = replace(
             comparison.measures(str(output / "models" / OWN)),
-            judge=open_judge(comparison.judge, device) if comparison.judge else None,
+            judge=open_judge(comparison.judge) if comparison.judge else None,
             device=device,
         )
         record = evaluation.evaluate(
@@ -212,8 +202,6 @@ def _check(comparison: Comparison, arms: Mapping[str, LabRecipe], device: str) -
         evaluation.features_of(features)
         mauve.check_installed()
     replace(apart.measures(""), device=device).check()
-    if comparison.judge is not None:
-        check_judge(comparison.judge)
 
 
 def _held_out(recipe: LabRecipe) -> list[Any]:

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from reviser.errors import ConfigError, DataError, EngineError
 from reviser.lab.evals import arena
 from reviser.lab.evals.arena import Journal, Question, SamplePair
-from reviser.lab.evals.judges import TEMPLATE, EndpointJudge, FileJudge, LocalJudge, write_questions
+from reviser.lab.evals.judges import EndpointJudge, filled
 from reviser.lab.evals.texts import Sample
 
 from .judging_endpoint import Endpoint, serving, vowels
@@ -409,93 +408,11 @@ def test_what_is_no_completion_is_told(endpoint: Endpoint, text: str) -> None:
         arena.play(worded(1), EndpointJudge(endpoint.url, "m"))
 
 
-@pytest.mark.parametrize("template", ["{prompt} {a}", TEMPLATE + "{b}", ""])
-def test_a_template_has_each_field_once(template: str) -> None:
-    with pytest.raises(ConfigError, match=r"each of \{prompt\}, \{a\}, \{b\} once"):
-        EndpointJudge("http://x", "m", template=template)
-    with pytest.raises(ConfigError, match="1 or more"):
-        EndpointJudge("http://x", "m", parallel=0)
-
-
-# -- files ----------------------------------------------------------------------------------------
-
-
-def test_someone_can_judge_by_file(tmp_path: Path) -> None:
-    pairs, path = pairs_of(9, 0.6), tmp_path / "questions.jsonl"
-    systems = {"us": [ours for ours, _ in pairs], "them": [theirs for _, theirs in pairs]}
-    assert write_questions(path, systems, "random") == 9
-    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    assert [sorted(line) for line in lines] == [["a", "b", "key", "prompt"]] * 9
-    for line in lines:  # who judges sees texts only
-        line["verdict"] = "A" if line["a"].startswith("good") else "B"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    match = arena.play(pairs, FileJudge(path), order="random")
-    assert match.win_rate == arena.play(pairs, biased(0), order="random").win_rate
-    with pytest.raises(DataError, match="lacks a verdict for 9 of 18 questions"):
-        arena.play(pairs, FileJudge(path))
-
-
-@pytest.mark.parametrize(
-    ("lines", "sentence"),
-    [
-        ("{\n", "Line 1 .* a 'key' and a 'verdict'"),
-        ("3\n", "Line 1 .* a 'key' and a 'verdict'"),
-        ('{"key": "a"}\n', "1 lines of .* have no verdict yet"),
-        ('{"key": "a", "verdict": "us"}\n', "the verdict 'us'; use 'A', 'B' or 'tie'"),
-        ('{"key": "a", "verdict": "A"}\n{"key": "a", "verdict": "B"}\n', "Line 2 .* contradicts"),
-    ],
-)
-def test_a_file_of_verdicts_is_checked(tmp_path: Path, lines: str, sentence: str) -> None:
-    path = tmp_path / "verdicts.jsonl"
-    path.write_text(lines, encoding="utf-8")
-    with pytest.raises(DataError, match=sentence):
-        FileJudge(path)
-    with pytest.raises(DataError, match="Cannot read"):
-        FileJudge(tmp_path / "none")
-
-
-# -- a model --------------------------------------------------------------------------------------
-
-SHORT = "{prompt}{a}|{b}"
-
-
-@pytest.mark.full
-def test_a_local_judge_replies_as_greedy_decoding_does(causal_lm: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from support import small_tokenizers
-
-    tokenizer = small_tokenizers.byte_level()
-    model: Any = AutoModelForCausalLM.from_pretrained(causal_lm)
-    questions = [Question(prompt="The", a=" cat" * n, b=" dog") for n in range(1, 6)]
-    judge = LocalJudge(causal_lm, template=SHORT, max_tokens=5, rows=2)
-    replies = dict(judge.replies(questions))
-    assert set(replies) == set(questions)
-    for question in questions:
-        ids = tokenizer.encode(f"The{question.a}| dog").ids
-        for _ in range(5):
-            with torch.no_grad():
-                ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
-        assert replies[question] == tokenizer.decode(ids[-5:])
-    with pytest.raises(DataError, match="this judge reads 48"):
-        list(LocalJudge(causal_lm).replies(questions))
-
-
-def test_a_chat_template_is_around_the_question_only(causal_lm: Path, tmp_path: Path) -> None:
-    from support import small_tokenizers
-
-    for path in causal_lm.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    end = small_tokenizers.END_OF_TEXT
-    template = f"{end}user: {{{{ messages[0]['content'] }}}}{end}assistant:"
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template})
-    )
-    judge = LocalJudge(tmp_path, template=SHORT, max_tokens=8)
-    special = small_tokenizers.byte_level().token_to_id(end)
-    tokens = judge._encoded(Question(prompt=end, a="x", b="y"))
-    assert tokens.count(special) == 2  # the template's; what is said is letters
-    text = small_tokenizers.byte_level().decode(tokens, skip_special_tokens=False)
-    assert text == f"{end}user: {end}x|y{end}assistant:"
-    assert judge.about["weights"]
+def test_a_text_that_spells_a_field_of_the_template_is_left_alone() -> None:
+    question = Question(prompt="{a}", a="{b}", b="{prompt}")
+    for text in (
+        "\n{a}\n",
+        "\n{b}\n[The End of Assistant A",
+        "\n{prompt}\n[The End of Assistant B",
+    ):
+        assert text in filled(question)

@@ -66,32 +66,7 @@ def test_from_texts_to_a_page(files: Path, causal_lm: Path) -> None:
     assert "must end with .md" in other.stderr
 
 
-def test_people_judge_by_file(files: Path) -> None:
-    systems = [f"ours={files / 'ours'}", f"theirs={files / 'theirs'}"]
-    asked = reviser(
-        "lab", "eval", *systems, "-o", files / "e.json", "--questions", files / "q.jsonl"
-    )
-    assert asked.stdout == f"{files / 'q.jsonl'}: 24 questions\n"
-    assert not (files / "e.json").exists()
-    lines = [json.loads(line) for line in (files / "q.jsonl").read_text("utf-8").splitlines()]
-    assert "ours" not in json.dumps(lines)
-    jsonl(files / "v.jsonl", [line | {"verdict": "A"} for line in lines])
-    done = reviser("lab", "eval", *systems, "-o", files / "e.json", "--verdicts", files / "v.jsonl")
-    assert done.exit_code == 0, done.output
-    assert "wins of ours / theirs: 0.5" in done.stdout
-    assert "the judge prefers one side" in done.stdout
-    one = reviser(
-        "lab", "eval", systems[0], "-o", files / "e.json", "--questions", files / "q.jsonl"
-    )
-    assert one.stderr == "error: An arena needs two systems or more.\n"
-
-
-def test_nothing_is_overwritten_that_people_made(files: Path) -> None:
-    systems = [f"ours={files / 'ours'}", f"theirs={files / 'theirs'}", "-o", files / "e.json"]
-    (files / "q.jsonl").write_text("judged", encoding="utf-8")
-    done = reviser("lab", "eval", *systems, "--questions", files / "q.jsonl")
-    assert "already exists: delete it or name another" in done.stderr
-    assert (files / "q.jsonl").read_text("utf-8") == "judged"
+def test_prompts_that_were_chosen_differently_are_not_overwritten(files: Path) -> None:
     before = (files / "prompts" / "1.jsonl").read_bytes()
     options = ["--tokenizer", files, "--seed", 1, "--seed", 2, *SMALL, "-o", files / "prompts"]
     other = reviser("lab", "prompts", files / "text.jsonl", "--count", 3, *options)
@@ -141,12 +116,9 @@ def test_a_path_alone_names_its_system(files: Path) -> None:
         (["a=ours", "--scorer", "."], "'.' is not a model folder"),
         (["a=ours", "--mauve", "bert"], "Give pll:NAME of a masked LM"),
         (["a=ours", "--model", "b=."], "--model names 'b', which is not one of the systems"),
-        (["a=ours", "--judge", "m", "--verdicts", "x"], "A judge is a model"),
-        (["a=ours", "--verdicts", "gone"], "Cannot read 'gone'"),
-        (["a=ours", "--judge", "m", "--judge-url", "http://u", "--judge-template", "gone"],
-         "Cannot read 'gone'"),
         (["a=ours", "--judge", "m", "--judge-url", "u"], "must begin with http://"),
-        (["a=ours", "--judge-url", "http://u"], "need the name of a --judge"),
+        (["a=ours", "--judge-url", "http://u"], "Give --judge and --judge-url together"),
+        (["a=ours", "--judge", "m"], "Give --judge and --judge-url together"),
         (["a=ours", "--judge", "m", "--judge-url", "http://u"], "An arena needs two systems"),
         (["a=ours", "--model", "a=."], "'a' has a model, but its samples are not rollouts"),
         (["a=ours", "--device", "nonsense"], "The device 'nonsense' cannot be used"),

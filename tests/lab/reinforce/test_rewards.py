@@ -150,9 +150,10 @@ def test_guards_show_what_a_reward_does_not_see() -> None:
         ({"kind": "judge"}, "one of the two"),
         ({"kind": "judge", "judge": "a", "scorer": "b"}, "one of the two"),
         ({"kind": "edits", "scorer": "a"}, "leave out scorer"),
-        ({"kind": "judge", "scorer": "a", "url": "http://x"}, "url is for a judge"),
+        ({"kind": "judge", "scorer": "a", "url": "http://x"}, "the url that serves it"),
+        ({"kind": "judge", "judge": "a"}, "the url that serves it"),
         ({"kind": "edits", "price_per_byte": -1.0}, "0 or more"),
-        ({"kind": "judge", "judge": "a", "price_per_byte": 1.0}, "of kind edits"),
+        ({"kind": "judge", "judge": "a", "url": "u", "price_per_byte": 1.0}, "of kind edits"),
     ],
 )
 def test_rewards_that_lack_something_are_refused(fields: dict[str, Any], message: str) -> None:

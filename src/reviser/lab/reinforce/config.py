@@ -27,10 +27,10 @@ class RewardConfig:
     scorer: str | None = None
     """Folder or hub name of a causal LM, for `likelihood`. For `judge`: rank by its likelihood."""
     judge: str | None = None
-    """For `judge`: a causal LM that compares every two rollouts of a prompt, in both orders."""
+    """For `judge`: name, at `url`, of a model that compares every two rollouts of a prompt, in
+    both orders."""
     url: str | None = None
-    """For `judge`: URL of an endpoint with OpenAI's API, up to /v1, that knows the model `judge`.
-    """
+    """For `judge`: URL of an endpoint with OpenAI's API, up to /v1. `vllm serve` starts one."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("scorer", "judge") if getattr(self, name) is not None]
@@ -46,8 +46,8 @@ class RewardConfig:
                 "judge": "give scorer or judge, one of the two",
             }
             raise ConfigError(f"For a reward of kind {self.kind}, {wanted[self.kind]}.")
-        if self.url is not None and self.judge is None:
-            raise ConfigError("url is for a judge: give the name of its model as judge.")
+        if (self.url is None) != (self.judge is None):
+            raise ConfigError("Give judge, the name of a model, and the url that serves it.")
         if self.price_per_byte < 0:
             raise ConfigError(f"price_per_byte is {self.price_per_byte}; it must be 0 or more.")
         if self.kind != "edits" and self.price_per_byte:

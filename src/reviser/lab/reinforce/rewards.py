@@ -43,8 +43,9 @@ def open_reward(config: RewardConfig, device: str) -> Reward:
     if config.scorer is not None:
         score = ScorerReward(Scorer.load(config.scorer, device=device))
         return score if config.kind == "likelihood" else Ranked(score)
-    judge = JudgeConfig(model=config.judge, url=config.url)
-    return Ranked(JudgeScore(open_judge(judge, device)))
+    assert config.judge is not None
+    assert config.url is not None
+    return Ranked(JudgeScore(open_judge(JudgeConfig(model=config.judge, url=config.url))))
 
 
 class EditReward:
