@@ -24,11 +24,11 @@ import lemminflect
 import numpy as np
 import torch
 from examples import DELAY, draft_of
-from mistakes import ARTICLES, CONFUSED, PREPOSITIONS
 from rapidfuzz.distance import Levenshtein
 from scoring import spread
 
 import reviser
+from reviser.data.english import ARTICLES, CONFUSED, PREPOSITIONS
 from reviser.models.editing import Editing
 from reviser.models.wordlists import LISTS, WORDS, Source
 from reviser.writing.changes import Change
@@ -90,7 +90,7 @@ def replacements(words: Sequence[str]) -> dict[str, list[str]]:
         for word, others in group.items():
             table.setdefault(word, {}).update(dict.fromkeys(others))
     for word, listed in PREPOSITIONS.items():
-        table.setdefault(word, {}).update(dict.fromkeys(listed.split()))
+        table.setdefault(word, {}).update(dict.fromkeys(listed))
     found = {
         word: [new for new in some if new != word and re.fullmatch("[a-z]+('[a-z]+)?", new)]
         for word, some in table.items()

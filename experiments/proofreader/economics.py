@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 from examples import Edit
-from mistakes import apply, draw_mistakes, read_words
+from mistakes import draw_mistakes, read_words
 from rapidfuzz.distance import Levenshtein
 from rewriter import Counted, Rewriter
 
 import reviser
+from reviser.data.mistakes import apply
 
 TOKENS = 1000
 """Tokens of a draft, about."""

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mistakes import apply, draw_mistakes, read_words
+from mistakes import draw_mistakes, read_words
 from tokenizers import Tokenizer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
 from reviser.core.searches import shortest_search
+from reviser.data.mistakes import apply
 from reviser.trajectories.alignment import Hunk, diff
 
 NONE, DETECTION, SEARCH, CONTENT, STOP = range(5)

@@ -15,12 +15,15 @@ import lemminflect
 import torch
 import torch.nn.functional as F  # noqa: N812
 from examples import Edit
-from mistakes import CASES, CHOICES, CONFUSED, FORMS, PREPOSITIONS, known_words, like
+from mistakes import CHOICES, known_words
 from model import Cache, Proofreader, _rotate
 from reader import RIGHT, Reader
 from scoring import annotator
 from symspellpy import SymSpell, Verbosity
 from torch import Tensor
+
+from reviser.data.english import CONFUSED, FORMS, PREPOSITIONS, PRONOUNS
+from reviser.data.words import like
 
 INSERTED = ("a", "an", "the", "to", "of", "in", "for", "on", "is", "are", "it", "and", "that")
 """Words that may be missing before any other word."""
@@ -101,9 +104,9 @@ def _replacements(token: Any, *, first: bool) -> Iterator[str]:
     if lower not in known_words() and len(word) > 2 and (first or word[0].islower()):
         near = speller().lookup(lower, Verbosity.ALL, max_edit_distance=2)
         yield from (like(word, each.term) for each in near[:SPELLINGS])
-    for table in (CONFUSED, CHOICES, FORMS, CASES):
+    for table in (CONFUSED, CHOICES, FORMS, PRONOUNS):
         yield from (like(word, new) for new in table.get(lower, ()))
-    yield from (like(word, new) for new in PREPOSITIONS.get(lower, "").split())
+    yield from (like(word, new) for new in PREPOSITIONS.get(lower, ()))
     if lower in ("a", "an", "the"):
         yield from (like(word, new) for new in ("a", "an", "the"))
     if token.tag_[:2] in ("NN", "VB") or (lower in known_words() and token.tag_[:2] == "JJ"):

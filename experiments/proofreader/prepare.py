@@ -24,7 +24,9 @@ from typing import Any
 
 import lemminflect
 import spacy
-from mistakes import known_words, listed
+from mistakes import known_words
+
+from reviser.data.words import listed
 
 MAX_CHARACTERS = 680
 """About 160 tokens of SmolLM2."""

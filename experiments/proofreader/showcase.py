@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from mistakes import apply, draw_mistakes, read_words
+from mistakes import draw_mistakes, read_words
 
 import reviser
+from reviser.data.mistakes import apply
 
 DRAFTS = Path(__file__).parent / "drafts"
 SEED, DRAWN = 7, 10

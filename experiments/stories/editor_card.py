@@ -51,7 +51,7 @@ It is a causal LM: Llama's architecture with six layers of width 288, a context 
 
 ## Data
 
-The layers come from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories. The embedding has other tokens: each row is the mean of stories15M's rows for the same text (`experiments/stories/transplant.py`). The training text is {stories:,} stories sampled from stories15M, with mistakes that `reviser data corrupt` can make; {unchanged} of the drafts have none. No text was written by a person.
+The layers come from [stories15M](https://github.com/karpathy/llama2.c) (MIT), which was trained on TinyStories. The embedding has other tokens: each row is the mean of stories15M's rows for the same text (`experiments/stories/transplant.py`). The training text is {stories:,} stories sampled from stories15M, with mistakes that `reviser data corrupt` of version 0.2.0 can make; {unchanged} of the drafts have none. No text was written by a person.
 
 `words.txt` has the words of these stories and the most frequent words of the [proofreader](../proofreader)'s list. Its word forms are also a part of the proofreader's. The proofreader's card names the sources of both lists (MIT).
 

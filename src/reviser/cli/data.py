@@ -110,9 +110,9 @@ def corrupt(
 ) -> None:  # fmt: skip
     """Put mistakes into clean English text.
 
-    A SOURCE is a file, a folder or a pattern, as for `reviser tokenize`. The mistakes are typos;
-    words that are missing, doubled, swapped or confused; and errors in agreement, capitals,
-    punctuation and spaces.
+    A SOURCE is a file, a folder or a pattern, as for `reviser tokenize`. The mistakes are
+    those of learners and native writers: in punctuation, spelling, articles, prepositions,
+    agreement, capitals and spaces, and words that are missing, doubled, swapped or confused.
     """
     from reviser.data.corrupt import Corruption, corrupted
     from reviser.data.readers import Tally

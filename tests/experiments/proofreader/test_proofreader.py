@@ -19,6 +19,8 @@ pytest.importorskip("symspellpy")
 import proofreader_modules  # noqa: E402
 
 from reviser.core.canvas import Canvas  # noqa: E402
+from reviser.data.mistakes import apply  # noqa: E402
+from reviser.data.spelling import misspell  # noqa: E402
 
 FOLDER, module = proofreader_modules.FOLDER, proofreader_modules.opened
 examples, mistakes, model, train = map(module, ("examples", "mistakes", "model", "train"))
@@ -69,13 +71,13 @@ def test_mistakes_change_the_text_and_do_not_touch():
         made = drawn(n)
         assert 1 <= len(made) <= 2 * mistakes.MAX_PER_SENTENCE
         assert all(a.end < b.start for a, b in pairwise(made))
-        assert mistakes.apply(TEXT, made) != TEXT
+        assert apply(TEXT, made) != TEXT
 
 
 def test_every_kind_of_mistake_is_drawn():
     kinds = {mistake.kind for n in range(3000) for mistake in drawn(n)}
     # These have no site in this text.
-    assert set(mistakes.WEIGHTS) - kinds <= {
+    assert {kind.name for kind in mistakes.kinds()} - kinds <= {
         "apostrophe", "article extra", "other punctuation", "word choice", "word form"
     }  # fmt: skip
 
@@ -86,10 +88,10 @@ def test_a_clean_share_is_kept():
 
 
 def test_misspellings_are_mostly_not_words():
-    rng = np.random.default_rng(0)
-    made = [mistakes.misspell("necessary", rng) for _ in range(200)]
+    rng, known = np.random.default_rng(0), mistakes.known_words()
+    made = [misspell("necessary", rng, known) for _ in range(200)]
     assert all(new != "necessary" for new in made)
-    assert sum(new in mistakes.known_words() for new in made) < 20
+    assert sum(new in known for new in made) < 20
 
 
 # -- examples ---------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def test_misspellings_are_mostly_not_words():
 def test_a_history_turns_the_draft_into_the_text(opened, delay):
     vocab, codec, _ = opened
     for n in range(60):
-        draft = mistakes.apply(TEXT, drawn(n))
+        draft = apply(TEXT, drawn(n))
         example = examples.encode(vocab, codec, draft, TEXT, delay=delay)
         canvas = Canvas.replay(vocab, example.ids.tolist())
         assert codec.decode(canvas.tokens()) == TEXT
@@ -129,7 +131,7 @@ def test_edits_of_the_baseline_turn_the_draft_into_what_it_wrote(
     rewriter = module("rewriter").Rewriter(tmp_path / "merged", speculates=speculates)
     rewriter.rewrite = lambda _: codec.encode(TEXT)
     for n in range(20):
-        draft = mistakes.apply(TEXT, drawn(n))
+        draft = apply(TEXT, drawn(n))
         for edit in reversed(rewriter(draft)):
             draft = draft[: edit.start] + edit.text + draft[edit.end :]
         assert draft == TEXT
