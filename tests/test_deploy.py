@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reviser.engines.vllm_process import PROCESSOR
 from reviser.serve.limits import Limits
 
 validation = pytest.importorskip("kubernetes_validate")
@@ -37,7 +38,7 @@ def test_a_misspelled_field_is_found() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_container_has_probes_and_time_to_drain(name: str) -> None:
-    found = [d for d in documents(name) if d["kind"] in ("Deployment", "StatefulSet")]
+    found = [d for d in documents(name) if d["kind"] == "Deployment"]
     for document in found:
         assert document["spec"]["selector"]["matchLabels"].items() <= (
             document["spec"]["template"]["metadata"]["labels"].items()
@@ -50,12 +51,17 @@ def test_every_container_has_probes_and_time_to_drain(name: str) -> None:
             assert spec["terminationGracePeriodSeconds"] > pause + Limits.drain_seconds + 15
 
 
-def test_every_vllm_server_has_its_url() -> None:
-    by_kind = {d["kind"]: d for d in documents("vllm.yaml")}
-    servers = by_kind["StatefulSet"]["spec"]["replicas"]
-    (container,) = by_kind["Deployment"]["spec"]["template"]["spec"]["containers"]
-    urls = [word for word in container["args"] if word.startswith("--url=")]
-    assert urls == [f"--url=http://vllm-{number}.vllm:8000" for number in range(servers)]
+def test_the_server_asks_the_service_in_front_of_vllm() -> None:
+    found = {(d["kind"], d["metadata"]["name"]): d["spec"] for d in documents("vllm.yaml")}
+    (container,) = found["Deployment", "reviser"]["template"]["spec"]["containers"]
+    service, vllm = found["Service", "vllm"], found["Deployment", "vllm"]["template"]
+    (port,) = service["ports"]
+    assert [word for word in container["args"] if word.startswith("--url=")] == [
+        f"--url=http://vllm:{port['port']}"
+    ]
+    assert service["selector"].items() <= vllm["metadata"]["labels"].items()
+    assert vllm["spec"]["containers"][0]["ports"] == [{"containerPort": port["port"]}]
+    assert f'"{PROCESSOR}"' in (FOLDER / "vllm.yaml").read_text()
 
 
 def test_replicas_follow_a_metric_that_the_server_has() -> None:

@@ -3,7 +3,8 @@
 All variants take turns with the same number of steps from the same prefixes on the same trunk. A
 ratio is the median over the rounds with its quartiles; the ratio of two identical variants shows
 the noise. Wall times can be too noisy to show the mask, so its share of a step is measured on its
-own. `--vllm`, in vLLM's environment, measures both engines.
+own. In vLLM's environment, `--engines hf vllm` measures both engines, and `--searches` a vocabulary
+with every operator and searches.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from experiments.speed.core import Timing, ratio, take_turns
-from reviser.core.actions import ActionVocab
+from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.mask import Boundary
+from reviser.engines import vllm_process
 from reviser.engines.base import DecodeConfig, Engine, Request
 from reviser.engines.logits import LogitsMask
+from reviser.engines.vllm_process import VLLMProcess, words_of
+from reviser.engines.vllm_server import VLLMServer
 from reviser.writing.driver import Driver
 
 PREFIX = 35
@@ -37,14 +44,12 @@ def prefixes(batch: int) -> list[list[int]]:
     return rng.integers(0, 1000, (batch, PREFIX)).tolist()
 
 
-def drive(engine: Engine, batch: int, steps: int) -> Callable[[], int]:
+def drive(engine: Engine, batch: int, steps: int, vocab: ActionVocab) -> Callable[[], int]:
     """Return a function that decodes exactly `steps` actions per row, since STOP is biased away."""
     config = DecodeConfig(max_actions=steps, stop_bias=-1e9)
 
     def run() -> int:
-        requests = [
-            Request.continuation(engine.vocab, prefix, config) for prefix in prefixes(batch)
-        ]
+        requests = [Request.continuation(vocab, prefix, config) for prefix in prefixes(batch)]
         count = sum(1 for _ in Driver(engine).run(requests))
         assert count == steps * batch, count
         return steps
@@ -113,12 +118,12 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
             LogitsMask.apply = lambda *_: None
             Boundary.advance = lambda *_: None
             try:
-                return drive(masked, batch, steps)()
+                return drive(masked, batch, steps, vocab)()
             finally:
                 LogitsMask.apply, Boundary.advance = apply, advance
 
         arms = {"bare": bare, "bare again": bare, "unmasked": unmasked}
-        arms |= {"masked": drive(masked, batch, steps)}
+        arms |= {"masked": drive(masked, batch, steps, vocab)}
         with torch.no_grad():
             times = take_turns(arms, rounds)
         print(f"Transformers, {batch} at a time, {steps} steps, {rounds} rounds")
@@ -128,7 +133,7 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
         watch = Stopwatch()
         with watch.watching(LogitsMask, "apply"), watch.watching(Boundary, "advance"):
             start = time.perf_counter()
-            drive(masked, batch, steps)()
+            drive(masked, batch, steps, vocab)()
             share = watch.seconds / (time.perf_counter() - start)
         print(f"  {'share of the mask in a step':<42} {share:6.2%}")
         kept[batch] = times["masked"]
@@ -173,55 +178,64 @@ def bench_mask(rounds: int) -> None:
 # -- vLLM -----------------------------------------------------------------------------------------
 
 
-def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int,
-               hf: dict[int, Timing]) -> None:  # fmt: skip
-    from vllm import LLM, EngineArgs, SamplingParams
-    from vllm.v1.engine.llm_engine import LLMEngine
+class BareServer(VLLMServer):
+    """The client of a vLLM without the mask: it sends no arguments and takes every id."""
 
-    from reviser.engines.vllm import VLLMEngine
-    from reviser.engines.vllm_plugin import ReviserMask
+    def _open(self, model: str | None) -> tuple[str, int]:
+        found = self._served(model)
+        vocab = self.vocab
+        # Every id counts as one that may come, and none as STOP.
+        self.vocab = SimpleNamespace(size=2 * vocab.size, kinds=np.zeros(2 * vocab.size), stop=-1)
+        return found
 
+    def check(self, request: Request) -> None:
+        """Accept every request."""
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body = super()._body(request)
+        del body["vllm_xargs"], body["stop_token_ids"]
+        return body
+
+
+@contextmanager
+def vllm_engines(folder: Path, options: dict[str, Any]) -> Iterator[tuple[Engine, Engine]]:
+    """Start two servers, with and without the mask."""
+    masked, _ = VLLMServer.load(folder, **options)
+    with mock.patch.object(vllm_process, "words_of", return_value=words_without_mask(options)):
+        process = VLLMProcess(folder, options)
+    bare = BareServer(process.url, masked.vocab, api_key=process.key)
+    try:
+        yield masked, bare
+    finally:
+        bare.close()
+        process.close()
+        masked.close()
+
+
+def words_without_mask(options: dict[str, Any]) -> list[str]:
+    words = words_of(options)
+    at = words.index("--logits-processors")
+    return [*words[:at], *words[at + 2 :]]
+
+
+def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[int, Timing]:
+    kept = {}
     options = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 256}
-    options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096}
-    engine, _ = VLLMEngine.load(folder, **options)
-    same = EngineArgs(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
-    unmasked = VLLMEngine(LLMEngine.from_engine_args(same), engine.vocab)
-    plain = LLM(str(folder), skip_tokenizer_init=True, disable_log_stats=True, **options)
-    # As our engine asks for them: one seed per row, and log-probabilities.
-    common = {"temperature": 0.9, "top_k": 50, "max_tokens": steps, "ignore_eos": True}
-    common |= {"detokenize": False, "logprobs": 0}
-    for batch in batches:
-        prompts = [{"prompt_token_ids": engine.vocab.prefix_actions(p)} for p in prefixes(batch)]
-
-        def bare(prompts: list = prompts) -> int:
-            settings = [SamplingParams(seed=0, **common) for _ in prompts]
-            plain.generate(prompts, settings, use_tqdm=False)
-            return steps
-
-        times = take_turns(
-            {
-                "bare": bare,
-                "bare again": bare,
-                "unmasked": drive(unmasked, batch, steps),
-                "masked": drive(engine, batch, steps),
-            },
-            rounds,
-        )
-        print(f"vLLM, {batch} at a time, {steps} steps, {rounds} rounds")
-        show("throughput masked / bare LLM.generate()", times["bare"], times["masked"])
-        show("throughput masked / streamed without mask", times["unmasked"], times["masked"])
-        show("bare / bare again, the noise", times["bare"], times["bare again"])
-        watch = Stopwatch()
-        with watch.watching(ReviserMask, "update_state", "apply"):
-            start = time.perf_counter()
-            drive(engine, batch, steps)()
-            share = watch.seconds / (time.perf_counter() - start)
-        print(f"  {'share of the mask in a step':<42} {share:6.2%}")
-        count = min(len(times["masked"]), len(hf[batch]))
-        show("throughput vLLM / Transformers, masked", hf[batch][:count], times["masked"][:count])
+    options |= {"max_num_batched_tokens": 4096, "max_num_seqs": max(batches)}
+    vocab = ActionVocab.load(folder)
+    with vllm_engines(folder, options) as (engine, unmasked):
+        for batch in batches:
+            bare = drive(unmasked, batch, steps, vocab)
+            arms = {"bare": bare, "bare again": bare, "masked": drive(engine, batch, steps, vocab)}
+            times = take_turns(arms, rounds)
+            print(f"vLLM over HTTP, {batch} at a time, {steps} steps, {rounds} rounds")
+            show("throughput masked / bare", times["bare"], times["masked"])
+            show("bare / bare again, the noise", times["bare"], times["bare again"])
+            kept[batch] = times["masked"]
+    return kept
 
 
-def paper_100m(folder: Path) -> Path:
+def paper_100m(folder: Path, *, searches: bool) -> Path:
     """Save the paper's 100M trunk with fresh weights."""
     from reviser.models.trunks import TrunkConfig, build, save
 
@@ -229,7 +243,8 @@ def paper_100m(folder: Path) -> Path:
     tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    vocab = ActionVocab.from_tokenizer(tokenizer)
+    more = {"operators": OPERATORS, "marks": True, "search": True} if searches else {}
+    vocab = ActionVocab.from_tokenizer(tokenizer, **more)
     save(build(TrunkConfig(), vocab).to(torch.bfloat16), tokenizer, vocab, folder)
     return folder
 
@@ -239,19 +254,24 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 16, 64])
     parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--vllm", action="store_true", help="Measure vLLM, too; needs its environment."
-    )
+    parser.add_argument("--engines", nargs="*", default=["hf"], choices=["hf", "vllm"])
+    parser.add_argument("--searches", action="store_true")
     given = parser.parse_args()
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that the mask can be timed
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
-        folder = paper_100m(Path(name))
-        hf = bench_hf(folder, given.batches, given.steps, given.rounds)
-        if given.vllm:
-            bench_vllm(folder, given.batches, given.steps, given.rounds, hf)
-    bench_mask(30)
+        folder = paper_100m(Path(name), searches=given.searches)
+        found = [
+            {"hf": bench_hf, "vllm": bench_vllm}[engine](
+                folder, given.batches, given.steps, given.rounds
+            )
+            for engine in given.engines
+        ]
+    if len(found) == 2:
+        for batch, first in found[0].items():
+            show(f"throughput {' / '.join(given.engines[::-1])}, {batch}", first, found[1][batch])
+    if "hf" in given.engines:
+        bench_mask(30)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
 """A real vLLM: what it chooses is what Transformers does, and never what the mask closed.
 
-Engines run in processes of their own, all at once; tests look at what they gave.
+Servers are started as `--engine vllm` does it, with a mask that can be broken (`vllm_mask`).
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,10 +26,9 @@ from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.engines import wire
-from reviser.engines.base import DecodeConfig, Request, Step
-from reviser.engines.vllm_requests import PROCESSOR
+from reviser.engines.base import DecodeConfig, EngineEnded, Request
 from reviser.engines.vllm_server import VLLMServer
-from reviser.errors import ConfigError, EngineError, InvalidAction
+from reviser.errors import ConfigError, InvalidAction
 from reviser.writing.driver import Driver
 from reviser.writing.tasks import Continue
 
@@ -44,34 +41,29 @@ from reviser.engines.hf import HFEngine
 from reviser.models import trunks
 from reviser.writing import model
 from support import small_tokenizers, vllm_runs
+from support.serving import eventually
+from support.vllm_runs import Server
 
-# In one process, so that the mask can be broken on purpose.
-ENVIRONMENT = {**os.environ, **vllm_runs.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-OPTIONS = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 16}
+# With the counts of preempted requests.
+OPTIONS = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 16, "disable_log_stats": None}
 # vLLM's attention on a CPU wants heads of 32 or more.
 SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}
 ARCHITECTURES = ["gpt_neox", "llama"]
+TOKENIZER = small_tokenizers.few_tokens()
 VOCABS = {
     "plain": ActionVocab.build(20, max_move=8),
-    "operators": ActionVocab.build(
-        20, max_move=8, operators=OPERATORS, reserved=3, marks=True, search=True
+    "operators": ActionVocab.from_tokenizer(
+        TOKENIZER, max_move=8, operators=OPERATORS, reserved=3, marks=True, search=True
     ),
     "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
 }
 TRITON = os.environ.get("REVISER_TRITON")
 """A folder with package triton, which must not be in the environment itself."""
 
-PATIENCE = 1200
-"""Seconds that an engine may take for all it is asked, with many others on two slow cores."""
-
 PAIRS = [(architecture, name) for architecture in ARCHITECTURES for name in VOCABS]
 QUICK = ("llama", "operators")
-"""The trunk and vocabulary that the gate is content with."""
+"""The trunk and vocabulary that the gate is content with: one server answers all of its tests."""
 full = pytest.mark.full
-every_pair = pytest.mark.parametrize(
-    ("architecture", "name"),
-    [pytest.param(*pair, marks=() if pair == QUICK else full) for pair in PAIRS],
-)
 
 
 # -- what is asked --------------------------------------------------------------------------------
@@ -140,22 +132,12 @@ WILD = {
 def restless(vocab: ActionVocab) -> dict[str, Any]:
     """So that moves and operators come up, and what is never allowed most of all."""
     bias = {int(i): 4.0 for i in vocab.controls} | {int(i): 8.0 for i in vocab.forbidden}
-    return {"logit_bias": bias | {vocab.stop: -6.0}}
-
-
-def wild(name: str, requests: list[Request] | None = None, **more: Any) -> dict[str, Any]:
-    asked = [vllm_runs.to_json(request) for request in requests or WILD[name]]
-    return {"requests": asked, "extras": restless(VOCABS[name]), **more}
-
-
-def greedy(name: str, part: slice = slice(None)) -> dict[str, Any]:
-    return {"requests": [vllm_runs.to_json(request) for request in GREEDY[name][part]]}
+    bias |= {vocab.stop: -6.0}
+    return {"logit_bias": {str(i): value for i, value in bias.items()}}
 
 
 FEW = slice(20, 28)
 """Of the greedy requests those for the second runner; some of them search."""
-
-
 NOWHERE = Request(history=(20, 23), length=0, cursor=0, gaps=((0, 0),))  # a move left of nothing
 WRONG_ARGS = {
     "reviser_gaps": [0, 1, 2],
@@ -165,206 +147,80 @@ WRONG_ARGS = {
 }
 
 
-def free_runs(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
-    """One trunk and vocabulary: greedy requests and wild ones."""
-    model = str(folder / "-".join(pair))
-    runs = [greedy(pair[1]), wild(pair[1])]
-    if pair == QUICK:
-        asked = [vllm_runs.to_json(request) for request in with_a_poisoned_one(pair[1])]
-        runs += [{"requests": asked, "broken": how} for how in ("one history", "one config")]
-    return {"folder": model, "options": OPTIONS, "runs": runs}
-
-
-def with_a_poisoned_one(name: str) -> list[Request]:
-    """Some of the greedy requests, with one among them on which the mask fails."""
-    asked = list(GREEDY[name][FEW])
-    config = DecodeConfig(max_edits=vllm_runs.POISON, temperature=0.0)
-    return [*asked[:3], replace(asked[3], config=config), *asked[3:]]
-
-
-def first_runner(folder: Path) -> list[dict[str, Any]]:
-    """For each trunk and vocabulary but the quick one; the last meets all that may go wrong."""
-    jobs = [free_runs(folder, pair) for pair in PAIRS if pair != QUICK]
-    few = vllm_runs.to_json(replace(GREEDY["operators"][0], config=DecodeConfig(max_actions=40)))
-    replacing = {"allowed_token_ids": [VOCABS["operators"].replace]}
-    tight = {**OPTIONS, "block_size": 32, "num_gpu_blocks_override": 14}
-    # Room for one prompt a step: if a second were read in part, vLLM would die of its seed.
-    tight["max_num_batched_tokens"] = SIZES["context"]
-    runs = [
-        wild("operators", cancel=0.3),
-        wild("operators", broken="no moves", cancel=0.3),
-        wild("operators", broken="no mask"),
-        {"requests": [vllm_runs.to_json(r) for r in GREEDY["operators"]], "extras": replacing},
-        {"requests": [vllm_runs.to_json(NOWHERE)] * 2, "args": {}, "unchecked": True},
-    ]
-    for key, value in WRONG_ARGS.items():
-        runs.append({"requests": [few], "args": {key: value}, "unchecked": True, "refused": True})
-    runs.append({"requests": [few], "extras": {"thinking_token_budget": 3}, "refused": True})
-    too_long = {**few, "history": [20] + [1] * 96}
-    lying = {**few, "length": few["length"] + 1}
-    runs.append({"requests": [too_long, lying], "refused": True})
-    jobs.append({"folder": str(folder / "llama-operators"), "options": tight, "runs": runs})
-    return jobs
-
-
-def second_runner(folder: Path) -> list[dict[str, Any]]:
-    """Few actions, since an interpreter runs it: plain, with prompts in pieces, with drafts."""
-    options = {**OPTIONS, "max_num_seqs": 8}
-    pieces = {**options, "enable_chunked_prefill": True, "max_num_batched_tokens": 16}
-    drafts = {"method": "ngram_gpu", "num_speculative_tokens": 3}
-    drafts |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    some = WILD["operators"][:12]
-    return [
-        {
-            "folder": str(folder / "llama-operators"),
-            "options": options,
-            "runs": [greedy("operators", FEW), wild("operators", some)],
-        },
-        {
-            "folder": str(folder / "llama-plain"),
-            "options": pieces,
-            "runs": [greedy("plain", FEW), wild("plain", WILD["plain"][:8])],
-        },
-        {
-            "folder": str(folder / "llama-operators"),
-            "options": {**options, "speculative_config": drafts},
-            "runs": [greedy("operators", FEW), {**wild("operators", some), "extras": {}}],
-        },
-    ]
-
-
 # -- who answers ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
-    for architecture in ARCHITECTURES:
-        for name, vocab in VOCABS.items():
-            trunks.save_weights(trunk(architecture, name), root / f"{architecture}-{name}")
-            vocab.save(root / f"{architecture}-{name}")
-    tokenizer = small_tokenizers.byte_level()
-    vocab = ActionVocab.from_tokenizer(tokenizer, operators=["delete"], max_move=8)
-    config = trunks.TrunkConfig(architecture="llama", **SIZES)
-    trunks.save(trunks.build(config, vocab), tokenizer, vocab, root / "text")
+    for architecture, name in PAIRS:
+        folder, vocab = root / f"{architecture}-{name}", VOCABS[name]
+        if name == "operators":
+            trunks.save(trunk(architecture, name), TOKENIZER, vocab, folder)
+        else:
+            trunks.save_weights(trunk(architecture, name), folder)
+            vocab.save(folder)
     return root
 
 
-class Process:
-    """One that was started, with what it wrote."""
+class Servers:
+    """Starts a server when a test asks for another one than the test before."""
 
-    def __init__(self, log: Path, command: list[str], **environment: str) -> None:
-        self.log = log
-        with log.open("w") as out:
-            self.popen = subprocess.Popen(
-                [sys.executable, *command],
-                env={**ENVIRONMENT, **environment},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+    def __init__(self, folders: Path, tmp: pytest.TempPathFactory) -> None:
+        self._folders, self._tmp = folders, tmp
+        self._name: str | None = None
+        self._open = ExitStack()
+
+    def get(self, pair: tuple[str, str] = QUICK, how: str = "", **options: Any) -> Server:
+        name = "-".join(pair) + how
+        if name != self._name:
+            self.close()
+            environment = vllm_runs.second_runner(str(TRITON)) if "V2" in how else {}
+            serving = vllm_runs.serving(
+                self._folders / "-".join(pair),
+                self._tmp.mktemp("work"),
+                OPTIONS | options,
+                **environment,
             )
+            self._server, self._name = self._open.enter_context(serving), name
+        return self._server
 
-    def wait(self, answers: Path) -> list[Any]:
-        assert self.popen.wait(timeout=PATIENCE) == 0, self.log.read_text()[-3000:]
-        got: list[Any] = json.loads(answers.read_text())
-        return got
-
-    def end(self) -> None:
-        if self.popen.poll() is None:
-            self.popen.terminate()
-        try:
-            self.popen.wait(timeout=60)
-        except subprocess.TimeoutExpired:  # how soon a server ends is not what is tested
-            os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.wait()
+    def close(self) -> None:
+        self._name = None
+        self._open.close()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+@pytest.fixture(scope="module")
+def servers(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    found = Servers(folders, tmp_path_factory)
+    yield found
+    found.close()
 
 
-@pytest.fixture(scope="session")
-def processes(
-    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Any]]:
-    """An engine and a server, and for the full tests two more of each, started together."""
-    work = tmp_path_factory.mktemp("work")
-    is_full = any(item.get_closest_marker("full") for item in request.session.items)
-    jobs = {"quick": [free_runs(folder, QUICK)]}
-    if is_full:
-        jobs["first"] = first_runner(folder)
-    if is_full and TRITON:
-        jobs["second"] = second_runner(folder)
-    running: dict[str, Any] = {}
-    try:
-        for name in jobs:
-            (work / name).mkdir()
-            (work / name / "jobs.json").write_text(json.dumps(jobs[name]))
-            more = {}
-            if name == "second":
-                path = os.pathsep.join(
-                    [str(Path(str(TRITON)).resolve()), os.environ.get("PYTHONPATH", "")]
-                )
-                more = {"PYTHONPATH": path, "TRITON_INTERPRET": "1", "TRITON_BACKENDS_IN_TREE": "1"}
-            script = str(Path(vllm_runs.__file__))
-            running[name] = Process(work / f"{name}.log", [script, str(work / name)], **more)
-        for name in ("masked", "twin", "bare") if is_full else ("masked",):
-            port = free_port()
-            command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(folder / "text")]
-            command += ["--port", str(port), "--dtype", "float32", "--enforce-eager"]
-            command += ["--max-num-seqs", "16", "--host", "127.0.0.1"]
-            command += ["--logits-processors", PROCESSOR] if name != "bare" else []
-            running[name] = Process(work / f"{name}.log", command)
-            running[name].url = f"http://127.0.0.1:{port}"
-        running["work"] = work
-        yield running
-    finally:
-        for process in running.values():
-            if isinstance(process, Process):
-                process.end()
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(pair, marks=() if pair == QUICK else full) for pair in PAIRS],
+    ids="-".join,
+)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Each trunk and vocabulary; a fixture, so that its tests share a server."""
+    found: tuple[str, str] = request.param
+    return found
 
 
-@pytest.fixture(scope="session")
-def quick(processes: dict[str, Any]) -> list[Any]:
-    got: list[Any] = processes["quick"].wait(processes["work"] / "quick" / "answers.json")
-    return got
+@pytest.fixture
+def quick(servers: Servers) -> Server:
+    return servers.get()
 
 
-@pytest.fixture(scope="session")
-def first(processes: dict[str, Any]) -> list[Any]:
-    got: list[Any] = processes["first"].wait(processes["work"] / "first" / "answers.json")
-    return got
-
-
-@pytest.fixture(scope="session")
-def second(processes: dict[str, Any]) -> list[Any]:
-    if not TRITON:
-        pytest.skip("REVISER_TRITON names no folder with triton; `just install-triton` makes one.")
-    got: list[Any] = processes["second"].wait(processes["work"] / "second" / "answers.json")
-    return got
-
-
-def url_of(process: Any) -> str:
-    """A server's address, once it answers."""
-    address = process.url.removeprefix("http://").split(":")
-    for _ in range(2 * PATIENCE):
-        assert process.popen.poll() is None, process.log.read_text()[-3000:]
-        try:
-            socket.create_connection((address[0], int(address[1])), timeout=1).close()
-        except OSError:
-            time.sleep(0.5)
-            continue
-        url: str = process.url
-        return url
-    raise AssertionError(process.log.read_text()[-3000:])
-
-
-@pytest.fixture(scope="session")
-def server(processes: dict[str, Any]) -> str:
-    return url_of(processes["masked"])
+@contextmanager
+def unchecked(args: dict[str, Any]) -> Iterator[None]:
+    """Send requests whatever they hold, with other arguments for the mask."""
+    with (
+        mock.patch.object(VLLMServer, "check"),
+        mock.patch.object(wire, "write", return_value=args),
+    ):
+        yield
 
 
 # -- what they gave -------------------------------------------------------------------------------
@@ -423,15 +279,6 @@ def by_transformers(
     return rolled
 
 
-@pytest.fixture
-def answer(request: pytest.FixtureRequest, architecture: str, name: str) -> Any:
-    """What the engine of a trunk and vocabulary gave."""
-    if (architecture, name) == QUICK:
-        return request.getfixturevalue("quick")[0]
-    others = [pair for pair in PAIRS if pair != QUICK]
-    return request.getfixturevalue("first")[others.index((architecture, name))]
-
-
 def check_probabilities(ours: Sequence[float], theirs: Sequence[float]) -> None:
     """Compare them as far as vLLM knows them: it does not report STOP where it is unlikely."""
     for one, other in zip(ours, theirs, strict=True):
@@ -451,15 +298,6 @@ def check_equal(
     assert read > 20
     taken = {action for record in records for action in record["actions"]}
     assert (VOCABS[name].find in taken) == (name == "operators")
-
-
-@every_pair
-def test_greedy_actions_are_those_of_transformers(
-    architecture: str, name: str, answer: Any
-) -> None:
-    assert answer["runner"] == "vllm.v1.worker.cpu_model_runner"
-    check_equal(architecture, name, answer["runs"][0])
-    check_ends(name, GREEDY[name], answer["runs"][0])
 
 
 @torch.no_grad()
@@ -496,9 +334,17 @@ def test_greedy_actions_are_the_same_alone_and_without_a_cache(architecture: str
     assert [without_cache(model, vocab, *pair) for pair in pairs] == together
 
 
-@every_pair
-def test_nothing_but_what_is_allowed_is_sampled(name: str, answer: Any) -> None:
-    records = answer["runs"][1]
+def test_greedy_actions_are_those_of_transformers(servers: Servers, pair: tuple[str, str]) -> None:
+    server = servers.get(pair)
+    records = server.run(GREEDY[pair[1]])
+    assert server.seen["mask"] == "BatchMask"
+    check_equal(*pair, records)
+    check_ends(pair[1], GREEDY[pair[1]], records)
+
+
+def test_nothing_but_what_is_allowed_is_sampled(servers: Servers, pair: tuple[str, str]) -> None:
+    name = pair[1]
+    records = servers.get(pair).run(WILD[name], **restless(VOCABS[name]))
     wrong, count = faults(name, WILD[name], records)
     assert wrong == 0
     assert count > 1000
@@ -507,113 +353,73 @@ def test_nothing_but_what_is_allowed_is_sampled(name: str, answer: Any) -> None:
     assert kinds >= {int(VOCABS[name].kinds[a]) for a in VOCABS[name].controls}
 
 
-@full
-def test_cancelled_and_preempted_requests_change_nothing_for_the_others(first: list[Any]) -> None:
-    records = first[-1]["runs"][0]
-    wrong, count = faults("operators", WILD["operators"], records)
-    assert wrong == 0
-    assert count > 1000
-    assert first[-1]["preemptions"][0] > 10
-    assert sum(record["ended"] == "cancelled" for record in records) > 10
-    check_ends("operators", WILD["operators"], records)
-
-
-@pytest.mark.parametrize("run", [2, 3])
-def test_a_fault_of_one_row_fails_that_row_alone(quick: list[Any], run: int) -> None:
-    records = list(quick[0]["runs"][run])
+@pytest.mark.parametrize("poison", vllm_runs.POISONS)
+def test_a_fault_of_one_row_fails_that_row_alone(quick: Server, poison: int) -> None:
+    asked = list(GREEDY["operators"][FEW])
+    config = DecodeConfig(max_edits=poison, temperature=0.0)
+    records = quick.run([*asked[:3], replace(asked[3], config=config), *asked[3:]])
     poisoned = records.pop(3)
     assert (poisoned["ended"], poisoned["error"]) == ("error", "The mask failed on this request.")
-    alone = quick[0]["runs"][0][FEW]
-    assert [record["actions"] for record in records] == [record["actions"] for record in alone]
+    alone = by_transformers(*QUICK)[FEW]
+    assert [record["actions"] for record in records] == [actions for actions, *_ in alone]
     assert sum(len(record["actions"]) for record in records) > 20
 
 
-@full
-@pytest.mark.parametrize("place", [1, 2])
-def test_a_broken_mask_is_noticed(first: list[Any], place: int) -> None:
-    wrong, count = faults("operators", WILD["operators"], first[-1]["runs"][place])
-    assert wrong > 10
+@pytest.mark.parametrize("fault", ["no moves", "no mask"])
+def test_a_broken_mask_is_noticed(quick: Server, fault: str) -> None:
+    with quick.fault(fault):
+        records = quick.run(WILD["operators"], cancel=0.3, **restless(VOCABS["operators"]))
+    wrong, count = faults("operators", WILD["operators"], records)
+    assert wrong
     assert count > 100
 
 
-@full
+def test_a_server_without_the_mask_is_refused(quick: Server, folders: Path) -> None:
+    load = {"url": quick.engine.url, "api_key": quick.key}
+    with quick.fault("no mask"), pytest.raises(ConfigError, match="does not mask actions"):
+        VLLMServer.load(folders / "llama-operators", **load)
+    with pytest.raises(ConfigError, match="has no model 'other'"):
+        VLLMServer.load(folders / "llama-operators", model="other", **load)
+
+
 def test_where_settings_leave_nothing_stop_or_what_completes_an_action_is_taken(
-    first: list[Any],
+    quick: Server,
 ) -> None:
-    records = first[-1]["runs"][3]
+    vocab = VOCABS["operators"]
+    records = quick.run(GREEDY["operators"], allowed_token_ids=[vocab.replace])
     assert faults("operators", GREEDY["operators"], records)[0] == 0
-    kinds = {int(VOCABS["operators"].kinds[a]) for record in records for a in record["actions"]}
+    kinds = {int(vocab.kinds[a]) for record in records for a in record["actions"]}
     assert kinds == {Kind.REPLACE, Kind.INSERT, Kind.STOP}
 
 
-@full
-def test_a_history_that_cannot_be_may_only_stop(first: list[Any]) -> None:
-    assert [record["actions"] for record in first[-1]["runs"][4]] == [[22], [22]]
+def test_a_history_that_cannot_be_may_only_stop(quick: Server) -> None:
+    with unchecked({}):
+        records = quick.run([NOWHERE] * 2)
+    assert [record["actions"] for record in records] == [[VOCABS["operators"].stop]] * 2
 
 
-@full
-def test_wrong_arguments_are_refused_before_they_reach_a_worker(first: list[Any]) -> None:
-    said = [run[0] for run in first[-1]["runs"][5 : 5 + len(WRONG_ARGS)]]
-    for name, words in zip(WRONG_ARGS, said, strict=True):
-        assert name in words
-    assert "Did you mean `reviser_max_length`?" in said[-1]
-    assert "thinking" in first[-1]["runs"][-2][0]
+def test_wrong_arguments_are_refused_before_they_reach_a_worker(quick: Server) -> None:
+    few = GREEDY["operators"][:1]
+    for name, value in WRONG_ARGS.items():
+        with unchecked({name: value}):
+            (record,) = quick.run(few)
+        assert re.search(f"refused: .*{name}", record["error"])
+    assert "Did you mean `reviser_max_length`?" in record["error"]
+    assert "thinking" in quick.run(few, thinking_token_budget=3)[0]["error"]
 
 
-@full
-def test_a_request_that_does_not_fit_its_model_or_its_history_is_refused(first: list[Any]) -> None:
-    too_long, lying = first[-1]["runs"][-1]
-    assert "this model's limit is 95" in too_long
-    assert "but the request says" in lying
+def test_a_request_that_does_not_fit_its_model_or_its_history_is_refused(quick: Server) -> None:
+    one = GREEDY["operators"][0]
+    for request, words in (
+        (replace(one, history=(0,) * 97), "this model's limit is 95"),
+        (replace(one, length=one.length + 1), "but the request says"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            quick.engine.add(request)
 
 
-@full
-@pytest.mark.parametrize(("place", "name"), [(0, "operators"), (1, "plain"), (2, "operators")])
-def test_the_second_runner_masks_too(second: list[Any], place: int, name: str) -> None:
-    answer = second[place]
-    assert answer["runner"] == "vllm.v1.worker.cpu.model_runner"
-    check_equal("llama", name, answer["runs"][0], FEW)
-    asked = WILD[name][: len(answer["runs"][1])]
-    wrong, count = faults(name, asked, answer["runs"][1])
-    assert wrong == 0
-    assert count > 100
-    check_ends(name, asked, answer["runs"][1])
-    assert (min(answer["drafts"]) > 10) == (place == 2)  # some allowed, some not
-
-
-# -- over HTTP ------------------------------------------------------------------------------------
-
-
-def test_a_server_gives_the_actions_of_transformers(server: str, folder: Path) -> None:
-    asked, opened = VLLMServer.load(folder / "text", url=server), []
-    engine, found = asked
-    assert found == folder / "text"
-    local, _ = HFEngine.load(folder / "text")
-    rng = Random(1)
-    config = DecodeConfig(temperature=0.0)
-    requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
-    requests = [replace(request, with_reading=n % 2 == 0) for n, request in enumerate(requests)]
-    for one in (engine, local):
-        rolled: list[list[Step]] = [[] for _ in requests]
-        for step in Driver(one).run(requests):
-            rolled[step.request].append(step)
-        opened.append(rolled)
-    for request, ours, theirs in zip(requests, *opened, strict=True):
-        assert [(s.action, s.ended) for s in ours] == [(s.action, s.ended) for s in theirs]
-        logprobs = [step.logprob for step in theirs]
-        assert [step.logprob for step in ours] == pytest.approx(logprobs, abs=2e-4)
-        assert (ours[0].reading is not None) == request.with_reading
-        if ours[0].reading and theirs[0].reading:
-            found = [step.reading.edit_probabilities() for step in (ours[0], theirs[0])]
-            check_probabilities(*found)
-            ids = [step.reading.actual for step in (ours[0], theirs[0])]
-            assert ids[0] == pytest.approx(ids[1], abs=2e-3)
-    engine.close()
-
-
-def test_a_cancelled_request_gives_no_further_step_over_http(server: str, folder: Path) -> None:
-    engine, _ = VLLMServer.load(folder / "text", url=server)
-    config = DecodeConfig(max_actions=60, stop_bias=-100.0, seed=2**64 - 1)
+def test_a_cancelled_request_gives_no_further_step(quick: Server) -> None:
+    engine, config = quick.engine, DecodeConfig(max_actions=60, stop_bias=-100.0, seed=2**64 - 1)
     numbers = [engine.add(Request.continuation(engine.vocab, [1], config)) for _ in range(3)]
     seen = [step.request for step in engine.step()]
     engine.cancel(numbers[0])
@@ -623,80 +429,89 @@ def test_a_cancelled_request_gives_no_further_step_over_http(server: str, folder
     assert numbers[0] not in after
     for number in numbers[1:]:
         assert [*seen, *after].count(number) == 60
-    assert engine.step() == []
-    engine.close()
 
 
-def test_text_is_written_by_a_server(server: str, folder: Path) -> None:
-    reviser = model.load(folder / "text", engine="vllm", url=server)
-    rollout = reviser.infill("The cat {} the mat {}.", max_actions=30, seed=4)
-    assert rollout.text.startswith("The cat ")
-    assert all(part.before == part.after for part in rollout.locked)
-    assert rollout.provenance["engine"] == "vllm"
-    assert len(list(reviser.run_many(map(Continue, ["The", "A", "cat"]), max_actions=9))) == 3
-    reviser.engine.close()  # type: ignore[attr-defined]
+def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> None:
+    folder = folders / "llama-operators"
+    with model.load(folder, engine="vllm", url=quick.engine.url, api_key=quick.key) as reviser:
+        rollout = reviser.infill("abc{}fed{}", max_actions=30, seed=4)
+        assert rollout.text.startswith("abc")
+        assert all(part.before == part.after for part in rollout.locked)
+        assert rollout.provenance["engine"] == "vllm"
+        assert len(list(reviser.run_many(map(Continue, ["a", "b", "cat"]), max_actions=9))) == 3
 
 
-@full
-def test_several_servers_share_the_requests_and_one_may_die(
-    processes: dict[str, Any], server: str, folder: Path
-) -> None:
-    twin = processes["twin"]
-    engine, _ = VLLMServer.load(folder / "text", url=[server, url_of(twin)])
-    local, _ = HFEngine.load(folder / "text")
-    rng, config = Random(5), DecodeConfig(temperature=0.0, stop_bias=-100.0, max_actions=40)
-    requests = [random_request(rng, engine.vocab, config) for _ in range(40)]
-    expected: list[list[int]] = [[] for _ in requests]
-    for step in Driver(local).run(requests):
-        expected[step.request].append(step.action)
-    found: list[list[int]] = [[] for _ in requests]
-    failed = set()
-    for step in Driver(engine).run(requests):
-        begun = sum(map(bool, found))
-        if twin.popen.poll() is None and begun > len(requests) / 2:  # so both have begun some
-            os.killpg(twin.popen.pid, signal.SIGKILL)
-            twin.popen.wait()
-        if step.error is None:
-            found[step.request].append(step.action)
-        else:
-            failed.add(step.request)
-    assert twin.popen.poll() is not None
-    assert len(failed) < len(requests)
-    for number, actions in enumerate(expected):
-        seen = found[number]
-        assert seen
-        assert seen == actions[: len(seen)]
-        # What the dead one had begun has failed. That may be nothing: on a busy machine a server
-        # sends all actions of a request at once.
-        assert (number in failed) == (len(seen) < len(actions))
-    after = [step for step in Driver(engine).run(requests) if step.error is not None]
-    assert not after
-    engine.close()
-
-
-@full
-def test_a_server_without_the_mask_is_refused(processes: dict[str, Any], folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"does not mask actions.*--logits-processors"):
-        VLLMServer.load(folder / "text", url=url_of(processes["bare"]))
-
-
-def test_what_a_server_refuses_is_said(
-    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, _ = VLLMServer.load(folder / "text", url=server)
-    with pytest.raises(ConfigError, match="this model's limit is 95"):
-        engine.add(Request.continuation(engine.vocab, [1] * 96))
-    monkeypatch.setattr(VLLMServer, "check", lambda *_: None)
-    monkeypatch.setattr(wire, "write", lambda _: {"reviser_gap": [0, 0]})
-    engine.add(Request.continuation(engine.vocab, [1]))
+def test_a_server_that_is_killed_is_reported_as_ended(quick: Server, servers: Servers) -> None:
+    engine, config = quick.engine, DecodeConfig(max_actions=60, stop_bias=-100.0)
+    assert engine._process is not None
+    group = engine._process._popen.pid
+    request = Request.continuation(engine.vocab, [1], config)
+    for _ in range(16):
+        engine.add(request)
+    engine.step()
+    os.kill(group, signal.SIGKILL)
+    errors = []
+    while steps := engine.step():
+        errors += [step.error for step in steps if step.error is not None]
+    assert errors
+    engine.add(request)
     (failed,) = engine.step()
-    assert re.search(r"refused: .*Did you mean .reviser_gaps.", str(failed.error))
-    assert engine.step() == []
-    with pytest.raises(ConfigError, match="has no model 'other'"):
-        VLLMServer.load(folder / "text", url=server, model="other")
-    engine.close()
+    assert isinstance(failed.error, EngineEnded)
+    servers.close()
+    eventually(lambda: not running_in(group))
 
 
-def test_a_server_that_is_down_is_said_so(folder: Path) -> None:
-    with pytest.raises(EngineError, match="There is no server at"):
-        VLLMServer.load(folder / "text", url=f"http://127.0.0.1:{free_port()}")
+def running_in(group: int) -> list[str]:
+    """Return the processes of a group, without those that have only not been collected."""
+    listed = subprocess.run(["ps", "-eo", "pgid,stat,args"], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
+    return [words for each, state, words in rows if int(each) == group and state[0] != "Z"]
+
+
+# -- with other servers ---------------------------------------------------------------------------
+
+
+@full
+def test_cancelled_and_preempted_requests_change_nothing_for_the_others(servers: Servers) -> None:
+    # Room for one prompt a step: if a second were read in part, vLLM would die of its seed.
+    room = {"max_num_batched_tokens": SIZES["context"]}
+    server = servers.get(how="tight", block_size=32, num_gpu_blocks_override=14, **room)
+    records = server.run(WILD["operators"], cancel=0.3, **restless(VOCABS["operators"]))
+    wrong, count = faults("operators", WILD["operators"], records)
+    assert wrong == 0
+    assert count > 1000
+    assert vllm_runs.preemptions(server.engine.url) > 10
+    assert sum(record["ended"] == "cancelled" for record in records) > 10
+    check_ends("operators", WILD["operators"], records)
+
+
+DRAFTS = {"method": "ngram_gpu", "num_speculative_tokens": 3}
+DRAFTS |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
+
+
+@full
+@pytest.mark.skipif(not TRITON, reason="REVISER_TRITON is not set; see `just install-triton`.")
+@pytest.mark.parametrize(
+    ("how", "name", "options"),
+    [
+        ("V2", "operators", {}),
+        ("V2 pieces", "plain", {"enable_chunked_prefill": True, "max_num_batched_tokens": 16}),
+        ("V2 drafts", "operators", {"speculative_config": DRAFTS}),
+    ],
+)
+def test_the_second_runner_masks_too(
+    servers: Servers, how: str, name: str, options: dict[str, Any]
+) -> None:
+    """With few actions, since an interpreter runs it."""
+    server = servers.get(("llama", name), how, max_num_seqs=8, **options)
+    check_equal("llama", name, server.run(GREEDY[name][FEW]), FEW)
+    some = WILD[name][:8]
+    extras = {} if "drafts" in how else restless(VOCABS[name])
+    records = server.run(some, **extras)
+    wrong, count = faults(name, some, records)
+    assert wrong == 0
+    assert count > 100
+    check_ends(name, some, records)
+    assert server.seen["mask"] == "SlotMask"
+    drafts = min(server.seen["allowed"], server.seen["refused"])
+    assert (drafts > 10) == ("drafts" in how)  # some allowed, some not

@@ -16,7 +16,6 @@ import pytest
 
 from reviser.core.actions import ActionVocab
 from reviser.engines.base import DecodeConfig, Request
-from reviser.engines.vllm_pods import Pods
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
 from reviser.writing.driver import Driver
@@ -78,16 +77,6 @@ def serving() -> Iterator[Any]:
 def fake() -> Iterator[Any]:
     with serving() as server:
         yield server
-
-
-@pytest.fixture
-def pods() -> Iterator[list[Any]]:
-    """Three servers; the text of each is its own token, so that texts cannot be confused."""
-    with serving() as one, serving() as two, serving() as three:
-        servers = [one, two, three]
-        for token, server in enumerate(servers, start=5):
-            server.lines = (chunk(token), chunk(token, VOCAB.stop), b"[DONE]")
-        yield servers
 
 
 def chunk(*actions: int) -> bytes:
@@ -207,12 +196,9 @@ def test_an_id_that_is_never_legal_is_the_failure_of_its_request(fake: Any) -> N
         actions_of(fake)
 
 
-# -- several servers --------------------------------------------------------------------------
-
-
 @contextmanager
-def opened(pods: list[Any]) -> Iterator[VLLMServer]:
-    engine = VLLMServer([pod.url for pod in pods], VOCAB, timeout=5.0)
+def opened(fake: Any, **options: Any) -> Iterator[VLLMServer]:
+    engine = VLLMServer(fake.url, VOCAB, **options)
     try:
         yield engine
     finally:
@@ -223,8 +209,8 @@ def results(engine: VLLMServer, count: int) -> list[list[int] | str]:
     """What became of some requests that run at the same time: their actions, or their error."""
     request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
     found: dict[int, Any] = {engine.add(request): [] for _ in range(count)}
-    while engine._running:
-        for step in engine.step():
+    while steps := engine.step():
+        for step in steps:
             if step.error is not None:
                 found[step.request] = str(step.error)
             else:
@@ -232,121 +218,13 @@ def results(engine: VLLMServer, count: int) -> list[list[int] | str]:
     return list(found.values())
 
 
-TEXTS = [[token, token, VOCAB.stop] for token in (5, 6, 7)]
-
-
-def test_requests_go_to_the_server_with_the_fewest(pods: list[Any]) -> None:
-    for pod in pods:
-        pod.delay = 0.3
-    with opened(pods) as engine:
-        found = results(engine, 6)
-    assert [pod.asked for pod in pods] == [2, 2, 2]
-    assert sorted(found) == sorted(TEXTS * 2)
-
-
-@pytest.mark.parametrize(
-    ("lines", "status"), [((), 500), ((), 200), ((b'{"error": {"message": "dead"}}',), 200)]
-)
-def test_a_request_that_is_lost_with_a_server_runs_on_another(
-    pods: list[Any], lines: Any, status: int
-) -> None:
-    pods[0].lines, pods[0].status = lines, status
-    with opened(pods) as engine:
-        found = results(engine, 1) + results(engine, 1) + results(engine, 1)
-    assert all(text in TEXTS[1:] for text in found)
-    assert pods[0].asked == 1  # then it is left out
-
-
-def test_a_request_whose_actions_were_seen_fails_alone(pods: list[Any]) -> None:
-    pods[0].lines = (chunk(5),)
-    with opened(pods) as engine:
-        found = results(engine, 3)
-    assert sorted(map(str, found)) == sorted(map(str, [*TEXTS[1:], found[0]]))
-    assert "ended a request early" in str(found[0])
-
-
-def test_a_request_that_two_servers_lost_is_not_sent_to_a_third(pods: list[Any]) -> None:
-    for pod in pods:
-        pod.status, pod.lines = 500, ()
-    with opened(pods) as engine:
-        (found,) = results(engine, 1)
-    assert "refused" in found
-    assert sum(pod.asked for pod in pods) == 2
-
-
-def test_a_request_that_is_refused_is_not_sent_again(pods: list[Any]) -> None:
-    pods[0].status, pods[0].lines = 400, (b"{}",)
-    for pod in pods:
-        pod.delay = 0.3  # so that each is still busy when the next request comes
-    with opened(pods) as engine:
-        (found,) = results(engine, 1)
-        assert "refused" in found
-        assert [pod.asked for pod in pods] == [1, 0, 0]
-        assert results(engine, 3)  # and the server is not left out
-    assert pods[0].asked == 2
-
-
-def test_servers_that_are_down_at_the_start_are_used_once_they_are_up(
-    pods: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = pods[0].do_GET
-    monkeypatch.setattr(pods[0], "do_GET", lambda self: self.answer(500, b""))
-    with opened(pods) as engine:
-        assert sorted(results(engine, 2)) == TEXTS[1:]
-        monkeypatch.setattr(pods[0], "do_GET", answer)
-        assert sorted(results(engine, 2)) == TEXTS[1:]  # still left out
-        engine._pods.all[0].left_out_until = 0.0
-        assert sorted(results(engine, 3)) == TEXTS
-        # A server that comes back without the mask gets nothing.
-        engine._pods.leave_out(engine._pods.all[0])
-        engine._pods.all[0].left_out_until = 0.0
-        pods[0].probed = {**PROBED, "token_ids": [0]}
-        assert all(text in TEXTS[1:] for text in results(engine, 3))
-    pods[1].probed = pods[2].probed = pods[0].probed
-    with pytest.raises(ConfigError, match="does not mask actions"), opened(pods):
-        pass
-
-
-def test_a_dead_server_makes_one_request_wait_and_no_other(
-    pods: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checks: list[float] = []
-
-    def answer_late(self: Any) -> None:
-        checks.append(time.monotonic())
-        time.sleep(0.5)
-        self.answer(500, b"")
-
-    with opened(pods) as engine:
-        engine._pods.leave_out(engine._pods.all[0])
-        engine._pods.all[0].left_out_until = 0.0
-        monkeypatch.setattr(pods[0], "do_GET", answer_late)
-        assert all(text in TEXTS[1:] for text in results(engine, 12))
-        assert len(checks) == 1
-        # If there is no other server, all wait for the same check.
-        engine._pods.all[1:] = []
-        engine._pods.all[0].left_out_until = 0.0
-        assert all("server at" in text for text in results(engine, 12))
-        assert len(checks) == 2
-
-
-def test_without_any_server_the_reason_is_reported(pods: list[Any]) -> None:
-    for pod in pods:
-        pod.do_GET = lambda self: self.answer(500, b"out of order")
-    with pytest.raises(EngineError, match="out of order"), opened(pods):
-        pass
-
-
-def test_the_choice_prefers_servers_that_work_and_have_room() -> None:
-    now = [0.0]
-    pods = Pods(["a", "b", "c"], left_out_seconds=10, clock=lambda: now[0])
-    a, b, c = pods.all
-    with pods.counted(a), pods.counted(a), pods.counted(b):
-        assert pods.choose() is c
-        pods.leave_out(c)
-        assert pods.choose() is b
-        assert pods.choose([a, b]) is c  # better than none
-        now[0] = 10.0
-        assert pods.choose() is c
-        assert pods.choose([a, b, c]) is None
-    assert [pod.running for pod in pods.all] == [0, 0, 0]
+def test_a_request_that_fails_fails_alone_and_is_not_sent_again(fake: Any) -> None:
+    """What has been sent may have broken the server, so nothing is sent twice."""
+    with opened(fake) as engine:
+        fake.lines = (chunk(5),)
+        assert "ended a request early" in results(engine, 1)[0]
+        fake.lines, fake.status = (), 503
+        assert "refused" in results(engine, 1)[0]
+        fake.lines, fake.status = (chunk(5, VOCAB.stop),), 200
+        assert results(engine, 2) == [[5, VOCAB.stop]] * 2
+    assert fake.asked == 4

@@ -84,7 +84,8 @@ def test_a_vllm_that_is_killed_under_load_ends_the_server(model: str) -> None:
             pool.submit(load, server, way, count=32, actions=400, stop_bias=-50.0) for way in WAYS
         ]
         eventually(lambda: running(server) > 32)
-        [core] = children(server.process.pid, "EngineCore")
+        [vllm] = children(server.process.pid, "vllm_process")
+        [core] = children(vllm, "EngineCore")
         os.kill(core, signal.SIGKILL)
         eventually(lambda: "reviser_ready 0.0" in metrics(server))
         for under_way in waiting:

@@ -2,7 +2,7 @@
 
 The judge knows edits, not masks: what the executor did to the tokens must lie inside a gap, within
 the budgets. Short in CI; at length: `just fuzz hf 1000000`, in vLLM's environment `just fuzz vllm
-1000000`. With `--break` the mask is wrong, and the judge must say so.
+1000000`. With `--break` the mask of engine hf is wrong, and the judge must say so.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import Mock
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.engines.base import DecodeConfig, Engine, Request, Step
 from reviser.errors import InvalidAction
-from support import small_tokenizers, vllm_runs
+from support import small_tokenizers
+from support.vllm_runs import preemptions
 
 AT_ONCE = 64
 CONTEXT = 160
@@ -282,6 +282,8 @@ def main() -> None:
     parser.add_argument("--options", type=json.loads, default={}, help="of the engine, as JSON")
     given = parser.parse_args()
     if given.broken:
+        if given.engine != "hf":
+            parser.error("--break is for engine hf: vLLM's mask is in another process.")
         break_mask(given.broken)
     with tempfile.TemporaryDirectory() as name:
         folder = folder_of_a_fresh_model(
@@ -293,27 +295,21 @@ def main() -> None:
 
             engine, _ = HFEngine.load(folder, **given.options)
         else:
-            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that they can be counted
-            if os.environ.get("TRITON_INTERPRET"):
-                vllm_runs.interpret_triton()
-            from reviser.engines.vllm import VLLMEngine
+            from reviser.engines.vllm_server import VLLMServer
 
-            engine, _ = VLLMEngine.load(folder, **given.options)
-            core = engine._engine.engine_core.engine_core  # of this process
-            print(type(core.model_executor.driver_worker.worker.model_runner).__module__)
-            scheduler = core.scheduler
-            preempt = scheduler._preempt_request
-            scheduler._preempt_request = preempted = Mock(side_effect=preempt)
+            options = {"disable_log_stats": None, **given.options}  # which count preemptions
+            engine, _ = VLLMServer.load(folder, **options)
         start = time.monotonic()
         cut = not os.environ.get("TRITON_INTERPRET")  # which has no top-k
         report = fuzz(engine, actions=given.actions, seed=given.seed, context=CONTEXT, cut=cut)
-    seconds = time.monotonic() - start
+        seconds = time.monotonic() - start
+        if given.engine == "vllm":
+            print(f"{preemptions(engine.url):,} preemptions")
+        engine.close()
     print(f"{given.engine}: {report.actions:,} actions of {report.requests:,} requests,"
           f" {report.cancelled:,} cancelled, {report.lost} lost, {report.illegal} illegal"
           f" {report.first!r}, {report.actions / seconds:,.0f} a second")  # fmt: skip
     print(dict(report.kinds), dict(report.ended))
-    if given.engine == "vllm":
-        print(f"{preempted.call_count:,} preemptions")
     sys.exit(bool(report.illegal or report.lost))
 
 

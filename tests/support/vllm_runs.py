@@ -1,26 +1,21 @@
-"""A vLLM engine in a process of its own: what to run comes as JSON, what it chose goes as JSON.
-
-A process of its own, because vLLM inside a program changes Transformers' GPT-NeoX and the
-environment. Within it the engine is not split further, so that the mask can be broken on purpose.
-"""
+"""vLLM servers for tests: how they are started, and what their requests gave."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-import time
-from collections import Counter
-from contextlib import ExitStack
-from itertools import pairwise
+import re
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest import mock
 
-from reviser.engines import vllm, vllm_requests, wire
-from reviser.engines.base import DecodeConfig, Request
-from reviser.errors import ReviserError
+from reviser.engines import vllm_process
+from reviser.engines.base import Request
+from reviser.engines.vllm_server import VLLMServer
 
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
@@ -32,103 +27,69 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 """Small, quiet, and alone."""
+SUPPORT = Path(__file__).parent
+MASK_FOLDER = "REVISER_TESTED_MASK"
+"""The variable that names the folder of a server's `vllm_mask`."""
+POISONS = {77: "one history", 78: "one config"}
+"""By `max_edits`: the mask fails on such a request when it enters, or when it is masked."""
 
 
-def to_json(request: Request) -> dict[str, Any]:
-    values = {**vars(request), "config": vars(request.config)}
-    del values["then"]
-    return values
+class Server:
+    """A server that was started with `vllm_mask`."""
+
+    def __init__(self, engine: VLLMServer, folder: Path) -> None:
+        self.engine = engine
+        self._folder = folder
+
+    @property
+    def key(self) -> str:
+        assert self.engine._process is not None
+        return self.engine._process.key
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The kind of mask, and how many drafts it would allow or not."""
+        found: dict[str, Any] = json.loads((self._folder / "seen.json").read_text())
+        return found
+
+    @contextmanager
+    def fault(self, name: str) -> Iterator[None]:
+        """Break the mask."""
+        (self._folder / "fault").write_text(name)
+        try:
+            yield
+        finally:
+            (self._folder / "fault").write_text("")
+
+    def run(
+        self, requests: Sequence[Request], *, cancel: float = 0.0, **extras: Any
+    ) -> list[dict[str, Any]]:
+        """Run requests with some more of vLLM's own settings; return what each gave."""
+        body = VLLMServer._body
+        with mock.patch.object(
+            VLLMServer, "_body", lambda engine, request: body(engine, request) | extras
+        ):
+            return records_of(self.engine, requests, cancel)
 
 
-def from_json(fields: dict[str, Any]) -> Request:
-    gaps = tuple((low, high) for low, high in fields["gaps"])
-    config = DecodeConfig(**fields["config"])
-    return Request(
-        **{**fields, "history": tuple(fields["history"]), "gaps": gaps, "config": config}
+def preemptions(url: str) -> int:
+    """How many requests a server has put back so far."""
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        text = answer.read().decode()
+    return int(
+        sum(map(float, re.findall(r"^vllm:num_preemptions_total\S* (\S+)", text, re.MULTILINE)))
     )
 
 
-def interpret_triton() -> None:
-    """Let vLLM take Triton's interpreter for a device, so that it chooses its second runner."""
-    import numpy as np
-    from triton.backends import Backend, backends
-    from triton.runtime import interpreter
-
-    class Driver:
-        @staticmethod
-        def is_active() -> bool:
-            return True
-
-    class Lenient:
-        """The drafts' kernels give masks that are not boolean, which a compiler would convert."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(strict, name)
-
-        def load(self, places: Any, mask: Any, other: Any, dtype: Any) -> Any:
-            return strict.load(places, np.ascontiguousarray(mask, dtype=bool), other, dtype)
-
-        def store(self, places: Any, values: Any, mask: Any) -> Any:
-            return strict.store(places, values, np.ascontiguousarray(mask, dtype=bool))
-
-    strict = interpreter._interpreter
-    interpreter._interpreter = Lenient()
-    backends["cpu"] = Backend(compiler=backends["nvidia"].compiler, driver=Driver)
-
-
-def broken(name: str) -> Any:
-    """A mask with a fault, to see that the tests notice."""
-    from reviser.engines import vllm_state
-
-    if name == "no mask":
-        return mock.patch.object(vllm_state._Follower, "_close")
-    if name in ("one history", "one config"):
-        return one_broken_row(name)
-    assert name == "no moves"
-    return mock.patch.object(vllm_state.BatchMask, "move")
-
-
-POISON = 77
-"""The `max_edits` of a request on which the mask fails."""
-
-
-def one_broken_row(name: str) -> Any:
-    """Make the mask fail on the request with `POISON`: when it enters, or when it is masked."""
-    read = wire.read
-
-    def poisoned(vocab: Any, history: Any, args: Any) -> Request:
-        request = read(vocab, history, args)
-        if request.config.max_edits == POISON and name == "one history":
-            raise ZeroDivisionError("an error of our own")
-        if request.config.max_edits == POISON:
-            object.__setattr__(request.config, "stop_bias", "much")
-        return request
-
-    return mock.patch.object(wire, "read", poisoned)
-
-
-def counted_drafts(verdicts: Counter[bool]) -> Any:
-    """Count the drafts of the second runner that the mask would allow, and those it would not."""
-    from reviser.engines.vllm_state import _Follower
-
-    ask = _Follower._are_allowed
-
-    def count(self: Any, rows: Any, actions: Any) -> Any:
-        allowed = ask(self, rows, actions)
-        verdicts.update(allowed.tolist())
-        return allowed
-
-    return mock.patch.object(_Follower, "_are_allowed", count)
-
-
-def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
+def records_of(
+    engine: Any, requests: Sequence[Request], cancel: float = 0.0
+) -> list[dict[str, Any]]:
     """Run requests, some of which are cancelled on the way."""
     rng = Random(5)
     records: list[dict[str, Any]] = [
-        {"actions": [], "logprobs": [], "edit_probabilities": [], "ended": None}
-        for _ in run["requests"]
+        {"actions": [], "logprobs": [], "edit_probabilities": [], "ended": None} for _ in requests
     ]
-    numbers = {engine.add(from_json(request)): n for n, request in enumerate(run["requests"])}
+    numbers = {engine.add(request): n for n, request in enumerate(requests)}
     live = set(numbers)
     while steps := engine.step():
         for step in steps:
@@ -145,7 +106,7 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
             record["ended"] = step.ended
             if step.ended is not None:
                 live.discard(step.request)
-        if rng.random() < run.get("cancel", 0.0) and live:
+        if rng.random() < cancel and live:
             number = rng.choice(sorted(live))
             live.discard(number)
             engine.cancel(number)
@@ -154,77 +115,35 @@ def steps_of(engine: Any, run: dict[str, Any]) -> list[dict[str, Any]]:
     return records
 
 
-def refusals(engine: Any, requests: list[dict[str, Any]]) -> list[str]:
-    """What is said to each request that should not be taken."""
-    said = []
-    for request in requests:
-        try:
-            engine.add(from_json(request))
-            said.append("")
-        except (ReviserError, ValueError) as error:
-            said.append(str(error))
-    return said
+def second_runner(triton: str) -> dict[str, str]:
+    """Return the environment in which vLLM takes Triton's interpreter for a device.
+
+    Then it chooses its second runner. `triton` is a folder with that package.
+    """
+    paths = [str(SUPPORT / "triton_site"), str(Path(triton).resolve())]
+    paths += [os.environ.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "TRITON_INTERPRET": "1",
+        "TRITON_BACKENDS_IN_TREE": "1",
+    }
 
 
-def run_one(engine: Any, run: dict[str, Any]) -> Any:
-    with ExitStack() as stack:
-        sampling = vllm_requests.sampling
-        extras = dict(run.get("extras", {}))
-        if "logit_bias" in extras:
-            extras["logit_bias"] = {int(i): bias for i, bias in extras["logit_bias"].items()}
-        stack.enter_context(
-            mock.patch.object(
-                vllm_requests, "sampling", lambda *args: {**sampling(*args), **extras}
-            )
-        )
-        if "args" in run:
-            patch = mock.patch.object(wire, "write", return_value=run["args"])
-            stack.enter_context(patch)
-        if run.get("unchecked"):
-            stack.enter_context(mock.patch.object(vllm.VLLMEngine, "check"))
-        if "broken" in run:
-            stack.enter_context(broken(run["broken"]))
-        if run.get("refused"):
-            return refusals(engine, run["requests"])
-        return steps_of(engine, run)
-
-
-def main(work: Path) -> None:
-    if os.environ.get("TRITON_INTERPRET"):
-        interpret_triton()
-    answers = []
-    for job in json.loads((work / "jobs.json").read_text()):
-        times = [time.monotonic()]
-        engine, _ = vllm.VLLMEngine.load(job["folder"], **job["options"])
-        times.append(time.monotonic())
-        core = engine._engine.engine_core.engine_core
-        preempt = core.scheduler._preempt_request
-        verdicts: Counter[bool] = Counter()
-        with (
-            mock.patch.object(core.scheduler, "_preempt_request", side_effect=preempt) as preempts,
-            counted_drafts(verdicts),
-        ):
-            runs, counts = [], []
-            for run in job["runs"]:
-                before = preempts.call_count
-                runs.append(run_one(engine, run))
-                counts.append(preempts.call_count - before)
-                times.append(time.monotonic())
-        runner = type(core.model_executor.driver_worker.worker.model_runner).__module__
-        answers.append(
-            {
-                "runs": runs,
-                "preemptions": counts,
-                "runner": runner,
-                "drafts": [verdicts[True], verdicts[False]],
-            }
-        )
+@contextmanager
+def serving(
+    folder: Path, work: Path, options: dict[str, Any], **environment: str
+) -> Iterator[Server]:
+    """Start a server as `--engine vllm` does, with the mask that can be broken."""
+    (work / "fault").write_text("")
+    paths = [str(SUPPORT.parent), environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
+    ours = {**environment, "PYTHONPATH": os.pathsep.join(paths), MASK_FOLDER: str(work)}
+    with (
+        mock.patch.dict(os.environ, {**ENVIRONMENT, **ours}),
+        mock.patch.object(vllm_process, "PROCESSOR", "support.vllm_mask:TestedMask"),
+    ):
+        engine, found = VLLMServer.load(folder, **options)
+    assert found == folder
+    try:
+        yield Server(engine, work)
+    finally:
         engine.close()
-        loaded, *took = (f"{b - a:.1f}" for a, b in pairwise(times))
-        name = Path(job["folder"]).name
-        sys.stderr.write(f"{name}: {loaded} s to load, {', '.join(took)} s to run\n")
-    (work / "answers.json").write_text(json.dumps(answers))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -112,13 +112,13 @@ class ModelChoice:
     model: str
     base: str | None
     engine: str
-    url: tuple[str, ...]
+    url: str | None
     engine_options: tuple[str, ...]
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of `reviser.load`: the base, the URLs of servers, and those of the engine."""
-        given = {"base": self.base, "url": self.url or None}
+        """Options of `reviser.load`: the base, the URL of a server, and those of the engine."""
+        given = {"base": self.base, "url": self.url}
         chosen = {name: value for name, value in given.items() if value is not None}
         return chosen | parse_options(self.engine_options)
 
@@ -184,9 +184,9 @@ def open_quietly(name: str, base: str | None) -> Reviser:
 
 def model_choice(model: Decorator) -> Decorator:
     """Return the options that choose a model; the command gets them as one `ModelChoice`."""
-    url = click.option("--url", metavar="URL", multiple=True,
-                       help="URL of a vLLM server that runs the model, for --engine vllm; may be"
-                            " repeated, for several servers.")  # fmt: skip
+    url = click.option("--url", metavar="URL",
+                       help="URL of a vLLM server that runs the model, for --engine vllm. By"
+                            " default, one is started and ends with the command.")  # fmt: skip
     return with_options(
         model,
         base_option,

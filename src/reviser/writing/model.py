@@ -304,10 +304,11 @@ def load(
 
     An adapter is merged with its base model the first time: the one that it names, or the folder,
     GGUF file or hub name that `base` gives. With `own_process`, engine "hf" runs in a process of
-    its own, so that what this one does meanwhile does not delay it; vLLM always does.
+    its own, so that what this one does meanwhile does not delay it.
 
-    Options go to the engine: `rows` and those of `from_pretrained` for "hf"; those of vLLM's
-    `EngineArgs` for "vllm", or the `url` of a vLLM server that runs the model (or a list of them).
+    Options go to the engine: `rows` and those of `from_pretrained` for "hf"; for "vllm" the `url`
+    of a vLLM server that runs the model, or, without one, the options of vLLM's `EngineArgs` for a
+    server that is started here and ends with this program.
     """
     if engine not in ("hf", "vllm"):
         raise ConfigError(f"engine is {engine!r}; use 'hf' or 'vllm'.")
@@ -315,9 +316,8 @@ def load(
         raise ConfigError("A url is for engine 'vllm' only: Transformers runs in this process.")
     if engine == "vllm" and own_process:
         raise ConfigError("own_process is for engine 'hf' only: vLLM has processes of its own.")
-    is_remote = "url" in options
     # Importing torch takes seconds: a wrong name or a damaged folder is reported before that.
-    files = hub.CONFIG_FILES if is_remote else hub.MODEL_FILES
+    files = hub.CONFIG_FILES if "url" in options else hub.MODEL_FILES
     folder = adapters.find(name, files, base=base)
     editing, codec = Editing.load(folder), Codec.load(folder)
     if engine == "vllm":
@@ -327,10 +327,9 @@ def load(
         apart = partial(ProcessEngine, _open_hf)
         opened = (apart if own_process else _open_hf)(folder, options)
     else:
-        from reviser.engines.vllm import VLLMEngine
         from reviser.engines.vllm_server import VLLMServer
 
-        opened, _ = (VLLMServer if is_remote else VLLMEngine).load(folder, **options)
+        opened, _ = VLLMServer.load(folder, **options)
     provenance = {"model": str(name), "engine": engine, "versions": opened.versions}
     if len(codec.token_bytes) < opened.vocab.tokens:
         raise CheckpointError(
