@@ -163,6 +163,6 @@ def remaining(
 
 def word_starts(codec: Codec, tokens: Sequence[int] | Tokens) -> npt.NDArray[np.bool_]:
     """Return which tokens begin a word."""
-    # A token has a bit for each unit that it begins; the first of a sentence begins a word too.
+    # A token has a bit for each unit that it begins, and may begin a sentence as well.
     starts: npt.NDArray[np.bool_] = (codec.unit_starts(tokens) & UNITS["word"]) > 0
     return starts
