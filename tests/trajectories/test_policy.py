@@ -13,21 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.errors import ConfigError
+from reviser.core.codec import Codec
+from reviser.errors import ConfigError, VocabError
 from reviser.trajectories._kernels import layout as k
 from reviser.trajectories._kernels.philox import RNG_SIZE, start_rng
 from reviser.trajectories._kernels.spans import cut_spans, draw_order
+from reviser.trajectories.compiled import Compiled, one_by_one
 from reviser.trajectories.policy import (
     PRESETS,
     Append,
+    Edits,
     Mixture,
     Obfuscation,
     Policy,
+    Rewrite,
     Spans,
+    TokenPair,
     compile_ids,
     compile_rows,
 )
 from reviser.trajectories.sampler import Sampler
+from support import small_tokenizers
 from support.strategies import policies
 
 HALF = Mixture(policies=(Append(), Spans()), weights=(1, 1))
@@ -207,3 +213,52 @@ def test_every_possible_order_of_spans_is_equally_likely(
         start_rng(rng, np.uint64(14), np.uint64(0), np.uint64(index))
         seen[tuple(draw_order(count, late, rng).tolist())] += 1
     assert_frequencies(seen, uniform(orders))
+
+
+# -- policies of a user's own, and those for pairs of texts --------------------------------------
+
+
+class BackToFront:
+    """A policy that writes the last token first."""
+
+    def compile(self, vocab: ActionVocab) -> Compiled:
+        def write(target: list[int], rng: np.random.Generator) -> list[int]:
+            ids = [i for token in reversed(target) for i in (vocab.move_id(-1), token)]
+            return [int(rng.integers(9)), vocab.move_id(-1), *ids[1:], vocab.stop]
+
+        return one_by_one(write)
+
+
+def test_any_object_with_a_method_compile_is_a_policy() -> None:
+    sampler = Sampler(VOCAB, BackToFront())
+    targets, indices = [[11, 12, 13], [14], [15, 16]], [4, 5, 6]
+    batch = sampler.batch(targets, indices, seed=3, epoch=1)
+    assert batch.learned.all()
+    first = set()
+    for n, (target, index) in enumerate(zip(targets, indices, strict=True)):
+        example = sampler.sample(target, seed=3, epoch=1, index=index)
+        assert tuple(batch[n][0].tolist()) == example.restoration
+        first.add(example.restoration[0])
+        assert example.target(VOCAB) == [*target, example.restoration[0]]
+    assert len(first) > 1  # each example has random numbers of its own
+    with pytest.raises(ConfigError, match="give a value such as"):
+        Sampler(VOCAB, object())  # type: ignore[arg-type]
+
+
+def test_policies_for_pairs_edit_or_rewrite_and_refuse_a_vocabulary_that_cannot() -> None:
+    codec = Codec(small_tokenizers.byte_level())
+    vocab = ActionVocab.build(len(codec.token_bytes), operators=["delete"])
+    texts = (np.array(codec.encode(text), np.int32) for text in ("Fix:", "a cat", "a fat cat"))
+    pair = TokenPair(*texts)
+    for policy in (Edits(address="moves"), Rewrite()):
+        trajectory = policy.compile(vocab, codec)(pair)
+        assert codec.decode(trajectory.target(vocab)).endswith("a fat cat")
+        prefix = "Fix:" if isinstance(policy, Edits) else "Fix:a cat"
+        assert codec.decode(trajectory.prefix) == prefix
+    for refused, options, message in (
+        (Edits(), {}, "delete or span_delete"),
+        (Edits(), {"operators": ["delete"]}, "set vocab.search"),
+        (Rewrite(), {"delimiter": False}, "needs a delimiter"),
+    ):
+        with pytest.raises(VocabError, match=message):
+            refused.compile(ActionVocab.build(300, **options), codec)

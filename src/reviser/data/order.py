@@ -10,7 +10,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 Hash = npt.NDArray[np.uint64]
 
-HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN, ROLLOUT, NODE = range(10)
+HELD_OUT, ORDER, PREFIX, SHUFFLE, DIGEST, VISITED, DRAFT, TURN, ROLLOUT = range(9)
 """The purposes of hashes. No two purposes share random numbers."""
 
 

@@ -6,6 +6,7 @@ rows of integers that the kernels read. `PairPolicy` is for pairs of texts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -180,12 +181,12 @@ class TokenPair(NamedTuple):
     after: npt.NDArray[np.int32]
 
 
-class PairPolicy:
+class PairPolicy(ABC):
     """A policy for pairs of texts: what is written to turn one into the other. Nothing is drawn."""
 
+    @abstractmethod
     def compile(self, vocab: ActionVocab, codec: Codec, /) -> Callable[[TokenPair], Trajectory]:
         """Return what makes a trajectory of a pair; raise VocabError if an action is missing."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
