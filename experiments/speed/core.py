@@ -22,16 +22,20 @@ from reviser.trajectories.sampler import Sampler
 Timing = list[float]  # seconds of one unit of work, one entry per round
 
 
-def take_turns(variants: dict[str, Callable[[], int]], rounds: int) -> dict[str, Timing]:
+def take_turns(
+    variants: dict[str, Callable[[], int]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Timing]:
     """Run each variant once per round; a variant returns the units of work that it did."""
     timings: dict[str, Timing] = {name: [] for name in variants}
     for run in variants.values():
         run()  # warm caches and the compiler
     for _ in range(rounds):
         for name, run in variants.items():
-            start = time.perf_counter()
+            start = clock()
             units = run()
-            timings[name].append((time.perf_counter() - start) / units)
+            timings[name].append((clock() - start) / units)
     return timings
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import psutil
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -96,7 +97,9 @@ def show(name: str, top: Timing, bottom: Timing) -> None:
 # -- Transformers ---------------------------------------------------------------------------------
 
 
-def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[int, Timing]:
+def bench_hf(
+    folder: Path, batches: list[int], steps: int, rounds: int, clock: Callable[[], float]
+) -> dict[int, Timing]:
     from reviser.engines.hf import HFEngine
     from reviser.models.trunks import load
 
@@ -125,7 +128,7 @@ def bench_hf(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[
         arms = {"bare": bare, "bare again": bare, "unmasked": unmasked}
         arms |= {"masked": drive(masked, batch, steps, vocab)}
         with torch.no_grad():
-            times = take_turns(arms, rounds)
+            times = take_turns(arms, rounds, clock)
         print(f"Transformers, {batch} at a time, {steps} steps, {rounds} rounds")
         show("throughput masked / bare generate()", times["bare"], times["masked"])
         show("throughput masked / this loop without mask", times["unmasked"], times["masked"])
@@ -218,7 +221,16 @@ def words_without_mask(options: dict[str, Any]) -> list[str]:
     return [*words[:at], *words[at + 2 :]]
 
 
-def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int) -> dict[int, Timing]:
+def processor_seconds() -> float:
+    """Return the processor time of this process and of all that it has started."""
+    here = psutil.Process()
+    times = [each.cpu_times() for each in (here, *here.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def bench_vllm(
+    folder: Path, batches: list[int], steps: int, rounds: int, clock: Callable[[], float]
+) -> dict[int, Timing]:
     kept = {}
     options = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 256}
     options |= {"max_num_batched_tokens": 4096, "max_num_seqs": max(batches)}
@@ -227,7 +239,7 @@ def bench_vllm(folder: Path, batches: list[int], steps: int, rounds: int) -> dic
         for batch in batches:
             bare = drive(unmasked, batch, steps, vocab)
             arms = {"bare": bare, "bare again": bare, "masked": drive(engine, batch, steps, vocab)}
-            times = take_turns(arms, rounds)
+            times = take_turns(arms, rounds, clock)
             print(f"vLLM over HTTP, {batch} at a time, {steps} steps, {rounds} rounds")
             show("throughput masked / bare", times["bare"], times["masked"])
             show("bare / bare again, the noise", times["bare"], times["bare again"])
@@ -256,14 +268,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--engines", nargs="*", default=["hf"], choices=["hf", "vllm"])
     parser.add_argument("--searches", action="store_true")
+    parser.add_argument(
+        "--processor", action="store_true", help="Count processor seconds, for a busy machine."
+    )
     given = parser.parse_args()
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    clock = processor_seconds if given.processor else time.perf_counter
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
         folder = paper_100m(Path(name), searches=given.searches)
         found = [
             {"hf": bench_hf, "vllm": bench_vllm}[engine](
-                folder, given.batches, given.steps, given.rounds
+                folder, given.batches, given.steps, given.rounds, clock
             )
             for engine in given.engines
         ]

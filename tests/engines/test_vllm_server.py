@@ -20,7 +20,7 @@ from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
 from reviser.writing.driver import Driver
 
-pytest.importorskip("httpx2", reason="httpx2 is not installed, so no server can be asked.")
+httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed: no server can be asked.")
 
 VOCAB = ActionVocab.build(20, max_move=4)
 PROBED = {"token_ids": [VOCAB.stop], "logprobs": {"top_logprobs": [{"a": -1.0, "b": -2.0}]}}
@@ -228,3 +228,30 @@ def test_a_request_that_fails_fails_alone_and_is_not_sent_again(fake: Any) -> No
         fake.lines, fake.status = (chunk(5, VOCAB.stop),), 200
         assert results(engine, 2) == [[5, VOCAB.stop]] * 2
     assert fake.asked == 4
+
+
+def test_a_connection_that_is_refused_once_is_tried_again(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.lines = (chunk(5, VOCAB.stop),)
+    with opened(fake) as engine:
+        stream, failures = engine._client.stream, [httpx2.ConnectError("no"), None]
+
+        def unsteady(*words: Any, **options: Any) -> Any:
+            if failure := failures.pop(0):
+                raise failure
+            return stream(*words, **options)
+
+        monkeypatch.setattr(engine._client, "stream", unsteady)
+        assert results(engine, 1) == [[5, VOCAB.stop]]
+        failures += [httpx2.ConnectTimeout("no"), httpx2.ConnectError("no")]
+        assert "There is no server" in results(engine, 1)[0]
+    assert fake.asked == 1
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    fake.lines = (chunk(5, VOCAB.stop),)
+    assert actions_of(fake)[-1] == (VOCAB.stop, "stop")

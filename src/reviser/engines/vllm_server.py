@@ -110,19 +110,21 @@ class VLLMServer:
         self._httpx = httpx = _httpx()
         api_key = api_key or os.environ.get("VLLM_API_KEY")
         connect = min(timeout, CONNECT_SECONDS)
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._options = {
+            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            # A proxy of the environment would look for this server on its own machine.
+            "trust_env": not self.url.startswith("http://127.0.0.1:"),
+        }
         self._check_timeout = httpx.Timeout(min(timeout, CHECK_SECONDS), connect=connect)
         self._model, self._context = self._open(model)
         self._steps: SimpleQueue[Step] = SimpleQueue()
         self._running: dict[int, Future[None]] = {}
         self._added = 0
         self._loop = asyncio.new_event_loop()
-        limits = httpx.Limits(max_connections=None)
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(timeout, connect=connect),
-            headers=self._headers,
-            # Only connecting is tried again: what has been sent may have broken the server.
-            transport=httpx.AsyncHTTPTransport(retries=1, limits=limits),
+            limits=httpx.Limits(max_connections=None),
+            **self._options,
         )
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -182,7 +184,7 @@ class VLLMServer:
         self.check(request)
         self._added += 1
         number = self._added
-        answer = self._run(number, request)
+        answer = self._follow(number, request)
         future = asyncio.run_coroutine_threadsafe(answer, self._loop)
         self._running[number] = future
         future.add_done_callback(lambda done: self._finish(number, done))
@@ -215,6 +217,16 @@ class VLLMServer:
         self._loop.close()
         if self._process is not None:
             self._process.close()
+
+    async def _follow(self, number: int, request: Request) -> None:
+        """Run one request; only connecting is tried again.
+
+        What has been sent may have broken the server.
+        """
+        try:
+            await self._run(number, request)
+        except (self._httpx.ConnectError, self._httpx.ConnectTimeout):
+            await self._run(number, request)
 
     async def _run(self, number: int, request: Request) -> None:
         """Put one request's actions into the queue as they come."""
@@ -330,7 +342,7 @@ class VLLMServer:
 
     def _ask(self, method: str, path: str, asked: dict[str, Any] | None = None) -> Any:
         try:
-            with self._httpx.Client(headers=self._headers, timeout=self._check_timeout) as client:
+            with self._httpx.Client(timeout=self._check_timeout, **self._options) as client:
                 answer = client.request(method, self.url + path, json=asked)
                 if answer.status_code != 200:
                     raise EngineError(self._refusal(answer.content))
