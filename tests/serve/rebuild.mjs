@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 
 const { client, url, requests, atOnce } = JSON.parse(readFileSync(0, "utf8"));
 const { Client } = await import(client);
-const server = new Client({ url, retries: 50 });
+const server = new Client({ url });
 const results = new Array(requests.length);
 let next = 0;
 

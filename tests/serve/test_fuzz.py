@@ -27,7 +27,6 @@ ROUTES: dict[str, Any] = {
     "/v1/revise": ReviseBody,
     "/v1/completions": CompletionBody,
 }
-STREAMS = ["/v1/streams/{}", "/v1/streams/{}/cancel"]
 COUNT = 4000
 """Bodies of ours per route; schemathesis adds `MORE`."""
 MORE = 1000
@@ -47,7 +46,7 @@ BROKEN = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    limits = {"max_actions": 12, "resume_seconds": 0.2, "prompt_tokens": 2000, "waiting": 100}
+    limits = {"max_actions": 12, "prompt_tokens": 2000, "waiting": 100}
     with serving(limits=limits) as served:
         yield served
 
@@ -74,13 +73,7 @@ async def statuses(server: Served, route: str, count: int) -> Counter[int]:
         async def send() -> None:
             headers = {"content-type": "application/json"}
             while found.total() < count:
-                if route in ROUTES:
-                    answer = await http.post(route, content=body(rng, route), headers=headers)
-                else:
-                    path = route.format(rng.choice(["x", "%00", "a" * 300, "..%2f..", "é", "-"]))
-                    method = "POST" if route.endswith("cancel") else "GET"
-                    last = rng.choice(["0", "-1", "x", "9" * 30, "1e9"])
-                    answer = await http.request(method, path, headers={"last-event-id": last})
+                answer = await http.post(route, content=body(rng, route), headers=headers)
                 found[answer.status_code] += 1
                 if answer.status_code != 200:
                     error_message(answer)
@@ -90,16 +83,15 @@ async def statuses(server: Served, route: str, count: int) -> Counter[int]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("route", [*ROUTES, *STREAMS])
+@pytest.mark.parametrize("route", ROUTES)
 def test_no_random_body_makes_the_server_fail(
     server: Served, route: str, record_property: Any
 ) -> None:
-    count = COUNT if route in ROUTES else COUNT + MORE
-    found = asyncio.run(statuses(server, route, count))
+    found = asyncio.run(statuses(server, route, COUNT))
     record_property("statuses", dict(found))
-    assert found.total() >= count
+    assert found.total() >= COUNT
     assert max(found) < 500
-    assert (200 in found) == (route in ROUTES)
+    assert 200 in found
     assert server.get("/ready").status_code == 200
 
 

@@ -45,7 +45,7 @@ def server() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Served]:
     """A server that takes fifty actions per second: slow enough to watch and to interrupt."""
-    with serving(seconds=0.02, limits={"resume_seconds": 0.5}) as served:
+    with serving(seconds=0.02) as served:
         yield served
 
 

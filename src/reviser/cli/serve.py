@@ -36,8 +36,6 @@ LIMITS = {
     "max_actions": "Highest max_actions that a request may ask for.",
     "max_length": "Maximum length of a text in tokens, whatever a request asks for.",
     "seconds": "Time limit of a request in seconds; the text written by then is sent.",
-    "stream_bytes": "Bytes of events kept per stream for clients that are slow or reconnect.",
-    "resume_seconds": "Seconds that a stream is kept without a client.",
     "drain_seconds": "Seconds from SIGTERM to the end of the process, at most.",
     "stall_seconds": "Seconds after which an engine step counts as failed.",
     "recovery_seconds": "Seconds for a failed engine to recover before the server exits.",

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, FastAPI, Header, Path, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
@@ -27,9 +27,10 @@ from reviser.serve.middleware import ApiKeys, RequestMiddleware
 from reviser.serve.pages import add_pages
 from reviser.serve.responses import JsonResponse
 from reviser.serve.schema import (
-    Failure,
     GenerateBody,
     InfillBody,
+    Model,
+    Models,
     ReviseBody,
     RevisionBody,
     RolloutBody,
@@ -53,14 +54,6 @@ REVISION: Responses = FAILURES | {
         "content": EVENTS,
     }
 }
-STREAM: Responses = FAILURES | {
-    200: {"description": "The remaining events.", "content": EVENTS},
-    204: {"description": "There are no more events."},
-    404: {"model": Failure, "description": "There is no such stream, or it has expired."},
-    410: {"model": Failure, "description": "These events are no longer kept."},
-}
-
-StreamId = Annotated[str, Path(description="The X-Stream-Id header of the stream's response.")]
 
 
 def make_app(
@@ -121,17 +114,16 @@ def make_app(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
-            allow_headers=["authorization", "content-type", "last-event-id"],
+            allow_headers=["authorization", "content-type"],
             allow_methods=["GET", "POST"],
-            expose_headers=["x-stream-id", "retry-after"],
+            expose_headers=["retry-after"],
         )
     # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
     dependencies = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)
     _add_tasks(app, service, dependencies)
-    _add_streams(app, service, dependencies)
     add_completions(app, service, dependencies)
-    _add_status(app, service)
+    _add_status(app, service, dependencies)
     add_pages(app, playground=playground)
     _add_schema(app, service.limits)
     return app
@@ -154,46 +146,7 @@ def _add_tasks(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
         return await service.respond(request, body)
 
 
-def _add_streams(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
-    @app.get("/v1/streams/{stream}", responses=STREAM, dependencies=dependencies, tags=["writing"])
-    async def resume(
-        stream: StreamId,
-        request: Request,
-        last_event_id: Annotated[
-            str | None, Header(description="The last event that was read; leave out for all.")
-        ] = None,
-    ) -> Response:
-        """Resume a stream after its connection was lost."""
-        job = service.queue.streams.find(stream, request.state.owner)
-        number = 0 if last_event_id is None else _event_number(last_event_id) + 1
-        if number == job.buffer.end and job.is_done:
-            return Response(status_code=204)  # makes an EventSource stop reconnecting
-        if number > job.buffer.end:
-            raise ConfigError(f"This stream has {job.buffer.end} events so far.")
-        if job.buffer.since(number) is None:
-            raise RequestRefused("These events are no longer kept. Start a new stream.", 410)
-        return service.stream(job, number)
-
-    @app.post(
-        "/v1/streams/{stream}/cancel",
-        responses=FAILURES | {404: STREAM[404]},
-        dependencies=dependencies,
-        tags=["writing"],
-    )
-    async def cancel(stream: StreamId, request: Request) -> Status:
-        """Stop writing; the stream ends with the text so far."""
-        job = service.queue.streams.find(stream, request.state.owner)
-        service.queue.cancel(job, by="client")
-        return Status(status="done" if job.is_done else "cancelling")
-
-
-def _event_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise ConfigError("Last-Event-ID must be the id of an event, which is a whole number.")
-    return int(text)
-
-
-def _add_status(app: FastAPI, service: Service) -> None:
+def _add_status(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
     not_ready: Responses = {503: {"model": Status, "description": "Send no requests now."}}
 
     @app.head("/health", include_in_schema=False)  # some load balancers use HEAD
@@ -210,10 +163,32 @@ def _add_status(app: FastAPI, service: Service) -> None:
         status = "ready" if queue.is_ready else "draining" if queue.is_draining else "not ready"
         return JsonResponse({"status": status}, status_code=200 if queue.is_ready else 503)
 
+    @app.get(
+        "/v1/models", responses={401: FAILURES[401]}, dependencies=dependencies, tags=["OpenAI"]
+    )
+    async def models() -> Models:
+        """List the model that is served."""
+        return Models(data=[_model(service)])
+
     @app.get("/metrics", tags=["status"], response_class=Response)
     async def metrics() -> Response:
         """Return the metrics for Prometheus."""
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4")
+
+
+def _model(service: Service) -> Model:
+    editing = service.reviser.editing
+    writes = editing is None or editing.writes_edits
+    compares = editing is not None and editing.compares
+    return Model(
+        id=service.name,
+        created=service.created,
+        routes=[*(("generate", "infill") if writes else ()), *(("revise",) if editing else ())],
+        about=service.page_text.about,
+        examples=list(service.page_text.examples),
+        min_confidence=editing.least_confidence() if editing and compares else None,
+        calibration=list(editing.calibration) if editing and compares else [],
+    )
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -47,14 +47,10 @@ class Client:
         url: The address of the server, such as http://localhost:8000.
         api_key: The key to send, if the server asks for one.
         timeout: Seconds that the server may be silent.
-        retries: How often in a row the connection of a stream may break.
     """
 
-    def __init__(
-        self, url: str, *, api_key: str | None = None, timeout: float = 600.0, retries: int = 5
-    ) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 600.0) -> None:
         self.url = url
-        self.retries = retries
         self._http = httpx2.Client(**http_options(url, api_key, timeout))
 
     def __enter__(self) -> Client:
@@ -86,7 +82,7 @@ class Client:
     ) -> EditStream:
         """Run a task and get its edits as they happen."""
         changed = changed_settings(task, config) | settings
-        return EditStream(self._http, self.url, self.retries, task, changed)
+        return EditStream(self._http, self.url, task, changed)
 
     def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
@@ -110,10 +106,7 @@ class Client:
         context: int = CONTEXT,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
-        """Edit a draft where it needs it; `Revise` describes the options.
-
-        `notes` is the old name of `min_edit_probability`.
-        """
+        """Edit a draft where it needs it; `Revise` describes the options."""
         task = Revise(
             draft,
             instruction=instruction,
@@ -152,11 +145,8 @@ class Client:
 class AsyncClient:
     """A `Client` for asyncio: the same methods and parameters, to be awaited."""
 
-    def __init__(
-        self, url: str, *, api_key: str | None = None, timeout: float = 600.0, retries: int = 5
-    ) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 600.0) -> None:
         self.url = url
-        self.retries = retries
         self._http = httpx2.AsyncClient(**http_options(url, api_key, timeout))
 
     async def __aenter__(self) -> AsyncClient:
@@ -188,7 +178,7 @@ class AsyncClient:
     ) -> AsyncEditStream:
         """Run a task and get its edits as they happen."""
         changed = changed_settings(task, config) | settings
-        return AsyncEditStream(self._http, self.url, self.retries, task, changed)
+        return AsyncEditStream(self._http, self.url, task, changed)
 
     async def generate(self, prompt: str = "", **settings: Unpack[DecodeSettings]) -> Rollout:
         """Continue a prompt, which is never changed."""
@@ -212,10 +202,7 @@ class AsyncClient:
         context: int = CONTEXT,
         **settings: Unpack[DecodeSettings],
     ) -> Revision:
-        """Edit a draft where it needs it; `Revise` describes the options.
-
-        `notes` is the old name of `min_edit_probability`.
-        """
+        """Edit a draft where it needs it; `Revise` describes the options."""
         task = Revise(
             draft,
             instruction=instruction,

@@ -7,7 +7,6 @@ callers of a client get only our own errors.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -41,7 +40,6 @@ _INVALID = (
     TypeError,
     ValueError,
 )
-_STREAM_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _Read = TypeVar("_Read")
 
 
@@ -68,29 +66,10 @@ class StreamState:
     """The text of a stream as far as its events have arrived."""
 
     def __init__(self) -> None:
-        self.id = ""
-        """The server's id of the stream; empty before the first response."""
         self.text = ""
         self.cursor = 0
         self.rollout: Rollout | None = None
         self.error: ReviserError | None = None
-        self._last = ""  # id of the last event
-
-    def request(self, task: Task, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the HTTP request that starts or resumes the stream."""
-        if not self.id:
-            body = request_body(task, settings) | {"stream": True}
-            return {"method": "POST", "url": PATHS[type(task)], "json": body}
-        headers = {"Last-Event-ID": self._last} if self._last else {}
-        return {"method": "GET", "url": f"/v1/streams/{self.id}", "headers": headers}
-
-    def accept(self, response: httpx2.Response) -> None:
-        """Take the stream's id from a response's headers."""
-        stream = response.headers.get("x-stream-id", "")
-        if not _STREAM_ID.fullmatch(stream):  # it becomes part of a path
-            raise EngineError("The server sent no valid X-Stream-Id. Is it `reviser serve`?")
-        self.id = stream
-        response.encoding = "utf-8"  # events are UTF-8, whatever the header says
 
     def take(self, event: httpx2.ServerSentEvent) -> StreamedEdit | None:
         """Apply one event; return the edit if it is one, raise the error if it is a failure."""
@@ -100,8 +79,6 @@ class StreamState:
         return edit
 
     def _apply(self, event: httpx2.ServerSentEvent) -> StreamedEdit | None:
-        if not (event.id.isascii() and event.id.isdigit()):
-            raise ValueError("an event has no number")
         data = json.loads(event.data)
         edit = None
         if event.event == "start":
@@ -116,7 +93,6 @@ class StreamState:
             self.rollout = Rollout.from_json(event.data)
         elif event.event == "failure":
             self.error = _error(int(data["error"]["code"]), str(data["error"]["message"]))
-        self._last = event.id
         return edit
 
     def result(self) -> Rollout:
@@ -138,6 +114,15 @@ def request_body(task: Task, settings: Mapping[str, object]) -> dict[str, Any]:
     """Return the JSON body of a task with these settings, which are checked."""
     config = DecodeConfig.of(settings, task.default_config)
     return task.to_dict() | {name: getattr(config, name) for name in settings}
+
+
+def stream_request(task: Task, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the HTTP request that starts a stream."""
+    body = request_body(task, settings) | {"stream": True}
+    return {
+        "method": "POST", "url": PATHS[type(task)], "json": body,
+        "max_event_size": MAX_EVENT_BYTES,
+    }  # fmt: skip
 
 
 def changed_settings(task: Task, config: DecodeConfig | None) -> dict[str, Any]:
@@ -218,21 +203,3 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
         "limits": httpx2.Limits(max_connections=None),
         "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
     }
-
-
-class Retries:
-    """Counts broken connections of a stream, and says how long to wait before the next try."""
-
-    def __init__(self, limit: int, url: str) -> None:
-        self._limit = limit
-        self._url = url
-        self.failures = 0
-
-    def pause(self, stream: StreamState) -> float:
-        """Return the seconds to wait after one more failure; raise if it was one too many."""
-        self.failures += 1
-        # Before the first response, one more try is enough: the server may be writing for each.
-        limit = self._limit if stream.id else min(self._limit, 1)
-        if self.failures > limit:
-            raise unreachable(self._url, "the connection breaks again and again")
-        return float(min(0.1 * 2 ** (self.failures - 1), 5.0))

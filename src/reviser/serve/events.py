@@ -1,4 +1,4 @@
-"""Server-sent events of a stream, and the buffer that lets a client reconnect.
+"""Server-sent events of a stream.
 
 Event 0 holds the initial text, event n the n-th action, and the last event the result. This module
 knows the format of an event, but neither HTTP nor engines.
@@ -34,35 +34,3 @@ def edit_data(step: int, kind: str, edit: TextEdit, logprob: float) -> str:
             "logprob": logprob,
         }
     )
-
-
-class EventBuffer:
-    """The newest events of a stream, up to a number of bytes; the newest one is always kept."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._events: list[bytes] = []
-        self._first = 0
-        self._size = 0
-
-    @property
-    def end(self) -> int:
-        """The number that the next event gets."""
-        return self._first + len(self._events)
-
-    def add(self, event: bytes) -> None:
-        """Append an event, and drop the oldest ones that no longer fit."""
-        self._events.append(event)
-        self._size += len(event)
-        count = 0
-        while self._size > self._max_bytes and count + 1 < len(self._events):
-            self._size -= len(self._events[count])
-            count += 1
-        if count:
-            del self._events[:count]
-            self._first += count
-
-    def since(self, number: int, limit: int = 64) -> list[bytes] | None:
-        """Return up to `limit` events, starting at a number; None if that one was dropped."""
-        index = number - self._first
-        return None if index < 0 else self._events[index : index + limit]

@@ -39,11 +39,6 @@ class Limits:
     max_actions: int = limit(4096, 1, "Highest `max_actions` that a request may ask for.")
     max_length: int = limit(16_384, 1, "Maximum number of tokens of a text, for all requests.")
     seconds: float = limit(600.0, 0.001, "Seconds per request; then the text so far is returned.")
-    stream_bytes: int = limit(4 << 20, 1, "Bytes of events kept per stream for slow clients.")
-    streams: int = limit(1024, 0, "Finished streams kept for clients that reconnect.")
-    resume_seconds: float = limit(
-        15.0, 0, "Seconds that a stream continues, or is kept, without a client that reads it."
-    )
     ping_seconds: float = limit(15.0, 0.001, "Seconds between pings on a silent stream.")
     write_seconds: float = limit(
         60.0, 0.001, "Seconds after which a connection that stops reading is closed."

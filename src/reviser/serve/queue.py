@@ -19,7 +19,7 @@ from typing import Any
 from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
 from reviser.errors import EngineError, RequestRefused, ReviserError
-from reviser.serve.jobs import EngineJob, StreamStore
+from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.worker import FAILED, EngineState, EngineWorker, Update
@@ -46,7 +46,6 @@ class RequestQueue:
         """True if the engine failed accepted requests while the server was draining."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the process should exit."""
-        self.streams = StreamStore(limits, partial(self.cancel, by="absence"))
         self._is_closed = False
         self._worker: EngineWorker | None = None
         self._entering: Counter[str] = Counter()  # by owner
@@ -90,7 +89,7 @@ class RequestQueue:
         return is_up and not self.is_draining and not self.is_dead
 
     def drain(self) -> None:
-        """Accept nothing more; end when all accepted jobs are written and read."""
+        """Accept nothing more; end when all accepted jobs are written."""
         if not self.is_draining:
             self.is_draining = True
             self.metrics.ready.set(0)
@@ -100,7 +99,7 @@ class RequestQueue:
     async def _end_when_drained(self) -> None:
         until = time.monotonic() + self.limits.drain_seconds
         while time.monotonic() < until and not self.is_dead:
-            if not self._load() and self.streams.are_all_read:
+            if not self._load():
                 break
             await asyncio.sleep(0.02)
         self.cancel_all()
@@ -228,9 +227,6 @@ class RequestQueue:
             )
             for writing in writings
         ]
-        if is_stream:
-            for job in jobs:
-                self.streams.add(job)
         self._waiting.extend(jobs)
         self._feed()
         return jobs
@@ -273,8 +269,7 @@ class RequestQueue:
             if job.steps and not job.has_begun:
                 job.has_begun = True
                 self.metrics.first_edit.observe(time.monotonic() - job.accepted)
-            for each in update.events:
-                job.buffer.add(each)
+            job.add(update.events)
             if update.reason:
                 log.error("request failed", extra={"facts": {"reason": update.reason}})
             if update.is_last:
@@ -297,9 +292,7 @@ class RequestQueue:
         if job.cancelled_by:
             self.metrics.cancelled.labels(job.cancelled_by).inc()
         if not self.is_dead:  # a hanging engine's thread may still use it
-            del job.writing  # a finished stream is kept for a while; its canvas need not be
+            del job.writing  # a slow client reads for a while; the canvas is not needed for that
         job.finish(rollout, error)
-        if job.is_stream:
-            self.streams.finished(job)
         job.notify()
         self._set_gauges()

@@ -175,71 +175,51 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
     )
 
 
-# Fields of OpenAI's that would change the text, with the one value that is accepted.
-_UNSUPPORTED: dict[str, Any] = {"n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}}
-_UNSUPPORTED |= {"presence_penalty": 0, "frequency_penalty": 0}
-
-
-def _nullable(schema: dict[str, Any]) -> None:
-    """Allow null for every field in the schema, as OpenAI's clients send it for "no value"."""
-    for name, each in schema["properties"].items():
-        if {"type": "null"} not in each.get("anyOf", ()):
-            names = {"title", "description", "default"} & set(each)
-            kept = {name: each.pop(name) for name in sorted(names)}
-            schema["properties"][name] = kept | {"anyOf": [each, {"type": "null"}]}
-    schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}, "presence_penalty": 0,
+    "frequency_penalty": 0, "echo": False, "stream": False, "stream_options": {},
+}  # fmt: skip
+"""Fields of OpenAI's that are not supported, each with the one value that is accepted."""
 
 
 class CompletionBody(Settings):
     """A request of OpenAI's completions API, limited to what a reviser model can do."""
 
     model: str | None = Field(None, description="The model's name in /v1/models.")
-    prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = ""
-    suffix: str | None = Field(None, description="The text after the gap to fill.")
+    prompt: str = ""
+    suffix: str = Field("", description="The text after the gap to fill.")
     max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
-    echo: bool = False
-    stream: bool = Field(False, description="The whole text is sent as one event at the end.")
-    stream_options: dict[str, bool] | None = None
     user: str | None = None
-    n: Literal[1] = 1
-    best_of: Literal[1] | None = None
-    logprobs: Literal[0] | None = None
-    stop: Annotated[list[str], Field(max_length=0)] | None = None
-    presence_penalty: Annotated[float, Field(ge=0, le=0)] = 0.0
-    frequency_penalty: Annotated[float, Field(ge=0, le=0)] = 0.0
-    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
 
-    model_config = ConfigDict(json_schema_extra=_nullable)
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]}
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def drop_nulls(cls, values: Any) -> Any:
-        """Drop fields that are null, and refuse those that are not supported."""
+    def drop_without_effect(cls, values: Any) -> Any:
+        """Drop what has no effect, such as nulls, and refuse what is not supported."""
         if not isinstance(values, dict):
             return values
-        for name, accepted in _UNSUPPORTED.items():
-            value = values.get(name)
-            if value not in (None, accepted) or isinstance(value, bool):  # True == 1
-                raise _sentence_error(f"{name!r} is not supported here. Leave it out.")
-        if isinstance(values.get("prompt"), list) and len(values["prompt"]) != 1:
-            raise _sentence_error("Send one prompt per request.")
-        options = values.get("stream_options")
-        if isinstance(options, dict) and len(options) > 8:
-            raise _sentence_error("'stream_options' has too many fields; send include_usage only.")
-        known = cls.model_fields
-        return {k: value for k, value in values.items() if value is not None or k not in known}
-
-    @property
-    def text(self) -> str:
-        """The prompt, which may be sent as a list of one."""
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+        known = values.keys() & (cls.model_fields.keys() | _WITHOUT_EFFECT.keys())
+        values = {k: value for k, value in values.items() if value is not None or k not in known}
+        for name, accepted in _WITHOUT_EFFECT.items():
+            value = values.pop(name, accepted)
+            if value != accepted or isinstance(value, bool) != isinstance(accepted, bool):
+                advice = " Stream edits from /v1/generate instead." if name == "stream" else ""
+                raise _sentence_error(f"{name!r} is not supported here. Leave it out.{advice}")
+        if isinstance(prompt := values.get("prompt"), list):
+            if len(prompt) != 1:
+                raise _sentence_error("Send one prompt per request.")
+            values["prompt"] = prompt[0]
+        return values
 
     def task(self) -> Task:
         """Return the task: a suffix makes it an infill."""
         if not self.suffix:
-            return Continue(self.text)
-        gap = len(self.text)
-        return Infill(self.text + self.suffix, [(gap, gap)])
+            return Continue(self.prompt)
+        gap = len(self.prompt)
+        return Infill(self.prompt + self.suffix, [(gap, gap)])
 
 
 class Problem(BaseModel):

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -170,9 +171,10 @@ class Service:
                 self.queue.cancel(job, by="client")
         return []
 
-    def stream(self, job: EngineJob, number: int = 0) -> EventStream:
-        """Return a response with the events of a stream, from a number on."""
-        return EventStream(self.queue.streams.read(job, number), {"x-stream-id": job.id})
+    def stream(self, job: EngineJob) -> EventStream:
+        """Return a response with the events of a stream; a client that leaves cancels it."""
+        leave = partial(self.queue.cancel, job, by="client")
+        return EventStream(job.events(self.limits.ping_seconds), leave)
 
 
 def record(request: Request, *rollouts: Rollout) -> None:

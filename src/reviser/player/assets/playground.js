@@ -48,7 +48,6 @@ async function run() {
   } finally {
     cancelAnimationFrame(frame);
     frame = 0;
-    mine.stream?.close?.();
     work = null;
     setWorking(false);
     if (task.mode !== "proofread" && !mine.isLeft) finish(mine);

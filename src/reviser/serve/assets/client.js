@@ -46,12 +46,6 @@ export async function* readEvents(body) {
   }
 }
 
-const isResponse = (error) => error instanceof ServerError && error.status !== 0;
-
-function pause(failures) {
-  return new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** failures, 5000)));
-}
-
 function parseEvent(block) {
   const event = {};
   for (const line of block.split("\n")) {
@@ -63,50 +57,38 @@ function parseEvent(block) {
 
 /** A text being written: `for await` yields its edits, in order, each once. */
 export class Stream {
-  constructor(client, response) {
-    this.client = client;
-    this.id = response.headers.get("x-stream-id");
+  constructor(response, aborter) {
     this.start = null; // {text, cursor} before the first edit
     this.text = "";
     this.cursor = 0;
     this.rollout = null;
-    this.error = null;
     this.json = null; // the rollout as the server wrote it, on one line
     this.reason = undefined; // why it ended
-    this.last = null;
     this.response = response;
-    this.aborter = null;
-    this.isClosed = false;
+    this.aborter = aborter;
   }
 
   async *[Symbol.asyncIterator]() {
-    if (this.error !== null) throw this.error;
-    let failures = 0;
-    while (this.rollout === null && !this.isClosed) {
-      try {
-        const response = this.response ?? (await this.reconnect());
-        this.response = null;
-        for await (const event of readEvents(response.body)) {
-          const edit = this.take(event);
-          failures = 0;
-          if (edit !== null) yield edit;
-        }
-      } catch (error) {
-        if (isResponse(error) || error instanceof SyntaxError) throw (this.error = error);
+    if (this.response === null) return;
+    const { body } = this.response;
+    this.response = null;
+    try {
+      for await (const event of readEvents(body)) {
+        const edit = this.take(event);
+        if (edit !== null) yield edit;
       }
-      if (this.rollout === null && !this.isClosed) {
-        if (++failures > this.client.retries) {
-          throw new ServerError("The connection to the server breaks again and again.", 0);
-        }
-        await pause(failures - 1);
-      }
+    } catch (error) {
+      if (this.aborter.signal.aborted) return;
+      if (error instanceof ServerError || error instanceof SyntaxError) throw error;
+    }
+    if (this.rollout === null && !this.aborter.signal.aborted) {
+      throw new ServerError("The connection to the server was lost.", 0);
     }
   }
 
   /** Apply one event; return the edit if it is one. */
-  take({ id, event, data }) {
+  take({ event, data }) {
     const content = JSON.parse(data);
-    this.last = id;
     if (event === "start") {
       this.start = content;
       this.text = content.text;
@@ -125,36 +107,24 @@ export class Stream {
     return null;
   }
 
-  async reconnect() {
-    const headers = this.last === null ? {} : { "Last-Event-ID": this.last };
-    this.aborter = new AbortController();
-    return this.client.ask(`/v1/streams/${this.id}`, { headers, signal: this.aborter.signal });
-  }
-
   /** Read to the end and return the rollout. */
   async result() {
     for await (const _ of this);
     return this.rollout;
   }
 
-  /** Stop writing; the remaining edits and the rollout still arrive. */
-  async cancel() {
-    await this.client.ask(`/v1/streams/${this.id}/cancel`, { method: "POST" });
-  }
-
-  /** Stop reading; the server stops writing a few seconds later. */
-  close() {
-    this.isClosed = true;
-    this.aborter?.abort();
+  /** Close the connection; the server stops writing. `text` has what arrived until now. */
+  cancel() {
+    if (this.reason === undefined) this.reason = "cancelled";
+    this.aborter.abort();
   }
 }
 
 /** A client of one server; settings are the fields of the server's routes. */
 export class Client {
-  constructor({ url = "", apiKey = null, retries = 5 } = {}) {
+  constructor({ url = "", apiKey = null } = {}) {
     this.url = url.replace(/\/$/, "");
     this.apiKey = apiKey;
-    this.retries = retries;
   }
 
   /** Continue a prompt; return the rollout. */
@@ -194,19 +164,9 @@ export class Client {
   }
 
   async begin(path, body) {
+    const aborter = new AbortController();
     const request = { ...body, unit: "utf16", stream: true };
-    for (let failures = 0; ; failures++) {
-      const aborter = new AbortController();
-      try {
-        const stream = new Stream(this, await this.post(path, request, aborter.signal));
-        stream.aborter = aborter;
-        return stream;
-      } catch (error) {
-        // One more try is enough: the server may be writing for each.
-        if (isResponse(error) || failures >= Math.min(this.retries, 1)) throw error;
-        await pause(failures);
-      }
-    }
+    return new Stream(await this.post(path, request, aborter.signal), aborter);
   }
 
   post(path, body, signal = undefined) {
