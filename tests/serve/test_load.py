@@ -79,7 +79,7 @@ def test_under_load_none_is_lost_and_none_mixed_up_and_a_signal_loses_none(model
 @pytest.mark.full
 @pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; `just test-vllm` installs it.")
 def test_a_vllm_that_is_killed_under_load_ends_the_server(model: str) -> None:
-    with served(model, "--recovery-seconds", "2") as server, ThreadPoolExecutor() as pool:
+    with served(model) as server, ThreadPoolExecutor() as pool:
         waiting = [
             pool.submit(load, server, way, count=32, actions=400, stop_bias=-50.0) for way in WAYS
         ]

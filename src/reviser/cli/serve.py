@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +24,9 @@ from reviser.models.hub import CONFIG_FILES, find, refuse_missing_folder
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
-LIMITS = {
-    "running": "Maximum number of requests that run at the same time.",
-    "waiting": "Maximum number of requests in the queue; more are refused with status 429.",
-    "key_requests": "Maximum number of requests of one API key that run or wait; more are refused"
-    " with status 429.",
-    "key_rate": "Requests per second of one API key; each 32 kB of body count as one more.",
-    "connections": "Maximum number of open connections; more are refused with status 503.",
-    "body_bytes": "Maximum size of a request body in bytes.",
-    "prompt_characters": "Maximum length of a prompt, draft or text with gaps, in characters.",
-    "prompt_tokens": "Maximum length of a prompt, draft or text with gaps, in tokens.",
-    "max_actions": "Highest max_actions that a request may ask for.",
-    "max_length": "Maximum length of a text in tokens, whatever a request asks for.",
-    "seconds": "Time limit of a request in seconds; the text written by then is sent.",
-    "drain_seconds": "Seconds from SIGTERM to the end of the process, at most.",
-    "stall_seconds": "Seconds after which an engine step counts as failed.",
-    "recovery_seconds": "Seconds for a failed engine to recover before the server exits.",
-}
-"""Limits that an operator is likely to set, each with its help."""
+LIMITS = ("running", "waiting", "body_bytes", "prompt_tokens", "max_actions", "max_length",
+          "seconds", "drain_seconds")  # fmt: skip
+"""Limits that an operator is likely to set."""
 
 
 def _limit_options() -> Decorator:
@@ -53,11 +39,11 @@ def _limit_options() -> Decorator:
             default=getattr(Limits, name),
             show_default=True,
             type=type(getattr(Limits, name)),
-            help=text,
+            help=next(each.metadata["help"] for each in fields(Limits) if each.name == name),
         )
-        for name, text in LIMITS.items()
+        for name in LIMITS
     ]
-    return with_options(*options, collected("limits", list(LIMITS), Limits))
+    return with_options(*options, collected("limits", LIMITS, Limits))
 
 
 @click.command()
@@ -79,15 +65,10 @@ def _limit_options() -> Decorator:
                    " is, unless this is given.")  # fmt: skip
 @click.option("--playground/--no-playground", default=True, show_default=True,
               help="Serve a page at / to try the model.")  # fmt: skip
-@click.option("--log-format", default="auto", show_default=True,
-              type=click.Choice(["auto", "text", "json"]),
-              help="Format of the log; auto is text in a terminal and JSON lines"
-                   " elsewhere.")  # fmt: skip
 @_limit_options()
 def serve(
     choice: ModelChoice, host: str, port: int, name: str | None, api_key_file: Path | None,
-    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, log_format: str,
-    limits: Any,
+    origins: tuple[str, ...], names: tuple[str, ...], playground: bool, limits: Any,
 ) -> None:  # fmt: skip
     """Serve a model over HTTP, with a page to try it.
 
@@ -95,7 +76,8 @@ def serve(
 
     MODEL is a folder or a hub name. Clients can ask for whole texts, for streams of edits, or use
     OpenAI's completions API. On SIGTERM the server finishes the requests it has accepted, then
-    exits. Its log goes to standard error and never contains user text.
+    exits. Its log goes to standard error, as text in a terminal and as JSON lines elsewhere, and
+    never contains user text.
     """
     refuse_missing_folder(choice.model)  # before the slow imports
     with needs_extra("serve"):
@@ -111,7 +93,7 @@ def serve(
     socket = listen(host, port)
     quiet_libraries(choice.model)
     log = write_json_lines()
-    if log_format == "text" or (log_format == "auto" and sys.stderr.isatty()):
+    if sys.stderr.isatty():
         write_for_people()
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
