@@ -31,8 +31,9 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
 from reviser.lab.canvases import EMPTY, canvases, check
-from reviser.lab.recipe import CanvasReading, TrunkConfig
+from reviser.lab.recipe import CanvasReading
 from reviser.models import trunks
+from reviser.models.trunk_config import TrunkConfig
 
 CANVAS_MODEL = "reviser_canvas"
 """The `model_type` of a trunk that reads the canvas too."""
@@ -205,7 +206,9 @@ class CanvasForCausalLM(LlamaForCausalLM):
         return torch.from_numpy(found_BTL).to(ids_BT.device)
 
 
-def build(config: TrunkConfig, reading: CanvasReading, vocab: ActionVocab, seed: int) -> Any:
+def build(
+    config: TrunkConfig, reading: CanvasReading, vocab: ActionVocab, seed: int
+) -> PreTrainedModel:
     """Build a trunk that reads the canvas, with random weights."""
     shape = trunks.shape(config, trunks.rows_for(vocab.size))
     options = {f"canvas_{name}": value for name, value in asdict(reading).items()}
