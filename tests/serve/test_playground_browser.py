@@ -6,7 +6,6 @@ The first test goes through the page once; the others run with `just full`.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -538,11 +537,6 @@ def test_edits_of_a_text_that_was_left_do_not_appear(visit: Any, slow: Served) -
     begin(page, "The cat", max_actions=3000, stop_bias=-1)
     page.wait_for_function(WROTE, arg=3)
 
-    def late(route: Any) -> None:
-        time.sleep(0.5)
-        route.continue_()
-
-    page.route("**/cancel", late)
     left = page.evaluate(
         """() => {
             document.getElementById("mode-proofread").click();
@@ -560,7 +554,7 @@ def test_edits_of_a_text_that_was_left_do_not_appear(visit: Any, slow: Served) -
 
 @full
 @pytest.mark.parametrize("by", ["Escape", "#stop"])
-def test_an_interrupted_text_is_kept_and_can_be_played(visit: Any, slow: Served, by: str) -> None:
+def test_an_interrupted_text_is_kept(visit: Any, slow: Served, by: str) -> None:
     page = visit(slow, "#mode=continue")
     begin(page, MIXED, max_actions=3000, stop_bias=-1)
     page.wait_for_function(WROTE, arg=5)
@@ -568,10 +562,10 @@ def test_an_interrupted_text_is_kept_and_can_be_played(visit: Any, slow: Served,
     page.keyboard.press(by) if by == "Escape" else page.click(by)
     page.wait_for_function(DONE)
     assert page.inner_text("#status").startswith("Stopped. ")
-    expected = executed(page)
-    assert 5 < len(expected) - 1 < 3000
-    assert text(page) == expected[-1]
+    assert 5 <= int(page.get_attribute("#step", "max") or 0) < 3000
+    assert text(page).startswith(MIXED)
     assert page.is_hidden("#stop")
+    assert page.is_hidden("#save")  # its rollout never arrived
     eventually(lambda: slow.engine()["running"] == 0)
     page.click("#write")
     page.wait_for_function(WROTE, arg=3)
@@ -898,15 +892,13 @@ def test_an_engine_that_fails_and_a_server_that_dies_leave_the_text_so_far(visit
         page.wait_for_function(WROTE, arg=5)
         server.process.kill()
         page.wait_for_function(DONE, timeout=20_000)
-        wait_for_error(page, "breaks again and again. The text so far is kept.")
+        wait_for_error(page, "connection to the server was lost. The text so far is kept.")
         assert page.inner_text("#status").startswith("The connection was lost. ")
         last = text(page)
         assert replayed(page, [0, 99_999]) == ["The", last]
-        page.evaluate("() => { window.setTimeout = (act) => queueMicrotask(act); }")  # do not wait
         page.click("#write")
         page.get_by_text("The server cannot be reached.").wait_for()
         assert text(page) == last
-        page.evaluate("() => { window.setTimeout = (act) => queueMicrotask(act); }")
         mode(page, "proofread")
         page.click("#write")
         page.get_by_text("The server cannot be reached.").wait_for()
