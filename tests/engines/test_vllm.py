@@ -505,7 +505,7 @@ def test_the_second_runner_masks_too(
     """With few actions, since an interpreter runs it."""
     server = servers.get(("llama", name), how, max_num_seqs=8, **options)
     check_equal("llama", name, server.run(GREEDY[name][FEW]), FEW)
-    some = WILD[name][:8]
+    some = WILD[name][:12]
     extras = {} if "drafts" in how else restless(VOCABS[name])
     records = server.run(some, **extras)
     wrong, count = faults(name, some, records)
