@@ -107,8 +107,8 @@ def prompts(
 @click.option("--scorer", "scorers", multiple=True, metavar="MODEL",
               help="Causal LM for evalPPL: folder or hub name; may be repeated.")  # fmt: skip
 @click.option("--mauve", multiple=True, metavar="KIND:MODEL",
-              help="Features for MAUVE: pll of a masked LM, as in the paper, or the last or mean"
-                   " hidden state; may be repeated.")  # fmt: skip
+              help="Features for MAUVE: pll of a masked LM, as in the paper, or the last hidden"
+                   " state; may be repeated.")  # fmt: skip
 @click.option("--judge", metavar="MODEL",
               help="Model that judges pairs of texts: its name at --judge-url.")  # fmt: skip
 @click.option("--judge-url", metavar="URL",

@@ -67,7 +67,7 @@ class Comparison:
     own_scorer: tuple[str, ...] = ("policy=append", "data.windows.prefix=[0, 0]", "seed=1")
     """Changes of the recipe for the scorer that is trained here. Its policy must be append."""
     mauve: tuple[str, ...] = ("last:own",)
-    """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME`."""
+    """Features for MAUVE: `pll:NAME` of a masked LM, or `last:NAME`."""
     judge: JudgeConfig | None = None
     """The judge of the arena, if there is one."""
 

@@ -168,7 +168,7 @@ def test_the_interval_of_the_ratio_covers_what_it_promises() -> None:
 def test_what_is_measured_is_kept_and_not_measured_again(
     ours: System, theirs: System, causal_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measures = Measures(scorers=(str(causal_lm),), mauve=(f"mean:{causal_lm}",))
+    measures = Measures(scorers=(str(causal_lm),), mauve=(f"last:{causal_lm}",))
     calls: list[str] = []
     load_scorer = perplexity.Scorer.load
 

@@ -127,17 +127,14 @@ def test_hidden_states_are_those_of_each_text_alone(causal_lm: Path) -> None:
     texts = ["The cat sat.", "x", "", "The dog did not! Did the cat care?"]
     tokenizer = small_tokenizers.byte_level()
     model = AutoModelForCausalLM.from_pretrained(causal_lm)
-    for pool in ("last", "mean"):
-        found, about = mauve.hidden_states(causal_lm, texts, pool=pool, max_tokens=9, rows=2)
-        assert found.shape == (4, 16)
-        assert about["max_tokens"] == 9
-        assert about["features"] == f"{pool} hidden state"
-        for text, state in zip(texts, found, strict=True):
-            ids = tokenizer.encode(text).ids[:9] or [0]
-            with torch.no_grad():
-                states = model.gpt_neox(torch.tensor([ids])).last_hidden_state[0].double()
-            expected = states[-1] if pool == "last" else states.mean(0)
-            assert state == pytest.approx(expected.numpy(), abs=1e-5)
+    found, about = mauve.hidden_states(causal_lm, texts, max_tokens=9, rows=2)
+    assert found.shape == (4, 16)
+    assert (about["max_tokens"], about["features"]) == (9, "last hidden state")
+    for text, state in zip(texts, found, strict=True):
+        ids = tokenizer.encode(text).ids[:9] or [0]
+        with torch.no_grad():
+            states = model.gpt_neox(torch.tensor([ids])).last_hidden_state[0].double()
+        assert state == pytest.approx(states[-1].numpy(), abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +184,7 @@ def test_weights_without_the_head_are_refused(masked_lm: Path, tmp_path: Path) -
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(CheckpointError, match="of the tensors that these features need, first cls"):
         mauve.pseudo_log_likelihoods(tmp_path, ["a"])
-    assert mauve.hidden_states(tmp_path, ["a b"], pool="mean")[0].shape == (1, 16)
+    assert mauve.hidden_states(tmp_path, ["a b"])[0].shape == (1, 16)
 
 
 def test_a_model_without_a_mask_is_refused(causal_lm: Path, tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ def test_every_score_is_the_sum_by_hand(causal_lm: Path, scorer: Scorer) -> None
         assert score.tokens == tokens
         assert score.nll == pytest.approx(nll, rel=1e-5, abs=1e-5)
         assert score.characters == len(one.continuation)
-    assert 0 < sum(score.joined for score in scores) < len(scores)
 
 
 def test_batches_and_neighbours_change_nothing(scorer: Scorer) -> None:
@@ -101,10 +100,9 @@ def test_a_token_across_the_boundary_counts_whole(scorer: Scorer) -> None:
     tokenizer = small_tokenizers.byte_level()
     assert tokenizer.encode("The").tokens == ["The"]
     (score,) = scorer.score([sample("Th", "e")])
-    assert (score.tokens, score.characters, score.joined) == (1, 1, True)
+    assert (score.tokens, score.characters) == (1, 1)
     (whole,) = scorer.score([sample("", "The")])
     assert score.nll == pytest.approx(whole.nll)
-    assert not whole.joined
 
 
 def test_perplexity_is_of_all_tokens_together(causal_lm: Path, scorer: Scorer) -> None:
@@ -118,7 +116,6 @@ def test_perplexity_is_of_all_tokens_together(causal_lm: Path, scorer: Scorer) -
     assert report.perplexity.low < report.perplexity.value < report.perplexity.high
     assert report.perplexity.n == len(given)
     assert report.empty == sum(not one.continuation for one in given) >= 1
-    assert report.joined == sum(score.joined for score in report.scores)
     assert len(report.scores) == len(given)
 
 

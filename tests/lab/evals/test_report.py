@@ -137,7 +137,6 @@ def record(
                     "perplexity": estimate(20.5 + 7 * n + 3.1 * s),
                     "bits_per_character": estimate(1.11 + 0.07 * n + 0.03 * s),
                     "empty": 2,
-                    "joined": 3,
                     "longer": 5,
                 }
             )
@@ -349,11 +348,10 @@ def test_an_infinite_value_is_no_crash() -> None:
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ({}, "interval that leaves out 1: that of reviser is higher"),
-        ({}, "1.2100 [1.0004, 1.5000]"),  # so exactly that one sees it
-        ({"value": 0.5, "low": 0.4, "high": 0.99}, "leaves out 1: that of append is higher"),
-        ({"low": 0.4, "high": 1.0}, "interval that includes 1: these texts do not tell"),
-        ({"low": None, "high": None}, "interval that includes 1: these texts do not tell"),
+        ({}, "| 1.2100 [1.0004, 1.5000] | leaves out 1 |"),  # so exactly that one sees it
+        ({"value": 0.5, "low": 0.4, "high": 0.99}, "| leaves out 1 |"),
+        ({"low": 0.4, "high": 1.0}, "| includes 1: no difference is shown |"),
+        ({"low": None, "high": None}, "| includes 1: no difference is shown |"),
     ],
 )
 def test_it_is_said_whether_an_interval_includes_1(ends: dict[str, Any], said: str) -> None:
@@ -430,12 +428,13 @@ ALLOWED = {
 
 
 def check_markdown(text: str) -> list[str]:
-    """Read as CommonMark with tables, refuse what a page never writes, and return the fences."""
+    """Read as CommonMark with tables, refuse all else, and return the quoted texts."""
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", text)
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     every = [token for outer in tokens for token in (outer, *(outer.children or ()))]
     assert {token.type for token in every} <= ALLOWED
-    return [token.content for token in every if token.type == "fence"]
+    assert [token.info for token in every if token.type == "fence"].count("json") == 1
+    return [token.content for token in every if token.type == "fence" and token.info == "text"]
 
 
 def test_what_a_model_writes_is_read_back_as_it_is() -> None:

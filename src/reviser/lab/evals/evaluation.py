@@ -38,7 +38,7 @@ class Measures:
     scorers: tuple[str, ...] = ()
     """Causal LMs for evalPPL, by folder or hub name."""
     mauve: tuple[str, ...] = ()
-    """Features for MAUVE: `pll:NAME` of a masked LM, `last:NAME` or `mean:NAME` hidden state."""
+    """Features for MAUVE: `pll:NAME` of a masked LM, or `last:NAME`, a hidden state."""
     judge: arena.Judge | None = None
     order: arena.Order = "both"
     device: str = "auto"
@@ -162,7 +162,6 @@ def _perplexities(
                 "perplexity": found.perplexity.to_dict(),
                 "bits_per_character": found.bits_per_character.to_dict(),
                 "empty": found.empty,
-                "joined": found.joined,
                 "longer": found.longer,
                 "nll": [score.nll for score in found.scores],
                 "tokens": [score.tokens for score in found.scores],
@@ -181,12 +180,8 @@ def _mauves(
         mauve.references_of(system.samples)  # raises before a model is opened
     weights, device = hub.fingerprint(trunks.find(name)), measures.device
     called = measures.names.get(name, name)
-    extract = (
-        partial(mauve.pseudo_log_likelihoods, name, device=device)
-        if kind == "pll"
-        else partial(mauve.hidden_states, name, pool=kind, device=device)  # type: ignore[arg-type]
-    )
-    extract_once = mauve.remembered(extract)
+    extract = mauve.pseudo_log_likelihoods if kind == "pll" else mauve.hidden_states
+    extract_once = mauve.remembered(partial(extract, name, device=device))
 
     def depends(system: System) -> list[Any]:
         return [FORMAT, "mauve", kind, called, weights, device, system.digest]
@@ -214,10 +209,10 @@ def _mauves(
 def features_of(features: str) -> tuple[str, str]:
     """Split the features of MAUVE into their kind and the name of their model."""
     kind, _, name = features.partition(":")
-    if kind not in ("pll", "last", "mean") or not name:
+    if kind not in ("pll", "last") or not name:
         raise ConfigError(
-            f"{features!r} does not name features for MAUVE. Give pll:NAME of a masked LM,"
-            " last:NAME or mean:NAME."
+            f"{features!r} does not name features for MAUVE. Give pll:NAME of a masked LM or"
+            " last:NAME."
         )
     return kind, name
 

@@ -20,22 +20,20 @@ from reviser.lab.evals.trajectories import Walk
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The sizes of a trunk, named as in the paper."""
+    """The sizes of a trunk, named as in the paper.
+
+    L layers of width d, an MLP of width d_ff, an output head of V rows, h query heads and h_kv key
+    and value heads, which are fewer with grouped queries. A gated MLP has three linear maps, as in
+    LLaMA and Qwen, instead of two.
+    """
 
     L: int
-    """Number of layers."""
     d: int
-    """Width of the model."""
     d_ff: int
-    """Width of the MLP."""
     V: int
-    """Number of rows of the output head."""
     h: int = 1
-    """Number of query heads."""
     h_kv: int = 1
-    """Number of key and value heads; fewer than h with grouped queries."""
     gated: bool = False
-    """True if the MLP has three linear maps, as in LLaMA and Qwen, instead of two."""
 
     @classmethod
     def of(cls, folder: Path) -> Sizes | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ VARIANCE = 0.9
 Features = npt.NDArray[np.float64]
 Extract = Callable[[Sequence[str]], tuple[Features, dict[str, Any]]]
 """A function from texts to a row of features for each, and what a record says about them."""
-Pool = Literal["last", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +53,7 @@ class MauveReport:
     features: dict[str, Any]
 
 
-def evaluate(
-    samples: Sequence[Sample],
-    features: Extract,
-    *,
-    clusters: int | None = None,
-    seed: int = 0,
-) -> MauveReport:
+def evaluate(samples: Sequence[Sample], features: Extract) -> MauveReport:
     """Measure MAUVE of the continuations against the references of the same samples.
 
     `features` is a function of this module with its model filled in: `partial(hidden_states,
@@ -70,7 +63,7 @@ def evaluate(
     both, about = features([*references, *(sample.continuation for sample in samples)])
     ours, theirs = both[len(references) :], both[: len(references)]
     groups = [sample.id for sample in samples]
-    value, used = mauve(ours, theirs, clusters=clusters, seed=seed, groups=groups)
+    value, used = mauve(ours, theirs, groups)
     return MauveReport(mauve=value, clusters=used, features=about)
 
 
@@ -86,48 +79,37 @@ def references_of(samples: Sequence[Sample]) -> list[str]:
 
 
 def mauve(
-    ours: Features,
-    theirs: Features,
-    *,
-    clusters: int | None = None,
-    seed: int = 0,
-    groups: Sequence[str] | None = None,
+    ours: Features, theirs: Features, groups: Sequence[str] | None = None
 ) -> tuple[Estimate, int]:
-    """Return MAUVE of two sets of features, and the number of clusters: a tenth of the smaller set.
+    """Return MAUVE of two sets of features, and the number of clusters: a tenth of the set.
 
     The value is the mean of several clusterings, since one alone varies as much as the texts do.
-
-    With `groups`, row n of both sets belongs to group n, and the interval leaves out one group at a
-    time; otherwise one row of both.
+    Row n of both sets belongs to group n, and the interval leaves out one group at a time. By
+    default, each row is a group.
     """
     if min(len(ours), len(theirs)) < 2:
         raise DataError("MAUVE compares distributions: give 2 texts or more on either side.")
-    if groups is not None and not len(ours) == len(theirs) == len(groups):
+    if not len(ours) == len(theirs) == len(ours if groups is None else groups):
         raise DataError("Give as many groups as there are texts on either side.")
-    k = clusters or min(MOST_CLUSTERS, max(2, round(min(len(ours), len(theirs)) / 10)))
+    k = min(MOST_CLUSTERS, max(2, round(len(ours) / 10)))
     both = np.concatenate([ours, theirs])
-    labels = [_labels(both, k, seed + n) for n in range(CLUSTERINGS)]
-    runs = [_areas(each, len(ours), k, groups) for each in labels]
+    labels = [_labels(both, k, seed) for seed in range(CLUSTERINGS)]
+    numbers = np.unique(range(len(ours)) if groups is None else groups, return_inverse=True)[1]
+    runs = [_areas(each, k, numbers) for each in labels]
     used = max(len(np.unique(each)) for each in labels)
     value, *without = np.mean(runs, axis=0).tolist()
     return jackknife(value, without).within(0, 1), used
 
 
-def _areas(
-    labels: npt.NDArray[np.intp], border: int, k: int, groups: Sequence[str] | None
-) -> list[float]:
-    """Return the area for all rows, then without each group or row in turn."""
-    one_hot = np.eye(k)[labels]
-    p, q = one_hot[:border], one_hot[border:]
-    numbers = np.arange(min(len(p), len(q)))
-    if groups is not None:
-        numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
-    parts = np.zeros((2, numbers.max() + 1, k))
-    for side, rows in enumerate((p, q)):
-        np.add.at(parts[side], numbers, rows[: len(numbers)])
-    whole = (p.sum(0), q.sum(0))
-    rests = [(whole[0] - a, whole[1] - b) for a, b in zip(*parts, strict=True)]
-    return [area(*whole), *(area(*rest) for rest in rests if min(map(np.sum, rest)) > 0)]
+def _areas(labels: npt.NDArray[np.intp], k: int, groups: npt.NDArray[np.intp]) -> list[float]:
+    """Return the area for all rows, then without each group in turn."""
+    sides = np.eye(k)[labels].reshape(2, len(groups), k)
+    parts = np.zeros((2, groups.max() + 1, k))
+    for part, rows in zip(parts, sides, strict=True):
+        np.add.at(part, groups, rows)
+    whole = sides.sum(1)
+    rests = [whole - parts[:, n] for n in range(parts.shape[1])]
+    return [area(*whole), *(area(*rest) for rest in rests if rest.sum(1).min() > 0)]
 
 
 def area(p: Features, q: Features) -> float:
@@ -210,12 +192,11 @@ def hidden_states(
     name: str | Path,
     texts: Sequence[str],
     *,
-    pool: Pool = "last",
     max_tokens: int = MAX_TOKENS,
     rows: int = 16,
     device: str = "cpu",
 ) -> tuple[Features, dict[str, Any]]:
-    """Return the final hidden state of each text: its last token's, or the mean for an encoder."""
+    """Return the final hidden state of the last token of each text."""
     model, tokenizer, about = _opened(AutoModel, name, device)
     found: list[Features | None] = [None] * len(texts)
     for numbers, tokens_BT, mask_BT in _batches(tokenizer, texts, max_tokens, rows):
@@ -223,13 +204,9 @@ def hidden_states(
             input_ids=tokens_BT.to(device), attention_mask=mask_BT.to(device)
         ).last_hidden_state.float()
         for row, n in enumerate(numbers):
-            states_TD = states_BTD[row, mask_BT[row].bool()]
-            state_D = states_TD[-1] if pool == "last" else states_TD.mean(0)
-            found[n] = state_D.double().cpu().numpy()
-    return np.array(found), about | {
-        "features": f"{pool} hidden state",
-        "max_tokens": max_tokens,
-    }
+            last = int(mask_BT[row].sum()) - 1
+            found[n] = states_BTD[row, last].double().cpu().numpy()
+    return np.array(found), about | {"features": "last hidden state", "max_tokens": max_tokens}
 
 
 @torch.inference_mode()

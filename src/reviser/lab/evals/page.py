@@ -45,11 +45,11 @@ def escape(text: str) -> str:
     return _MARKS.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
 
 
-def code_block(text: str) -> str:
+def code_block(text: str, language: str = "text") -> str:
     """Return a code block whose fence is longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{visible(text)}\n{fence}"
+    return f"{fence}{language}\n{visible(text)}\n{fence}"
 
 
 def table(

@@ -39,8 +39,6 @@ class Score:
     """
     tokens: int
     characters: int
-    joined: bool
-    """True if the first of the tokens begins in the prompt."""
     longer: bool
     """True if the text exceeds the scorer's context, so that tokens saw only part of it."""
 
@@ -57,7 +55,6 @@ class PerplexityReport:
     """Scores in the order of the samples."""
     empty: int
     """Number of empty continuations, which are left out of the estimates."""
-    joined: int
     longer: int
     scorer: dict[str, Any]
 
@@ -134,7 +131,7 @@ class Scorer:
         at least half a context before it. A text that fits is read once, exactly.
         """
         read = [self._read(sample) for sample in samples]
-        rows = [(n, row) for n, (_, whole) in enumerate(read) for row in whole]
+        rows = [(n, row) for n, whole in enumerate(read) for row in whole]
         rows.sort(key=lambda numbered: len(numbered[1].tokens))
         nll = [0.0] * len(samples)
         done = 0
@@ -148,17 +145,16 @@ class Scorer:
                 nll=nll[n],
                 tokens=sum(len(row.tokens) - row.first for row in whole),
                 characters=len(samples[n].continuation),
-                joined=joined,
                 longer=bool(whole)
                 and whole[-1].start + len(whole[-1].tokens) > (self._context or math.inf),
             )
-            for n, (joined, whole) in enumerate(read)
+            for n, whole in enumerate(read)
         ]
 
-    def _read(self, sample: Sample) -> tuple[bool, list[_Row]]:
-        """Return whether a token spans the boundary, and the windows of the text to read."""
+    def _read(self, sample: Sample) -> list[_Row]:
+        """Return the windows of the text to read."""
         if not sample.continuation:
-            return False, []
+            return []
         boundary = len(sample.prompt)
         encoding = self._tokenizer.encode(sample.text, add_special_tokens=False)
         offsets = encoding.offsets
@@ -166,8 +162,7 @@ class Scorer:
         # An empty prompt has no tokens, even if the tokenizer puts one of no width first.
         first = next(within, len(offsets)) if boundary else 0
         if first == len(offsets):  # the tokenizer drops what was written, as white space
-            return False, []
-        joined = offsets[first][0] < boundary
+            return []
         tokens = [*self._begin, *encoding.ids]
         first += len(self._begin)
         if first == 0:
@@ -175,7 +170,7 @@ class Scorer:
                 f"The continuation of prompt {sample.id!r} has nothing before it to predict its"
                 " first token from: give the scorer a begin token."
             )
-        return joined, list(self._windows(tokens, first))
+        return list(self._windows(tokens, first))
 
     def _windows(self, tokens: list[int], first: int) -> Iterator[_Row]:
         size = self._context or len(tokens)
@@ -255,7 +250,6 @@ def evaluate(
         bits_per_character=per_character.map(lambda nats: nats / math.log(2)),
         scores=tuple(scores),
         empty=sum(not sample.continuation for sample in samples),
-        joined=sum(score.joined for score in scores),
         longer=sum(score.longer for score in scores),
         scorer=scorer.about,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -239,24 +238,25 @@ METHODS = {
 }
 
 
+MEASURED = ("perplexity", "mauve", "diversity", "trajectories", "order_map", "cost", "examples")
+"""Parts of a system that other sections show."""
+
+
 def provenance(record: Record) -> Iterator[str]:
     """List versions, hashes and settings, and how intervals are made."""
-    made = record["made_with"]
-    yield _facts(
-        "Made with",
-        made["versions"]
-        | {"Python": made["python"], "Machine": made["machine"]}
-        | {"Commit": made["commit"] or UNKNOWN},
-    )
-    for system in record["systems"]:
-        yield _facts(f"System: {name_of(system)}", _origin(system))
-    for title, about in _models(record):
-        hashed = about | {
-            name: f"SHA-256 {hashlib.sha256(str(value).encode()).hexdigest()}"
-            for name, value in about.items()
-            if name == "template"
-        }
-        yield _facts(title, {name: _flat(value) or "none" for name, value in hashed.items()})
+    systems = record["systems"]
+    matches = [c["arena"] for c in record["comparisons"] if c["arena"]]
+    origin = {
+        "made_with": record["made_with"],
+        "systems": [
+            {name: _untrained(part) for name, part in system.items() if name not in MEASURED}
+            for system in systems
+        ],
+        "scorers": _unique(each["scorer"] for s in systems for each in s["perplexity"]),
+        "features": _unique(each["features"] for s in systems for each in s["mauve"]),
+        "judges": _unique(match["judge"] for match in matches),
+    }
+    yield code_block(json.dumps(origin, indent=1), language="json")
     counts = Counter(_methods(record))
     yield table(
         "How the intervals are made",
@@ -266,37 +266,15 @@ def provenance(record: Record) -> Iterator[str]:
     )
 
 
-def _facts(caption: str, facts: dict[str, Any]) -> str:
-    return table(caption, ["", "Value"], [[name, str(value)] for name, value in facts.items()])
+def _untrained(part: Any) -> Any:
+    """Return a part of a system without its model's training, which has its own section."""
+    if not isinstance(part, dict):
+        return part
+    return {name: value for name, value in part.items() if name != "training"}
 
 
-def _origin(system: Record) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "Texts": f"{system['samples']:,}",
-        "Prompts": f"{system['prompts']:,}",
-        "Empty continuations": f"{system['empty']:,}",
-        "SHA-256 of the texts": system["texts"],
-    }
-    if model := system["model"]:
-        for name in ("architecture", "parameters", "dtypes", "context", "tokenizer"):
-            found[f"Model's {name}"] = _flat(model[name])
-    if system["engine"]:
-        found["Engine"] = system["engine"]
-        found["Decoding"] = _flat(system["decoding"] or "not the same for all texts")
-        found["Stop reasons"] = _flat(system["stopped"])
-    return found
-
-
-def _models(record: Record) -> Iterator[tuple[str, Record]]:
-    """Yield each scorer, kind of features and judge once, with its description."""
-    seen: list[tuple[str, Record]] = []
-    for system in record["systems"]:
-        seen += [(f"Scorer: {e['scorer']['model']}", e["scorer"]) for e in system["perplexity"]]
-        seen += [(f"Features: {e['features']['model']}", e["features"]) for e in system["mauve"]]
-    for comparison in record["comparisons"]:
-        if match := comparison["arena"]:
-            seen.append((f"Judge: {judge_name(match['judge'])}", match["judge"]))
-    yield from (each for n, each in enumerate(seen) if each not in seen[:n])
+def _unique(found: Iterable[Record]) -> list[Record]:
+    return list({json.dumps(each, sort_keys=True): each for each in found}.values())
 
 
 def _methods(content: Any) -> Iterator[str]:

@@ -82,38 +82,6 @@ def _summary(record: Record) -> Iterator[str]:
         f"{ours[0]['prompts']:,} prompts, {ours[0]['samples']:,} texts{' each' * several}."
         " Brackets hold 95\u00a0% intervals."
     )
-    for comparison in record["comparisons"]:
-        if compared := " ".join(_compared(record, comparison)):
-            yield compared
-
-
-def _compared(record: Record, comparison: Record) -> Iterator[str]:
-    """Describe one system against another, and whether the texts show a difference."""
-    names = comparison["systems"]
-    a, b = map(escape, names)
-    by_name = {system["name"]: system["perplexity"] for system in record["systems"]}
-    for each in comparison["perplexity_ratio"]:
-        scorer, ratio = each["scorer"], Interval(each["ratio"], apart_from=1)
-        ours, theirs = (
-            next((p["perplexity"] for p in by_name[name] if p["scorer"]["model"] == scorer), None)
-            for name in names
-        )
-        if ratio.includes(1):
-            verdict = "an interval that includes 1: these texts do not tell the two apart"
-        else:
-            higher = a if each["ratio"]["value"] > 1 else b
-            verdict = f"an interval that leaves out 1: that of {higher} is higher"
-        yield (
-            f"Under {escape(scorer)}, evalPPL is {cell(ours)} for {a} and {cell(theirs)} for {b};"
-            f" their ratio is {ratio}, {verdict}."
-        )
-    if match := comparison["arena"]:
-        rate = Interval(match["win_rate"], percent=True, apart_from=0.5)
-        side = "; but it prefers one side, regardless of the system" * match["is_biased"]
-        yield (
-            f"The judge prefers {a} to {b} in {rate} of the pairs, an interval that"
-            f" {'includes' if rate.includes(0.5) else 'leaves out'} one half{side}."
-        )
 
 
 # -- quality of the texts --------------------------------------------------------------------------
@@ -166,7 +134,7 @@ def _ratios(record: Record) -> str:
         pair = " / ".join(comparison["systems"])
         for each in comparison["perplexity_ratio"]:
             ratio = Interval(each["ratio"], apart_from=1)
-            verdict = "includes 1" if ratio.includes(1) else "leaves out 1"
+            verdict = "includes 1: no difference is shown" if ratio.includes(1) else "leaves out 1"
             rows.append([pair, each["scorer"], ratio, verdict])
     for scorer, by_model in paper.PERPLEXITY.items():
         for ours, theirs in zip(paper.REVISER.values(), paper.BASELINE.values(), strict=True):

@@ -21,37 +21,8 @@ from reviser.errors import DataError
 from reviser.lab.evals import intervals
 from reviser.lab.evals.diversity import ngrams
 from reviser.lab.evals.intervals import Estimate
-from reviser.lab.evals.word_edits import (
-    Annotated,
-    WordEdit,
-    edits_between,
-    pieces,
-    read_m2,
-    untouched,
-)
-
-__all__ = [
-    "Annotated",
-    "EditCounts",
-    "Kept",
-    "WordEdit",
-    "edit_counts",
-    "edit_f",
-    "edit_precision",
-    "edit_recall",
-    "edit_rows",
-    "edits_between",
-    "exact_match",
-    "gleu",
-    "gleu_counts",
-    "gleu_rows",
-    "gleu_score",
-    "locality",
-    "read_m2",
-    "revision",
-    "sari",
-    "untouched",
-]
+from reviser.lab.evals.word_edits import edits_between as edits_between
+from reviser.lab.evals.word_edits import pieces, untouched
 
 Floats = npt.NDArray[np.float64]
 Gram = tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Word-level edits between two texts: alignment, edits, what is left alone, and M2 files.
+"""Word-level edits between two texts: alignment, edits, and what is left alone.
 
 Hypotheses and references use the same alignment rule. This module knows words, but not scores,
 models or tokenizers.
@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from reviser.errors import DataError
 
 ONE, EXCHANGE = 10, 11
 """Costs of an insertion or deletion, and of a replacement, in the edit distance.
@@ -52,47 +48,6 @@ def edits_between(source: str, revised: str) -> list[WordEdit]:
             edits.append(WordEdit(i, a, tuple(new[j:b])))
         i, j = a + 1, b + 1
     return edits
-
-
-@dataclass(frozen=True, kw_only=True)
-class Annotated:
-    """A sentence of an M2 file with the corrected version of each annotator."""
-
-    source: str
-    references: tuple[str, ...]
-
-
-def read_m2(path: Path) -> list[Annotated]:
-    """Return the sentences of an M2 file with their corrections applied.
-
-    An annotator without a line for a sentence gives no reference for it; without any annotator the
-    sentence is its own reference. If an edit has several corrections, the first is applied.
-    """
-    blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
-    return [_annotated(block.strip().splitlines(), str(path)) for block in blocks]
-
-
-def _annotated(lines: Sequence[str], path: str) -> Annotated:
-    if not lines or lines[0][:1] != "S" or any(line[:2] != "A " for line in lines[1:]):
-        raise DataError(f"{path}: a block of M2 has one line S, then lines A; got {lines[:2]}.")
-    words = lines[0][2:].split()
-    edits: dict[str, list[WordEdit]] = {}
-    for line in lines[1:]:
-        span, kind, correction, *_, annotator = line[2:].split("|||")
-        start, end = map(int, span.split())
-        mine = edits.setdefault(annotator, [])
-        if kind != "noop":
-            mine.append(WordEdit(start, end, tuple(correction.split("||")[0].split())))
-    made = [_applied(words, mine) for mine in edits.values()]
-    return Annotated(source=" ".join(words), references=tuple(made) or (" ".join(words),))
-
-
-def _applied(words: Sequence[str], edits: Sequence[WordEdit]) -> str:
-    """Apply edits from the last to the first, so that offsets stay valid."""
-    made, ordered = list(words), sorted(edits, key=lambda edit: edit[:2])
-    for start, end, correction in ordered[::-1]:
-        made[start:end] = correction
-    return " ".join(made)
 
 
 def pieces(text: str) -> list[str]:
