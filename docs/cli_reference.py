@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ import click
 
 from reviser.cli import main
 
+MANY = 4
+"""So many options shared with an earlier command are not explained again."""
 INTRODUCTION = """\
 # Commands
 
@@ -51,8 +54,12 @@ def option(parameter: click.Option, context: click.Context) -> str:
     return f"| {names} | {default} | {' '.join(text).strip()} |"
 
 
-def section(command: click.Command, context: click.Context) -> str:
-    """Return the section of one command."""
+def section(command: click.Command, context: click.Context, shown: dict[str, str]) -> str:
+    """Return the section of one command.
+
+    `shown` has the rows of earlier commands, each with its command. Where a command shares many
+    options with an earlier one, they are only named.
+    """
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     options = [
         parameter
@@ -65,7 +72,16 @@ def section(command: click.Command, context: click.Context) -> str:
     parts.append(inspect.cleandoc(command.help or ""))
     if options:
         rows = [option(parameter, context) for parameter in options]
-        parts.append("\n".join(["| option | default | meaning |", "|---|---|---|", *rows]))
+        count = Counter(shown[row] for row in rows if row in shown)
+        others = [other for other, known in count.items() if known >= MANY]
+        new = [row for row in rows if shown.get(row) not in others]
+        if new:
+            parts.append("\n".join(["| option | default | meaning |", "|---|---|---|", *new]))
+        for other in others:
+            names = [row.split(" | ")[0].strip("| ") for row in rows if shown.get(row) == other]
+            link = f"[`{other}`](#{other.replace(' ', '-')})"
+            parts.append(f"As for {link}: {', '.join(names)}.")
+        shown |= dict.fromkeys(new, context.command_path) | shown
     if children := getattr(command, "commands", None):
         lines = []
         for name, child in children.items():
@@ -79,7 +95,8 @@ def section(command: click.Command, context: click.Context) -> str:
 def reference() -> str:
     """Return the page."""
     root = click.Context(main, info_name="reviser")
-    sections = [section(command, context) for command, context in commands(main, root)]
+    shown: dict[str, str] = {}
+    sections = [section(command, context, shown) for command, context in commands(main, root)]
     return "\n\n".join([INTRODUCTION.strip("\n"), *sections]) + "\n"
 
 

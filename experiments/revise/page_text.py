@@ -27,7 +27,7 @@ Where edits are lost: of the wanted changes, the share made at the right positio
 COST = """\
 ## What it costs
 
-Drafts of stories with a known number of mistakes, one at a time; systems take turns on each draft. Both use windows of {window} tokens, the editor with {context} more on either side. Ratios are the editor's to the rewriter's: the median over drafts and, in parentheses, the smallest and the largest. Seconds are those of the Transformers engine. "Fixed" counts the drafts that became exactly the clean text. Hardly any do, so the table compares the cost of trying.
+Drafts of stories with a known number of mistakes, one at a time; systems take turns on each draft. Both use windows of {window} tokens, the editor with {context} more on either side. Ratios are the editor's to the rewriter's: the median over drafts and, in parentheses, the smallest and the largest. Seconds are those of the Transformers engine. Hardly any draft became exactly the clean text, so the table compares the cost of trying. The results file has more sizes.
 """
 
 BLOCKS = """\
@@ -37,7 +37,7 @@ The baseline "blocks" writes search-and-replace blocks: for each change the fewe
 IDEAL = """\
 ## What it would cost without mistakes
 
-Counted, not run: an editor that takes the shortest revision of each draft, and a rewriter that writes the clean text, with vLLM's n-gram speculation (2 to 4 tokens looked up, 16 guessed) and without. Each reads the draft as a whole. The shortest revision takes {ids} ids per mistake; [..] is a 95 % interval over texts. Rewriting takes one id per token, so revising takes fewer unless there is a mistake in every {even:.0f} tokens or so. Medians over drafts:
+Counted, not run: an editor that takes the shortest revision of each draft, and a rewriter that writes the clean text, with vLLM's n-gram speculation (2 to 4 tokens looked up, 16 guessed) and without. Each reads the draft as a whole. The shortest revision takes {ids} ids per mistake; [..] is a 95 % interval over texts. Rewriting takes one id per token, so revising takes fewer unless there is a mistake in every {even:.0f} tokens or so. Medians over drafts; the results file has more sizes:
 """
 
 PRECISION = """\
@@ -54,10 +54,7 @@ LEARNED = """\
 - **More training helps:** with twice the budget the editor has GLEU {longer[gleu][value]:.3f} and F0.5 {longer[edit_f][value]:.3f}. The rewriter was not trained that long, so this is not a comparison.
 - **Search-and-replace blocks** by a baseline of the same budget: {blocks[malformed][value]:.1%} of the outputs have a block that cannot be applied, mostly because the words are not in the draft. Precision {blocks[edit_precision][value]:.3f}, recall {blocks[edit_recall][value]:.3f}, GLEU {blocks[gleu][value]:.3f}. An editor's actions always apply.
 - **You can ask for precision.** The edit probability controls it: precision rises from {curve[0][1]:.2f} to {curve[1][1]:.2f} as the threshold rises from {curve[0][0]} to {curve[1][0]}. A bias against moves, used before, did not: it added needless changes, not right ones.
-- **Training on rewriting as well** (half of the pairs) did not help at this budget, because it halves the training examples for editing. The option was removed.
 - **Against n-gram speculation the editor's steps are few only where mistakes are rare.** Guessing that the text continues like the draft gives about fifteen tokens per forward pass. A perfect rewriter with it takes about as many passes as a perfect editor takes ids from one mistake in fifty tokens on, and fewer beyond; without speculation, rewriting is cheaper from one mistake in five on. At 1,000 tokens with up to 5 mistakes the editor would take {passes[editor][1]:.0f} steps or fewer, and the rewriter {passes[n-gram][0]:.0f} to {passes[n-gram][1]:.0f}. A pass that checks guesses reads more tokens than one that adds an id, which is not counted here.
 - **A router between revising and rewriting is not needed** at these numbers of mistakes: for {fewer} of {drafts} drafts below, revising took fewer steps, and rewriting all of them took {more:.0f} times as many.
 - **Targets:** GLEU at least the rewriter's: missed by {missed:.3f}. At least 99 % of the text untouched: met, {editor[locality][value]:.1%}. At most 0.2 of the rewriter's steps at the median draft: met, {editor[median_steps]:.0f} to {rewriter[median_steps]:.0f}. Faster than n-gram speculation at 1,000 tokens: not measured in seconds. All of this is on stories, with one seed, one budget, three drafts per size, and seconds taken while a training run used the other core.
-
-Missing: an editor from SmolLM2 with this recipe. [`models/proofreader`](proofreading-results.md) is built on SmolLM2 in another way. On the available machine, which has no matrix units, its training reads 38 ids per second on one core (`reviser train recipes/revise.yaml --set base=...`, float32, batch 16), so the budget above would take eleven hours; the sentence pairs (`experiments.revise.prepare --unit sentence`) and the recipe exist. Also missing: moves by distance alone and by search alone, without edit probabilities, at the whole budget; seconds against n-gram speculation.
 """

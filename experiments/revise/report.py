@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "revise-results.md"
 RESULTS = Path(__file__).parent / "results"
 NAMES = ("editor", "rewriter")
 COUNTED = (*NAMES, "n-gram")
+SHOWN = {(size, mistakes) for size in (25, 250, 1000) for mistakes in (1, 5, 20)}
 
 
 def estimate(part: dict[str, Any], digits: int = 3) -> str:
@@ -29,16 +30,13 @@ def estimate(part: dict[str, Any], digits: int = 3) -> str:
 def quality(found: dict[str, Any]) -> Iterator[str]:
     """Yield the section on held-out pieces."""
     yield page_text.QUALITY.format(pairs=found["pairs"])
-    names = ("gleu", "edit_precision", "edit_recall", "edit_f", "sari", "exact_match", "locality")
-    head = ["", "GLEU", "precision", "recall", "F0.5", "SARI", "exact", "locality"]
-    head += ["steps, mean", "steps, median", "ended by itself", "malformed"]
+    names = ("gleu", "edit_precision", "edit_recall", "edit_f", "locality")
+    head = ["", "GLEU", "precision", "recall", "F0.5", "locality", "steps, mean", "malformed"]
     rows = [
         [
             name,
             *(estimate(scores[each]) for each in names),
             estimate(scores["steps"], 1),
-            f"{scores['median_steps']:.0f}",
-            estimate(scores["whole"]),
             estimate(scores["malformed"]) if name == "blocks" else "",
         ]
         for name, scores in found["systems"].items()
@@ -64,12 +62,11 @@ def quality(found: dict[str, Any]) -> Iterator[str]:
 def arms(found: dict[str, Any]) -> Iterator[str]:
     """Yield the section that compares editors."""
     yield page_text.ARMS.format(pairs=found["pairs"])
-    head = ["", "GLEU", "F0.5", "locality", "steps, mean", "right position", "right words"]
+    head = ["", "GLEU", "F0.5", "right position", "right words"]
     rows = [
         [
             name,
-            *(estimate(scores[each]) for each in ("gleu", "edit_f", "locality")),
-            estimate(scores["steps"], 1),
+            *(estimate(scores[each]) for each in ("gleu", "edit_f")),
             *(f"{scores['parts'][key]:.3f}" for key in ("place_found", "content_right_there")),
             f"{scores['parts']['made_elsewhere']:.3f}",
         ]
@@ -83,12 +80,12 @@ def cost(found: dict[str, Any]) -> Iterator[str]:
     yield page_text.COST.format(window=found["window"], context=found["context"])
     rows = []
     for (size, mistakes), some in by_kind(found["rows"]):
+        if (size, mistakes) not in SHOWN:
+            continue
         ratios = [ratio(some, key) for key in ("steps", "seconds")]
-        exact = [str(sum(row[name]["exact"] for row in some)) for name in NAMES]
         steps = [f"{median(row[name]['steps'] for row in some):.0f}" for name in NAMES]
-        rows.append([f"{size:,}", str(mistakes), str(len(some)), *exact, *steps, *ratios])
-    head = ["tokens", "mistakes", "drafts", "fixed, editor", "fixed, rewriter"]
-    head += ["steps, editor", "steps, rewriter"]
+        rows.append([f"{size:,}", str(mistakes), *steps, *ratios])
+    head = ["tokens", "mistakes", "steps, editor", "steps, rewriter"]
     yield table([*head, "steps, ratio", "seconds, ratio"], rows)
 
 
@@ -115,7 +112,8 @@ def ideal(found: dict[str, Any]) -> Iterator[str]:
     rows, firsts = [], dict[int, int]()
     for (size, mistakes), some in by_kind(found["rows"]):
         steps = {name: median(row[name] for row in some) for name in COUNTED}
-        rows.append([f"{size:,}", str(mistakes), *(f"{value:.0f}" for value in steps.values())])
+        if (size, mistakes) in SHOWN:
+            rows.append([f"{size:,}", str(mistakes), *(f"{value:.0f}" for value in steps.values())])
         if steps["n-gram"] <= steps["editor"]:
             firsts.setdefault(size, mistakes)
     yield table(["tokens", "mistakes", *COUNTED], rows)
@@ -131,7 +129,7 @@ def precision(found: dict[str, Any]) -> Iterator[str]:
     yield page_text.PRECISION.format(pairs=found["pairs"])
     rows = [
         [f"{probability:g}", *(f"{value:.3f}" for value in scores), f"{made:.0f}"]
-        for probability, *scores, made in found["curve"]
+        for probability, *scores, made in found["curve"][::2]
     ]
     yield table(["edit probability", "precision", "recall", "F0.5", "changes made"], rows)
 

@@ -193,8 +193,8 @@ def policy_of(folder: Path) -> dict[str, Any]:
 
 
 def gives_probabilities(policy: dict[str, Any]) -> bool:
-    """Return whether a policy trains edit probabilities; older recipes call the field `noted`."""
-    return bool(policy.get("edit_probabilities", policy.get("noted", False)))
+    """Return whether a policy trains edit probabilities."""
+    return bool(policy.get("edit_probabilities", False))
 
 
 def min_probability(folder: Path) -> float:

@@ -3,26 +3,19 @@
 INTRODUCTION = """\
 # Results
 
-`python -m experiments.stories.report` writes this page from the files in `experiments/stories/results`. Each file of a run in `full` and `screen` names its arm, its seed, its changes of `recipes/world.yaml` and the commit.
+`python -m experiments.stories.report` writes this page from the files in `experiments/stories/results`.
 
 ## The corpus
 
 The same model, stories15M, generates the training text and judges the results; below, it is also called the source. An *arm* is one model of the comparison.
 
 - **Size.** {stories} stories, sampled at temperature 1 without truncation: {tokens} of its tokens, {own} of ours. {ended} % of the stories end by themselves, the others where the context of 256 tokens ends.
-- **The judge is exact.** Every arm learns the distribution of stories15M, so a text's perplexity under stories15M is measured against the true distribution, as long as the text fits its context. The few longer texts are judged in windows. (Stories were sampled in bf16 and are judged in float32, which differ by {divergence} nats per token.)
+- **The judge is exact.** Every arm learns the distribution of stories15M, so a text's perplexity under stories15M is measured against the true distribution, as long as the text fits its context. The few longer texts are judged in windows.
 - **Lower bound.** Our tokens cost the source {nats} nats each. No score below can be lower.
-- **Files**, by SHA-256: {hashes}. These commands sample them:
-
-```sh
-python -m experiments.stories.sample_corpus STORIES15M -o WORLD/stories-0.jsonl --batches 395 --share 0/2
-python -m experiments.stories.sample_corpus STORIES15M -o WORLD/stories-1.jsonl --batches 364 --share 1/2
-python -m experiments.stories.sample_corpus STORIES15M -o WORLD/stories-2.jsonl --batches 411 --share 396/1
-```
 
 All arms have the same trunk (GPT-NeoX, six layers of 256, {parameters} parameters), the same byte-level BPE of 4,096 tokens, the same recipe (`recipes/world.yaml`) and the same budget of training FLOPs, so an arm whose policy takes more actions sees less text. Arms differ in their policy, and those with marks have a few more action tokens.
 
-The {runs} runs below took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU). Runs of closed experiments, whose results were not kept, are not counted. The median run trained at {rate} TFLOP/s, {share} % of the {peak} that a core reaches on the trunk's largest product (`python -m experiments.stories.run machine`). The rest goes to small operations, attention and the optimizer.
+The {runs} runs below took {hours} core-hours of training, one core each of a virtual machine with two (x86-64 with AMX, bfloat16, no GPU).
 """
 HEADINGS = {
     "screen": "## Screening: a fifth of the budget, one seed\n\n{ids} each.\n\n",
@@ -49,9 +42,8 @@ The arms:
 | `mixed-50` | appends half of the texts, writes the others as `spans-16` |
 | `annealed-`, `then-`, `half-` | append at first; late spans come gradually, after 60 %, or between 40 and 60 % of training |
 
-- **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted. "Order" is the rest: whether to insert, move or stop, and which move. The order tax is the part of it that no model can avoid; the part above it is counting and choosing that this model has not learned.
-- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. The [rollouts to watch](rollouts.html) are by the included `models/stories-revise`, which is none of these models: it was not trained from scratch. [Evaluate](guides/evaluate.md#measures) explains distinct-2, repetition and MAUVE.
-- **Cursor**: the paper's trajectory statistics of these rollouts. "Moves" are shares of all actions, `back` included and `mark` not. Distances and travel are in tokens. The position of an insert goes from 0, the start of the text, to 1.
+- **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted. "Order" is the rest. The order tax is the part of it that no model can avoid.
+- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. The [rollouts to watch](rollouts.html) are by the included `models/stories-revise`, which is none of these models: it was not trained from scratch. [Evaluate](guides/evaluate.md#measures) explains distinct-2 and MAUVE.
 """
 INFILLING = """\
 ## Filling a gap
@@ -63,29 +55,19 @@ CHECKS = """\
 
 {prompts} held-out prompts each from this corpus ("world" in the table) and from real TinyStories, continued as above and judged by the source and by SmolLM2-135M-Instruct (`python -m experiments.stories.run check RUN --world WORLD --judge STORIES15M --second SMOLLM2 --real tiny_stories.txt.xz`).
 """
-DECODING = """\
-## Decoding
-
-{prompts} prompts as above, continued with other settings by the model and by its baseline (`python -m experiments.stories.run decode RUN --world WORLD --judge STORIES15M --settings '{{"move_bias": 1}}'`).
-"""
 LEARNED = """\
 ## What was learned, and what failed
 
 - **Random order is what costs the paper's policy most.** `paper` is {above:.2f} nats per token above `append`: {screen[paper][tax]:.2f} are the order itself, which no model can avoid; {harder:.2f} are tokens that are harder to predict out of order; {uncounted:.2f} are moves that the model has not learned to count or choose. Left to right with one sentence written last (`late-1`), the order costs {screen[late-1][tax]:.2f}.
-- **Counting costs next most.** `late-1` should go back to the start of a sentence and reaches one {screen[late-1][sentence]:.0%} of the time. Marks, which need no counting, bring its ratio from {screen[late-1][ratio]:.2f} to {screen[late-1-marks][ratio]:.2f} at a fifth of the budget. Moves that count sentences ("hops") also reach a sentence every time. They were removed, because the mask then needs the text.
-- **The rest is spread over the whole story.** At the full budget, `late-1-marks` is above the baseline in every part of a story: before the mark, although the model has seen the same text there as the baseline; more after it, where a sentence is missing; and most in the sentence written last ([closed experiments](design/decisions/closed-experiments.md) has the figures of that day; the code that measured them was removed). That sentence should be the cheapest, because the model has both sides in view. A model of this size has seen {full[late-1-marks-0][examples]:,} such sentences, and {full[late-1-marks-0][inner]:.0%} of the tokens that it writes are in one.
-- **Models decode nearly the same mix of actions as their policy**, so a bias has little to correct: at the full budget {full[late-1-marks-0][policy_moves]:.3f} of the actions are moves in the policy of `late-1-marks` and {full[late-1-marks-0][moves]:.3f} in its rollouts, {screen[delete-0.9][policy_moves]:.3f} and {screen[delete-0.9][moves]:.3f} with `delete-0.9` in the screening. `paper` has {screen[paper][policy_moves]:.3f} and {screen[paper][moves]:.3f}, with detours ({screen[paper][actions]:.2f} actions per token where {screen[paper][needed]:.2f} would be enough). A bias towards marks (`move_bias` 1, above) makes more texts revised and costs quality.
+- **Counting costs next most.** `late-1` should go back to the start of a sentence and reaches one {screen[late-1][sentence]:.0%} of the time. Marks, which need no counting, bring its ratio from {screen[late-1][ratio]:.2f} to {screen[late-1-marks][ratio]:.2f} at a fifth of the budget.
+- **The rest is spread over the whole story.** At the full budget, `late-1-marks` is above the baseline in every part of a story: before the mark, although the model has seen the same text there as the baseline; more after it, where a sentence is missing; and most in the sentence written last ([figures](design/decisions/closed-experiments.md)). That sentence should be the cheapest, because the model has both sides in view. A model of this size has seen {full[late-1-marks-0][examples]:,} such sentences, and {full[late-1-marks-0][inner]:.0%} of the tokens that it writes are in one.
 - **Seeds differ by as much as arms.** Two seeds of `append` are {apart[ppl]:.0%} apart in evalPPL, {apart[distinct]:.0%} in distinct-2 and {words:.0f} words in length, at the full budget; `late-1-marks` is {seeds[0]:.2f} nats per token above its baseline with one seed and {seeds[1]:.2f} with the other. Differences of that size between single runs mean nothing, here and in the screening.
 - **It does not matter when late spans are trained.** Appending for the first 40 % of training and late spans alone for the last 40 % (`half-late-marks`) ends where late spans throughout do. Mixtures that reach late spans only at the very end (`annealed-late-marks`, `then-late-marks`) revise fewer texts; that they write better is within the difference between seeds.
 - **Nothing between the paper's policy and late spans pays.** Fewer moves (`delete-0.9`) reduce the ratio from {screen[paper][ratio]:.0f} to {screen[delete-0.9][ratio]:.0f}; half append and half spans of 16 (`mixed-50`) is at {screen[mixed-50][ratio]:.2f} and revises {screen[mixed-50][revised]:.0%} of its texts.
-- **Going back sooner does not help**: the sentence written as soon as the next one is there, instead of at the end of the story, was no better at a fifth of the budget. It is not in the library, and its results were not kept.
 - **Masked diffusion learns as slowly as `paper`.** On the same trunk and budget (positions read, as the other arms' ids) its bound is {diffusion:.2f} nats per text token. `append`, a likelihood, costs {screen[append][nll]:.2f}; the {screen[paper][nll]:.2f} of `paper` include the order, and without the order tax they are a bound of {without_order:.2f}. The texts that it writes in 128 steps are barely readable. Its learning rate is the recipe's, not tuned for it.
-- **Showing the model the text around the cursor after a move does not pay.** With eight tokens shown on either side, and trained to correct slips, `late-1` reached the start of a sentence half of the time, but saw less text than `append` for the same FLOPs and wrote no better. It was removed, and its results were not kept.
 - **Short gaps are worse than sentences** at this budget: four tokens left out within a sentence (`short-1-marks`) break the text around them.
 
-`late-2` cannot be trained again with today's code: late spans came in random order then. `commit` in the file of a run names the code it was made with; "dirty" is a tree with uncommitted changes. These runs have one: {dirty}.
-
-Planned and not run: `spans-8`, `paper-merged`, `delete-0.95`, mixtures with 10 and 90 % appending, a mixture that changes from appending to spans; the third seed at the full budget; other biases and limits in decoding. The machine with matrix units that all of this ran on is no longer available, and the sampled corpus was lost with it. Its replacement reaches a twelfth of its peak (0.23 TFLOP/s on two cores, in float32, which is its best), so the corpus alone would take hours and the runs days. To run one, add it to `ARMS` in `experiments/stories/arms.py`.
+`late-2` cannot be trained again with today's code: late spans came in random order then. The machine with matrix units that all of this ran on is no longer available, and the sampled corpus was lost with it.
 """
 
 REVISING = """\
@@ -111,18 +93,18 @@ Both models start from the baseline with the full budget and train on 4,059 stor
 """
 
 OWN_ERRORS_END = """\
-Learning to delete did not help. The model writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are {above:.0%} above the line at temperature 0.9. At 1.0 its texts are more varied than any of the baseline's, so that ratio is not at equal diversity. (It was measured at two of the four temperatures, because its folder was lost with the machine.) Two likely causes:
+Learning to delete did not help. The model writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are {above:.0%} above the line at temperature 0.9. At 1.0 its texts are more varied than any of the baseline's, so that ratio is not at equal diversity. Two likely causes:
 
 - **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart. So the model can learn how often deletions come, but hardly where they help.
 - **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.
 """
 
 FEW_ERRORS = """\
-So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs (`reviser lab train recipes/take-back.yaml --set base=BASELINE --set training.steps=402 --set 'policy={kind: dagger, address: moves, rounds: 2, drafts: 384, share: 0.75, oracle: 0.95, last_oracle: 0.95, turn: 1}'`, and 420 steps with `policy={kind: edits, address: moves}` to append).
+So we tried fewer mistakes, one token each (`oracle: 0.95`, `turn: 1`): then most tokens should be kept, and a deletion pays only for those that the model writes far more often than the stories do. These are new runs from the same start, on 1,800 other stories, which were sampled in float32, with equal training FLOPs.
 """
 
 FEW_ERRORS_END = """\
-This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But at equal diversity its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line ({beyond:.0%} at temperature 1.0, where its texts are more varied than the end of the line), and at most {revised:.0%} of its texts have a deletion or a move (the target was half). Its held-out loss on plain stories is 2.314 nats, and the appending model's 2.226: three quarters of its later examples come from rollouts of 384 stories per round, so it also saw fewer different stories.
+This model costs hardly more than one that only appends: it deletes at most one token in {deletes:.0f} and takes {actions[0]:.2f} to {actions[1]:.2f} actions per token. But at equal diversity its bits per character are still {above[0]:.0%} to {above[1]:.0%} above the line ({beyond:.0%} at temperature 1.0, where its texts are more varied than the end of the line), and at most {revised:.0%} of its texts have a deletion or a move (the target was half).
 
 A useful deletion needs a label that depends on the quality of what was written, for example a reward, or a stronger model's probability. This is one seed.
 """
@@ -130,7 +112,7 @@ A useful deletion needs a label that depends on the quality of what was written,
 REWARDS = """\
 ### Rewards
 
-Both models of the last comparison then learned from rewards: 30 steps of GRPO with `recipes/rl.yaml`, 32 rollouts of up to 128 actions each, eight for each beginning, ranked by their likelihood under stories15M. It is the teacher here and also the judge of the table (`--set base=MODEL --set 'data.text=[stories.jsonl]' --set 'data.windows={{size: 160, prefix: [16, 32], held_out: 0.05}}' --set 'reinforce.reward={{kind: judge, scorer: STORIES15M}}' --set reinforce.max_actions=128 --set training.steps=30 --set training.micro_batch=8`).
+Both models of the last comparison then learned from rewards: 30 steps of GRPO with `recipes/rl.yaml`, 32 rollouts of up to 128 actions each, eight for each beginning, ranked by their likelihood under stories15M. It is the teacher here and also the judge of the figure
 """
 
 REWARDS_END = """\

@@ -12,7 +12,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from experiments.markdown import estimate, filled, table
@@ -55,7 +54,6 @@ def pages() -> dict[str, str]:
     parts += [
         infilling(),
         f"{filled(page_text.CHECKS, prompts=prompts('checks', 'world'))}\n{tables.checks()}",
-        f"{filled(page_text.DECODING, prompts=prompts('decoding'))}\n{tables.decoding()}",
         *revising(figures),
         canvas(),
         learned(arms),
@@ -65,23 +63,17 @@ def pages() -> dict[str, str]:
 
 def introduction(arms: dict[str, dict[str, list[Run]]]) -> str:
     """Return the first section: the corpus, the arms and what training took."""
-    world, peak = read("world.json"), read("machine.json")["flops_per_second"]
+    world = read("world.json")
     runs = [run for found in arms.values() for one in found.values() for run in one]
-    rate = median(world["training_flops"][run["budget"]] / run["seconds"] for run in runs)
     return page_text.INTRODUCTION.format(
         stories=f"{world['stories']:,}",
         tokens=f"{world['tokens'] / 1e6:.1f} million",
         own=f"{world['own_tokens'] / 1e6:.1f} million",
         nats=f"{world['source']['nats_float32'] * world['tokens'] / world['own_tokens']:.2f}",
-        divergence=f"{world['source']['divergence']:.4f}",
-        hashes=", ".join(f"`{name}` {digest[:16]}" for name, digest in world["files"].items()),
         ended=f"{100 * world['ended']:.0f}",
         parameters=f"{runs[0]['parameters'] / 1e6:.1f} million",
         runs=str(len(runs)),
         hours=f"{sum(run['seconds'] for run in runs) / 3600:.1f}",
-        rate=f"{rate / 1e12:.2f}",
-        peak=f"{peak / 1e12:.1f}",
-        share=f"{100 * rate / peak:.0f}",
     )
 
 
@@ -107,10 +99,6 @@ def figures(run: Run) -> dict[str, Any]:
         "text": run["parts"]["text"],
         "order": run["parts"]["kind"] + run["parts"]["move"],
         "tax": run["policy"]["order_tax"]["value"] * math.log(2),
-        "policy_moves": run["policy"]["move_fraction"]["value"],
-        "moves": value["move_fraction"],
-        "actions": value["actions_per_token"],
-        "needed": value["needed_actions_per_token"],
         "revised": value["revised"],
         "inner": value["inner_insert_fraction"],
         "examples": run["seen"]["examples"],
@@ -142,7 +130,6 @@ def learned(arms: dict[str, dict[str, list[Run]]]) -> str:
         words=abs(other["words"] - one["words"]),
         seeds=[full[f"late-1-marks-{n}"]["nll"] - full[f"append-{n}"]["nll"] for n in (0, 1)],
         diffusion=read("diffusion/screen-0.json")["metrics"]["held_out"]["bound"],
-        dirty=dirty_runs(),
     )
 
 
@@ -159,7 +146,7 @@ def section(budget: str, found: dict[str, list[Run]]) -> str:
         + f"![Nats per token above append, by ids seen](results-{budget}.svg)\n\n"
         + f"Held out:\n\n{tables.scores(found)}\n"
         + f"Written, {found[BASELINE][0]['written']['samples']:,} prompts:\n\n"
-        + f"{tables.written(with_diffusion)}\nCursor:\n\n{tables.cursor_paths(found)}"
+        + tables.written(with_diffusion)
     )
 
 
@@ -174,15 +161,6 @@ def infilling() -> str:
         actions=f"{found['actions']:.0f}",
     )
     return f"{text}\n{tables.infilling(found)}"
-
-
-def dirty_runs() -> str:
-    """Return the names of the runs that were made with uncommitted changes."""
-    found = []
-    for path in sorted(RESULTS.glob("full/*.json")) + sorted(RESULTS.glob("screen/*.json")):
-        if json.loads(path.read_text("utf-8")).get("commit", "").endswith("-dirty"):
-            found.append(f"`{path.parent.name}/{path.stem}`")
-    return ", ".join(found)
 
 
 def revising(figures: dict[str, str]) -> Iterator[str]:
@@ -201,7 +179,9 @@ def revising(figures: dict[str, str]) -> Iterator[str]:
         found = comparisons[name]
         figures[f"results-{name}.svg"] = frontier.figure(found)
         image = f"![Bits per character against distinct-2](results-{name}.svg)"
-        yield f"{before}\n{frontier.compared(found)}\n{image}\n"
+        if name == "late":
+            before = f"{before}\n{frontier.compared(found)}"
+        yield f"{before}\n{image}\n"
         yield filled(after, **FIGURES[name](found))
 
 

@@ -85,7 +85,6 @@ def scores(arms: dict[str, list[Run]]) -> str:
         bound = "≤ " if runs[0]["policy"]["order_tax"]["kind"] == "at most" else ""
         kind, move = figures(runs, "parts", "kind"), figures(runs, "parts", "move")
         order = [a + b for a, b in zip(kind, move, strict=True)]
-        above = [a - b for a, b in zip(order, tax, strict=False)]
         more = [run["held_out"]["nll"] - base[run["seed"]] for run in runs if run["seed"] in base]
         rows.append(
             [
@@ -97,13 +96,10 @@ def scores(arms: dict[str, list[Run]]) -> str:
                 cell(runs, "parts", "text", digits=3),
                 over_seeds(order, 3) if order else "-",
                 bound + over_seeds(tax, 3),
-                over_seeds(above, 3) if above else "-",
-                cell(runs, "held_out", "stop_nll", digits=3),
-                cell(runs, "policy", "actions_per_token", "value", digits=3).split(" [")[0],
             ]
         )
     head = ["arm", "nats per token", "above append", "which token", "order", "order tax"]
-    return table([*head, "order above the tax", "stop", "actions per token"], rows)
+    return table(head, rows)
 
 
 def written(arms: dict[str, list[Run]]) -> str:
@@ -116,41 +112,16 @@ def written(arms: dict[str, list[Run]]) -> str:
                 label,
                 cell(runs, "written", "perplexity", "0", "perplexity", "value"),
                 "1" if runs[0]["arm"] == BASELINE else cell(runs, *ratio, digits=3),
-                cell(runs, "written", "perplexity", "0", "bits_per_character", "value", digits=3),
                 cell(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
                 cell(runs, "written", "trajectories", "revised", "value", digits=3),
                 cell(runs, "written", "landings", "sentence", "value", digits=2),
                 cell(runs, *DISTINCT_2, digits=3),
-                cell(runs, "written", "diversity", "repetition_4", "value", digits=4),
-                cell(runs, "written", "diversity", "words", "value", digits=0),
                 cell(runs, "written", "mauve", "0", "mauve", "value", digits=2),
             ]
         )
-    head = ["arm", "evalPPL", "vs. baseline", "bits per character", "actions per token"]
-    head += ["revised", "moves that reach a sentence start", "distinct-2", "repetition", "words"]
+    head = ["arm", "evalPPL", "vs. baseline", "actions per token"]
+    head += ["revised", "moves that reach a sentence start", "distinct-2"]
     return table([*head, "MAUVE"], rows)
-
-
-def cursor_paths(arms: dict[str, list[Run]]) -> str:
-    """Return the paper's trajectory statistics of each arm, and its policy's share of moves."""
-    digits = {
-        "move_fraction": 3, "move_distance": 1, "backward_fraction": 3, "end_append_fraction": 3,
-        "insert_position": 2, "travel_per_token": 2, "needed_actions_per_token": 3,
-    }  # fmt: skip
-    rows = [
-        [
-            label,
-            cell(runs, "policy", "move_fraction", "value", digits=3),
-            *(
-                cell(runs, "written", "trajectories", n, "value", digits=d)
-                for n, d in digits.items()
-            ),
-        ]
-        for label, runs in rows_of(arms)
-    ]
-    head = ["arm", "moves in the policy", "moves when decoding", "mean distance", "backward"]
-    head += ["inserts at the end", "position of inserts", "travel per token"]
-    return table([*head, "actions needed per token"], rows)
 
 
 def against_target(arms: dict[str, dict[str, list[Run]]]) -> str:
@@ -224,25 +195,3 @@ def checks() -> str:
                 )
     head = ["run, prompts from, judge", "bits per character", "the baseline's", "evalPPL, ratio"]
     return table(head, rows)
-
-
-def decoding() -> str:
-    """Return the table of other decoding settings."""
-    rows = []
-    for path in sorted((RESULTS / "decoding").glob("*.json")):
-        found = json.loads(path.read_text("utf-8"))
-        rows.append(
-            [
-                found["run"],
-                ", ".join(f"{name} {value:g}" for name, value in found["settings"].items()),
-                estimate(found["perplexity"][0]["perplexity"]),
-                estimate(found["ratio_to_baseline"], 3),
-                estimate(dig(found, ("trajectories", "actions_per_token")), 3),
-                estimate(dig(found, ("trajectories", "revised")), 3),
-                estimate(dig(found, ("trajectories", "move_fraction")), 4),
-                estimate(dig(found, ("diversity", "distinct_2")), 3),
-                estimate(dig(found, ("diversity", "words")), 0),
-            ]
-        )
-    head = ["run", "settings", "evalPPL", "vs. baseline, same settings", "actions per token"]
-    return table([*head, "revised", "moves among actions", "distinct-2", "words"], rows)

@@ -267,7 +267,7 @@ def test_systems_are_measured_alike_and_the_page_is_made_of_it(
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     page = report.page()
     assert "| left alone |" in page
-    assert "| 25 | 1 | 2 | 0 | 0 |" in page
+    assert "| 25 | 1 | 20 | 20 |" in page
     for heading in ("How it is trained", "Precision", "What it would cost without mistakes"):
         assert f"## {heading}" in page
     assert "Blocks that could not be applied: " in page
