@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import comparison, models, player_pages
+from experiments import models, player_pages
 from experiments.revise import report as revise
 from experiments.stories import editor_card, model_cards
 from experiments.stories import report as stories
@@ -26,9 +26,8 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
         ("stories.editor_card", lambda: {"models/stories-edit/README.md": editor_card.card()}),
         ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
         ("models", lambda: {"docs/models.md": models.page()}),
-        ("comparison", lambda: {"docs/comparison.md": comparison.page()}),
     ],
-    ids=["stories", "cards", "editor", "revise", "models", "comparison"],
+    ids=["stories", "cards", "editor", "revise", "models"],
 )
 def test_a_committed_page_is_what_its_report_writes(
     command: str, pages: Callable[[], dict[str, str]]
