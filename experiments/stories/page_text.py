@@ -122,7 +122,7 @@ At each temperature the rewards make texts more likely, and less varied. At equa
 CANVAS = """\
 ## Does reading the canvas help?
 
-The paper's appendix has two trunks that read the text as it is now, next to the history of actions: a pooled summary of the canvas, and cross-attention to it. We compared them with the same trunk without them, on the small text of `recipes/smoke.yaml`, with the same steps and seeds (`python -m experiments.canvas.compare -o runs --seeds 2`). The table has held-out nats per text token with 95 % intervals, and the time of a step as a ratio with quartiles, measured in turns. The times are those of a compiled replay of the canvas, which is now plain Python: a decoding step takes longer.
+The paper's appendix has two trunks that read the text as it is now, next to the history of actions: a pooled summary of the canvas, and cross-attention to it. We compared them with the same trunk without them, on the small text of `recipes/smoke.yaml` (`python -m experiments.canvas.compare -o runs --seeds 2`): held-out nats per text token with 95 % intervals, and the time of a step as a ratio with quartiles. The times are those of a compiled replay of the canvas, which is now plain Python: a decoding step takes longer.
 """
 
 CANVAS_END = """\
