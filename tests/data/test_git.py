@@ -83,14 +83,6 @@ def test_a_hunk_of_code_comes_with_three_lines_around_it(repo: Repo) -> None:
     assert second.after.split("\n") == new.split("\n")[27:34]
 
 
-def test_a_whole_file_can_be_the_unit(repo: Repo) -> None:
-    repo.commit(a__md=f"{ONE}\n{TWO}")
-    repo.commit(a__md=f"{ONE.upper()}\n{TWO}")
-    assert texts(repo.pairs(unit="file", min_similarity=0.3)[0]) == [
-        (f"{ONE}\n{TWO}", f"{ONE.upper()}\n{TWO}")
-    ]
-
-
 def test_paragraphs_that_came_or_went_are_left_out_and_the_others_still_found(repo: Repo) -> None:
     repo.commit(a__md=f"{ONE}\n{TWO}")
     repo.commit(a__md=f"Entirely different stuff here.\n\n{ONE.replace('some', 'few')}\n{TWO}")
@@ -196,7 +188,9 @@ def test_no_command_that_a_repository_names_is_run(repo: Repo, tmp_path: Path) -
     program.chmod(0o755)
     (repo.folder / ".git/info/attributes").write_text("* diff=own filter=own\n", encoding="utf-8")
     missing = repo.git("rev-parse", "HEAD~2:a.md")  # which a partial clone would fetch
-    (repo.folder / ".git/objects" / missing[:2] / missing[2:]).unlink()
+    lost = repo.folder / ".git/objects" / missing[:2] / missing[2:]
+    content = lost.read_bytes()
+    lost.unlink()
     for name, value in {
         "protocol.ext.allow": "always", "remote.origin.url": f"ext::{program} %S",
         "remote.origin.promisor": "true", "extensions.partialClone": "origin",
@@ -211,8 +205,11 @@ def test_no_command_that_a_repository_names_is_run(repo: Repo, tmp_path: Path) -
         "gpg.program", "credential.helper",
     ):  # fmt: skip
         repo.git("config", name, str(program))
-    pairs, skipped = repo.pairs(subjects=True)
-    assert (len(pairs), skipped) == (1, {"not in this clone": 1})
+    with pytest.raises(DataError, match=r"git could not read all .* without --filter"):
+        repo.pairs(subjects=True)
+    assert not was_run.exists(), was_run.read_text()
+    lost.write_bytes(content)
+    assert len(repo.pairs(subjects=True)[0]) == 2
     assert not was_run.exists(), was_run.read_text()
 
 
@@ -256,8 +253,7 @@ def test_a_path_that_is_no_repository_is_refused(repo: Repo, make: Callable[[Pat
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"unit": "word"}, "unit is 'word'; use one of"),
-        ({"min_similarity": 1.5}, r"min_similarity 1\.5; .* the second 0 to 1"),
+        ({"max_chars": 0}, "max_chars is 0; it must be >= 1"),
         ({"suffixes": ["md"]}, "'md'; a suffix starts with a dot"),
     ],
 )

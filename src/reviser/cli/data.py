@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -128,25 +128,21 @@ def corrupt(
 @click.option("--suffix", "suffixes", multiple=True, metavar=".SUFFIX",
               help="Suffix of the files to read, such as .md; may be repeated. The default is the"
                    " usual suffixes of prose and code.")  # fmt: skip
-@click.option("--unit", default="part", show_default=True, type=click.Choice(["part", "file"]),
-              help="Size of a pair: part is a paragraph of prose or a hunk of code; file is a whole"
-                   " file.")  # fmt: skip
 @click.option("--max-chars", default=4000, show_default=True, type=click.IntRange(1),
               help="Leave out longer texts.")  # fmt: skip
-@click.option("--min-similarity", default=0.5, show_default=True, type=click.FloatRange(0, 1),
-              help="Leave out pairs whose texts share fewer of their words.")  # fmt: skip
 @click.option(
     "--subjects", is_flag=True, help="Use the subject lines of the commits as instructions."
 )
 def from_git(
     repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...],
-    unit: Literal["part", "file"], max_chars: int, min_similarity: float, subjects: bool,
+    max_chars: int, subjects: bool,
 ) -> None:  # fmt: skip
     """Collect the edits that people made in a git repository.
 
-    REPO is the folder that contains .git, or a bare repository. All commits that lead to HEAD are
-    read, except merges. Reverts, duplicates, changes of white space only, generated files, and
-    paragraphs that were only added or removed are left out and counted.
+    REPO is the folder that contains .git, or a bare repository. A pair is a paragraph of prose or a
+    hunk of code. All commits that lead to HEAD are read, except merges. Reverts, duplicates,
+    changes of white space only, generated files, and paragraphs that were only added or removed are
+    left out and counted.
     """
     from reviser.data import git
     from reviser.data.pairs import with_unchanged
@@ -154,8 +150,8 @@ def from_git(
 
     tally = Tally()
     found = git.from_git(
-        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, unit=unit,
-        max_chars=max_chars, min_similarity=min_similarity, subjects=subjects,
+        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, max_chars=max_chars,
+        subjects=subjects,
     )  # fmt: skip
     _write_pairs(output, with_unchanged(found, unchanged, seed), tally)
 
