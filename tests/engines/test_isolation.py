@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from reviser.core import _execution
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.engines import wire
 from reviser.engines.base import DecodeConfig, Engine, Request, Step
@@ -130,15 +130,15 @@ def test_a_text_that_fails_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) 
             bad.extend(row for row in entering if row.number == 1 + BAD)
             return super()._read(entering)
 
-    edit_texts = _execution.edit_texts
+    apply, engine = Canvas.apply, Engine(trunk(), VOCAB)
+    rows: Any = engine._boundary
 
-    def failing(vocab: Any, texts: Any, rows: Any, *state: Any) -> Any:
-        if any(row.slot in rows and row.actions == 3 for row in bad):
+    def failing(canvas: Canvas, action_id: int) -> Any:
+        if any(canvas is rows._canvases[row.slot] and row.actions == 3 for row in bad):
             raise KeyError("a bug")
-        return edit_texts(vocab, texts, rows, *state)
+        return apply(canvas, action_id)
 
-    engine = Engine(trunk(), VOCAB)
-    monkeypatch.setattr(_execution, "edit_texts", failing)
+    monkeypatch.setattr(Canvas, "apply", failing)
     check(engine, requests())
 
 

@@ -20,20 +20,17 @@ BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.integer]
 
-# Integers of a row. SPAN is the first number of an unfinished action, once it is complete. AMOUNT
-# is the number being read (or how many tokens a search has typed), DIGIT the row of
-# `vocab.digit_follows` for its next digit, MOVES how many moves there were in a row.
-LENGTH, CURSOR, PENDING, SPAN, AMOUNT, DIGIT, MOVES = range(7)
-MAX_LENGTH, EDITS_LEFT, MAX_MOVES = range(7, 10)
-GAPS = 10  # the lower bounds of all gaps follow, then their upper bounds
+# Integers of a row. MOVES is how many moves there were in a row.
+LENGTH, CURSOR, PENDING, MOVES, MAX_LENGTH, EDITS_LEFT, MAX_MOVES = range(7)
+GAPS = 7  # the lower bounds of all gaps follow, then their upper bounds
 
-NONE = -1  # PENDING: no action is unfinished; otherwise it is the Kind of that action, or STOP
+NONE = -1  # PENDING: no action is unfinished; otherwise the Kind of that action, or STOP
 UNLIMITED = 1 << 40  # larger than any length; sums of two still fit into 64 bits
 
 
 def blank_rows(count: int) -> Rows:
     """Return rows for blank canvases, each with one gap of no tokens and no limits."""
-    blank = [0, 0, NONE, 0, 0, 0, 0, UNLIMITED, UNLIMITED, UNLIMITED, 0, 0]
+    blank = [0, 0, NONE, 0, UNLIMITED, UNLIMITED, UNLIMITED, 0, 0]
     return np.tile(np.array(blank, np.int64), (count, 1))
 
 
@@ -70,7 +67,7 @@ def with_row(
     others_BG = np.delete(highs(state_BS), row, axis=0)
     in_use = int(np.count_nonzero(others_BG >= 0, axis=1).max(initial=1))
     state_BS = fit_gaps(state_BS, max(len(gaps), in_use))
-    state_BS[row, :MAX_LENGTH] = length, cursor, NONE, 0, 0, 0, 0
+    state_BS[row, :MAX_LENGTH] = length, cursor, NONE, 0
     state_BS[row, MAX_LENGTH:GAPS] = [UNLIMITED if n is None else n for n in limits]
     low_G, high_G = lows(state_BS)[row], highs(state_BS)[row]
     low_G[:], high_G[:] = UNLIMITED, NONE
@@ -79,14 +76,13 @@ def with_row(
     return state_BS
 
 
-def editable_around(cursor: Rows, low_BG: Rows, high_BG: Rows) -> tuple[Rows, Rows, BoolArray]:
-    """Return the editable tokens left and right of each cursor, and whether it is in a gap."""
+def editable_before(cursor: Rows, low_BG: Rows, high_BG: Rows) -> tuple[Rows, BoolArray]:
+    """Return the editable tokens left of each cursor, and whether it is in a gap."""
     at = cursor[:, None]
     inside: BoolArray = (low_BG <= at) & (at <= high_BG)
-    # Gaps are apart, so at most one holds the cursor and each sum has at most one term.
+    # Gaps are apart, so at most one holds the cursor and the sum has at most one term.
     left = np.where(inside, at - low_BG, 0).sum(axis=1)
-    right = np.where(inside, high_BG - at, 0).sum(axis=1)
-    return left, right, np.any(inside, axis=1)
+    return left, np.any(inside, axis=1)
 
 
 def shift_gaps(lows: Rows, highs: Rows, position: Rows | int, growth: Rows | int) -> None:

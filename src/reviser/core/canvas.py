@@ -50,7 +50,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class Pending:
     """A stop, or an operator whose arguments are still being read, digit by digit."""
 
     kind: Kind
@@ -60,7 +60,7 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Search:
+class Search:
     """A search that has begun and not ended."""
 
     ahead: npt.NDArray[np.int64]  # the tokens to the right of the cursor
@@ -74,7 +74,7 @@ class _Search:
         return found, self.ahead[found + self.typed]
 
 
-_Partial: TypeAlias = _Pending | _Search
+Partial: TypeAlias = Pending | Search
 
 
 class Canvas:
@@ -96,14 +96,18 @@ class Canvas:
     """
 
     def __init__(
-        self, vocab: ActionVocab, tokens: Iterable[int] = (), cursor: int | None = None
+        self,
+        vocab: ActionVocab,
+        tokens: Iterable[int] = (),
+        cursor: int | None = None,
+        marks: Iterable[int] = (),
     ) -> None:
         self.vocab = vocab
         self._left = list(tokens)
         self._right: list[int] = []  # reversed: the last is next to the cursor
-        self._log: list[tuple[Edit, _Partial | None, tuple[int, ...]]] = []
-        self._pending: _Partial | None = None
-        self._marks: tuple[int, ...] = ()
+        self._log: list[tuple[Edit, Partial | None, tuple[int, ...]]] = []
+        self._pending: Partial | None = None
+        self._marks = tuple(sorted(marks))
         if cursor is not None:
             if not 0 <= cursor <= len(self._left):
                 raise InvalidAction(f"Cursor {cursor} is outside 0..{len(self._left)}.")
@@ -140,6 +144,11 @@ class Canvas:
         return self._pending is not None and self._pending.kind is not Kind.STOP
 
     @property
+    def pending(self) -> Partial | None:
+        """The action of several ids that has begun and is not complete, or STOP; else None."""
+        return self._pending
+
+    @property
     def marks(self) -> tuple[int, ...]:
         """The marked boundaries, from left to right."""
         return self._marks
@@ -166,7 +175,7 @@ class Canvas:
         ([8, 9], [8])
         """
         search = self._pending
-        if not isinstance(search, _Search):
+        if not isinstance(search, Search):
             return []
         limit = len(self._right) if until is None else until - self.cursor
         tokens = np.unique(search.next_tokens(limit)[1])
@@ -183,7 +192,7 @@ class Canvas:
         [None, (0, 1), (2, 4)]
         """
         search = self._pending
-        if not isinstance(search, _Search) or not search.typed:
+        if not isinstance(search, Search) or not search.typed:
             return None
         start = self.cursor + int(search.found[0])
         return start, start + search.typed
@@ -191,9 +200,9 @@ class Canvas:
     def can_find(self, until: int | None = None) -> bool:
         """Return whether a token between the cursor and `until` can be searched for."""
         count = len(self._right) if until is None else until - self.cursor
-        kinds, right = self.vocab.kinds, self._right
+        kind, right = self.vocab.kind, self._right
         indices = range(len(right) - 1, max(len(right) - count, 0) - 1, -1)
-        return any(kinds[right[n]] == Kind.INSERT for n in indices)
+        return any(kind(right[n]) is Kind.INSERT for n in indices)
 
     def apply(self, action_id: int) -> Edit:
         """Apply one id and return its effect, or change nothing and raise InvalidAction."""
@@ -237,26 +246,6 @@ class Canvas:
             self._splice(edit.position, len(edit.inserted), edit.removed, edit.cursor_before)
         return undone
 
-    def resume(
-        self,
-        *,
-        marks: Sequence[int] = (),
-        searched: Iterable[int] | None = None,
-        unfinished: tuple[Kind, int, int, int] | None = None,
-    ) -> None:
-        """Take the state of a row of the mask, so that both know the same.
-
-        `searched` are the tokens that a search has typed. `unfinished` is another action that has
-        begun: its kind, its first number, the number being read and 1 + its last digit.
-        """
-        self._marks = tuple(marks)
-        if searched is not None:
-            assert self.vocab.find is not None
-            for action_id in (self.vocab.find, *searched):
-                self.apply(action_id)
-        elif unfinished is not None:
-            self._pending = _Pending(*unfinished)
-
     def fork(self, *, past: bool = True) -> Canvas:
         """Return an independent copy, with or without the undo log."""
         copy = Canvas(self.vocab)
@@ -267,7 +256,7 @@ class Canvas:
 
     # -- the executor: what each id does ------------------------------------------------------
 
-    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, _Partial | None]:
+    def _begin(self, action_id: int, cursor: int) -> tuple[Edit, Partial | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
         if kind in (Kind.INSERT, Kind.PREFIX_ONLY):  # the mask keeps the second from being chosen
             return Edit(cursor, (), (action_id,), cursor, cursor + 1), None
@@ -289,11 +278,11 @@ class Canvas:
             if not self.can_find():
                 raise _refused(vocab, action_id, cursor, "there must be a token to its right")
             ahead = np.array(self._right[::-1], np.int64)
-            return nothing, _Search(ahead, np.arange(len(ahead)))
+            return nothing, Search(ahead, np.arange(len(ahead)))
         if kind in (Kind.HERE, Kind.END, Kind.RESERVED):
             raise InvalidAction(f"Cannot apply {vocab.describe(action_id)}: it is not an action.")
         if kind is Kind.STOP:
-            return nothing, _Pending(kind)
+            return nothing, Pending(kind)
         needed = 2 if kind is Kind.SWAP else 1
         if cursor < needed:
             raise _refused(vocab, action_id, cursor, f"it needs {needed} token(s) to its left")
@@ -302,18 +291,18 @@ class Canvas:
         if kind is Kind.SWAP:
             first, second = self._left[-2:]
             return Edit(cursor - 2, (first, second), (second, first), cursor, cursor), None
-        return nothing, _Pending(kind)
+        return nothing, Pending(kind)
 
     def _continue(
-        self, action_id: int, cursor: int, pending: _Partial
-    ) -> tuple[Edit, _Partial | None]:
+        self, action_id: int, cursor: int, pending: Partial
+    ) -> tuple[Edit, Partial | None]:
         vocab, kind = self.vocab, self.vocab.kind(action_id)
         if pending.kind is Kind.REPLACE:
             if kind is not Kind.INSERT:
                 raise _misspelled(vocab, action_id, pending, "a token")
             old = (self._left[-1],)
             return Edit(cursor - 1, old, (action_id,), cursor, cursor), None
-        if isinstance(pending, _Search):
+        if isinstance(pending, Search):
             return self._search(action_id, kind, cursor, pending)
         if kind is Kind.MOVE:
             digit = action_id - vocab.first_move
@@ -322,14 +311,14 @@ class Canvas:
             if not vocab.digit_follows[pending.digit, digit] or not low <= amount <= high:
                 raise _misspelled(vocab, action_id, pending, f"a number from {low} to {high}")
             nothing = Edit(cursor, (), (), cursor, cursor)
-            return nothing, _Pending(pending.kind, pending.span, amount, digit + 1)
+            return nothing, Pending(pending.kind, pending.span, amount, digit + 1)
         if kind is not Kind.END or not (pending.span or pending.amount):
             raise _misspelled(vocab, action_id, pending, "a digit")
         return self._close_number(pending, cursor)
 
     def _search(
-        self, action_id: int, kind: Kind, cursor: int, search: _Search
-    ) -> tuple[Edit, _Partial | None]:
+        self, action_id: int, kind: Kind, cursor: int, search: Search
+    ) -> tuple[Edit, Partial | None]:
         if kind is Kind.HERE and search.typed:
             goal = cursor + int(search.found[0]) + search.typed
             return Edit(cursor, (), (), cursor, goal), None
@@ -340,18 +329,18 @@ class Canvas:
         nothing = Edit(cursor, (), (), cursor, cursor)
         return nothing, replace(search, typed=search.typed + 1, found=found)
 
-    def _number_bounds(self, pending: _Pending, cursor: int) -> tuple[int, int]:
+    def _number_bounds(self, pending: Pending, cursor: int) -> tuple[int, int]:
         if not pending.span:
             return 1, cursor
         kept_left = cursor - pending.span if pending.kind is Kind.SPAN_MOVE else cursor
         return -kept_left, len(self._right)
 
-    def _close_number(self, pending: _Pending, cursor: int) -> tuple[Edit, _Pending | None]:
+    def _close_number(self, pending: Pending, cursor: int) -> tuple[Edit, Pending | None]:
         if pending.kind is Kind.SPAN_DELETE:
             return self._span_delete(pending.amount, cursor), None
         if not pending.span:
             nothing = Edit(cursor, (), (), cursor, cursor)
-            return nothing, _Pending(pending.kind, pending.amount)
+            return nothing, Pending(pending.kind, pending.amount)
         span = tuple(self._left[cursor - pending.span :])
         if pending.kind is Kind.SPAN_COPY:
             goal = cursor + pending.amount
@@ -417,7 +406,7 @@ def _refused(vocab: ActionVocab, action_id: int, cursor: int, why: str) -> Inval
 
 
 def _misspelled(
-    vocab: ActionVocab, action_id: int, pending: _Partial, expected: str
+    vocab: ActionVocab, action_id: int, pending: Partial, expected: str
 ) -> InvalidAction:
     return InvalidAction(
         f"Cannot apply {vocab.describe(action_id)}: {pending.kind.name.lower()} expects"

@@ -2,12 +2,10 @@
 
 A row of integers per sequence (`_rows`) is enough: length, cursor, gaps, budgets and an unfinished
 action; a vocabulary with marks adds those of each row (`_marks`). Content does not matter, so
-filling a mask takes a few dozen comparisons per row, however large the vocabulary is. Only in a
-vocabulary with searches does each row keep its text (`_texts`), to know what can be found. This is
-the paper's m_t, where True means allowed; "Mask" in Algorithm 1.
-
-All rows are handled at once: no step runs Python code per row, except for rows that complete a
-span's move or copy.
+filling a mask takes a few dozen comparisons per row, however large the vocabulary is, and no step
+runs Python code per row. In a vocabulary with searches or spans, content and numbers matter, so
+each row also has a `Canvas`, which executes its ids. This is the paper's m_t, where True means
+allowed; "Mask" in Algorithm 1.
 
 Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`), N pairs.
 """
@@ -20,14 +18,12 @@ from copy import copy
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core import _execution as execution
+from reviser.core import _arguments as arguments
 from reviser.core import _marks as m
 from reviser.core import _rows as r
-from reviser.core import _spelling as spelling
-from reviser.core._rows import BoolArray, Rows, check_gaps, shift_gaps
-from reviser.core._texts import Texts
+from reviser.core._rows import BoolArray, Indices, Rows, check_gaps, shift_gaps
 from reviser.core.actions import MOVES, ActionVocab, Kind
-from reviser.core.canvas import Canvas
+from reviser.core.canvas import Canvas, Edit
 from reviser.core.history import is_argument, is_search, trace
 from reviser.errors import ConfigError, InvalidAction
 
@@ -41,11 +37,10 @@ __all__ = [
     "trace",
 ]
 
-_TAKES_ARGUMENT = [Kind.REPLACE, *spelling.HAS_DIGITS]
-
 # Tables by kind, so that a whole batch is classified by one lookup.
 _EDITS_AT_ONCE = np.isin(np.arange(len(Kind)), [Kind.INSERT, Kind.DELETE, Kind.SWAP])
-_BECOMES_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, Kind.FIND, *_TAKES_ARGUMENT])
+_BECOMES_PENDING = np.isin(np.arange(len(Kind)), [Kind.STOP, Kind.REPLACE])
+_SPANS = [Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY]
 _IS_MOVE = np.isin(np.arange(len(Kind)), MOVES)
 _KEEPS_MOVE_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.SEPARATOR)
 
@@ -76,18 +71,18 @@ class Boundary:
         self._move_columns = slice(2, 2 + len(self._deltas))
         self._operators = [
             (columns[i], kind)
-            for kind in (Kind.DELETE, Kind.SWAP, *_TAKES_ARGUMENT)
+            for kind in (Kind.DELETE, Kind.SWAP, Kind.REPLACE, *_SPANS)
             if (i := getattr(vocab, kind.name.lower())) is not None
         ]
         # Column 0 is for inserts, so 0 can stand for "not in this vocabulary".
-        self._end_column = columns.get(vocab.end, 0)
         self._mark_column = columns.get(vocab.mark, 0)
         self._back_column = columns.get(vocab.back, 0)
         self._find_column = columns.get(vocab.find, 0)
-        self._here_column = columns.get(vocab.here, 0)
+        self._argument_columns = [columns[i] for i in (vocab.here, vocab.end) if i is not None]
         self._marks = m.blank_marks(rows)
-        self._texts = Texts(rows) if self._find_column else None
-        self._is_insert = vocab.kinds == Kind.INSERT
+        self._controls = arguments.controls_of(vocab)
+        needs_canvas = vocab.find is not None or vocab.end is not None
+        self._canvases = [Canvas(vocab) for _ in range(rows)] if needs_canvas else None
 
     def __len__(self) -> int:
         return len(self._state)
@@ -111,20 +106,22 @@ class Boundary:
         the actions that change the canvas; when none is left, only STOP is allowed. After
         `max_moves` moves in a row, no move is allowed until another action is taken; the digits of
         a number do not count. If the vocabulary has searches, pass the canvas too, unless it is
-        blank.
+        blank: its marks count then.
         """
         gaps = [(0, length)] if gaps is None else gaps
         if cursor is None:
             cursor = gaps[0][1] if gaps else length
         check_gaps(length, cursor, gaps)
-        if self._texts is not None:
-            canvas = Canvas(self.vocab) if canvas is None else canvas
+        if self._canvases is not None:
+            if canvas is None:  # without searches, only its length matters
+                blank = [0] * length if self.vocab.find is None else ()
+                canvas = Canvas(self.vocab, blank, min(cursor, len(blank)), marks)
             if (len(canvas), canvas.cursor) != (length, cursor):
                 raise ConfigError(
                     f"Searches need the canvas: one of length {length} with its cursor at"
                     f" {cursor}, not of length {len(canvas)} with its cursor at {canvas.cursor}."
                 )
-            self._texts.reset(row, canvas.tokens(), cursor)
+            self._canvases[row] = canvas.fork(past=False)
         if self._mark_column:
             self._marks = m.with_marks(self._marks, row, marks)
         limits = max_length, max_edits, max_moves
@@ -161,17 +158,18 @@ class Boundary:
     def fork(self, rows: Sequence[int] | None = None) -> Boundary:
         """Return an independent copy of all rows, or of the given rows in that order."""
         forked = self.view(range(len(self)) if rows is None else rows)
-        if forked._texts is not None:
-            forked._texts.own()
+        if forked._canvases is not None:
+            forked._canvases = [canvas.fork(past=False) for canvas in forked._canvases]
         return forked
 
     def view(self, rows: Sequence[int]) -> Boundary:
-        """Return a fork that shares texts: for reading masks, not for advancing."""
+        """Return a fork that shares canvases: for reading masks, not for advancing."""
+        # An engine makes a view in every step. The integers of a row are few and are copied; its
+        # text is long, so its canvas is shared.
         view, at = copy(self), np.asarray(rows, int)
         view._state, view._marks = self._state[at], self._marks[at]
-        # An engine makes a view in every step. The state of a row is a few numbers and is copied;
-        # its text is long, so its line is shared.
-        view._texts = None if self._texts is None else self._texts.view(at)
+        if self._canvases is not None:
+            view._canvases = [self._canvases[n] for n in at.tolist()]
         return view
 
     def put(self, rows: Sequence[int], other: Boundary) -> None:
@@ -181,11 +179,11 @@ class Boundary:
         self._state = r.fit_gaps(self._state, gaps)
         self._state[at] = r.fit_gaps(other._state, gaps)
         self._marks = m.put_marks(self._marks, at, other._marks)
-        if self._texts is not None:
-            assert other._texts is not None
-            # Nobody reads the text of a row that has stopped, so a view need not copy for it.
-            going = np.flatnonzero(~other.is_finished)
-            self._texts.put(at[going], other._texts.view(going))
+        if self._canvases is not None:
+            # The other boundary may be a view, so its canvases are not its own.
+            forks = [canvas.fork(past=False) for canvas in other._canvases or ()]
+            for n, canvas in zip(at.tolist(), forks, strict=True):
+                self._canvases[n] = canvas
 
     def replay(self, row: int, history: Iterable[int]) -> None:
         """Advance one row by many ids, to resume a request."""
@@ -209,7 +207,7 @@ class Boundary:
             out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
         low_BG, high_BG = r.lows(state), r.highs(state)
         length, cursor, pending = state[:, r.LENGTH], state[:, r.CURSOR], state[:, r.PENDING]
-        left, right_of, in_gap = r.editable_around(cursor, low_BG, high_BG)
+        left, in_gap = r.editable_before(cursor, low_BG, high_BG)
         # The cursor stays between the outermost bounds: beyond them there is nothing to edit. For
         # a prefix with one gap after it, `floor` is the paper's prefix floor.
         floor, ceiling = low_BG.min(axis=1), high_BG.max(axis=1)
@@ -219,7 +217,8 @@ class Boundary:
         may_edit = is_free & (state[:, r.EDITS_LEFT] > 0)
         may_move = may_edit & (state[:, r.MOVES] < state[:, r.MAX_MOVES])
 
-        out[:, 0] = may_edit & in_gap & can_grow
+        # REPLACE waits for its token, and takes any.
+        out[:, 0] = (may_edit & in_gap & can_grow) | (pending == Kind.REPLACE)
         out[:, 1] = is_free | (pending == Kind.STOP)
         goal_BD = cursor[:, None] + self._deltas
         in_reach_BD = (goal_BD >= floor[:, None]) & (goal_BD <= ceiling[:, None])
@@ -229,8 +228,6 @@ class Boundary:
                 out[:, column] = may_edit & (cursor > 0) & can_grow & (ceiling >= 0)
             else:
                 out[:, column] = may_edit & (left >= (2 if kind is Kind.SWAP else 1))
-        if self._end_column:
-            out[:, self._end_column] = False
         # A mark is set where text will be written later, so only inside a gap. BACK needs its mark
         # within the outermost bounds, like any move. UNLIMITED, the first of a row without marks,
         # is never within them.
@@ -239,20 +236,27 @@ class Boundary:
             first = m.first_mark(self._marks)
             in_reach = (first >= np.maximum(floor, 0)) & (first <= ceiling)
             out[:, self._back_column] = may_move & in_reach
-        # A search leads to the end of its match, so that must lie within the outermost bounds.
-        if self._texts is not None:
-            out[:, self._find_column] = False
-            # Texts are read only for rows that may move at all.
-            asked = np.flatnonzero(may_move)
-            right, limit = (length - cursor)[asked], (ceiling - cursor)[asked]
-            found = self._texts.can_find(asked, right, limit, self._is_insert)
-            out[asked, self._find_column] = found
-            out[:, self._here_column] = False
-        # Rows that may not stop are inside an action; few are, so they get their masks last.
-        inside = np.flatnonzero(~out[:, 1])
-        if inside.size:
-            out[inside] = self._argument_mask(state[inside], left[inside], right_of[inside])
+        if self._canvases is not None:
+            self._ask_canvases(self._canvases, out, np.flatnonzero(may_move), ceiling)
         return out
+
+    def _ask_canvases(
+        self, canvases: Sequence[Canvas], out: BoolArray, movable: Indices, ceiling: Rows
+    ) -> None:
+        """Write what depends on the text, and the arguments of unfinished actions."""
+        # HERE and END are only allowed inside an action, which is decided last.
+        out[:, self._argument_columns] = False
+        if self._find_column:
+            # A search leads to the end of its match, so that must lie within the outermost bounds.
+            out[:, self._find_column] = False
+            for n in movable.tolist():
+                out[n, self._find_column] = canvases[n].can_find(int(ceiling[n]))
+        waits = np.isin(self._state[:, r.PENDING], [Kind.FIND, *_SPANS])
+        for n in np.flatnonzero(waits).tolist():
+            longest = int(self._state[n, r.MAX_LENGTH])
+            out[n, 1:] = arguments.allowed_arguments(
+                canvases[n], self._controls, self.gaps(n), longest
+            )
 
     def searched(self) -> tuple[Rows, Rows]:
         """Return the tokens with which unfinished searches may continue: rows and tokens in pairs.
@@ -266,14 +270,16 @@ class Boundary:
         [[1, 1, 1], [7, 8, 9]]
         """
         searching = np.flatnonzero(self._state[:, r.PENDING] == Kind.FIND)
-        if self._texts is None or not searching.size:
+        if self._canvases is None or not searching.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        state = self._state[searching]
-        cursor, ceiling = state[:, r.CURSOR], r.highs(state).max(axis=1)
-        right, typed = state[:, r.LENGTH] - cursor, state[:, r.AMOUNT]
-        row_N, token_N = self._texts.next_tokens(searching, cursor, right, typed, ceiling - cursor)
-        can_type = self._is_insert[token_N]
-        return searching[row_N[can_type]], token_N[can_type]
+        ceiling = r.highs(self._state).max(axis=1)
+        pairs = [
+            (n, token)
+            for n in searching.tolist()
+            for token in self._canvases[n].findable(int(ceiling[n]))
+        ]
+        row_N, token_N = np.array(pairs, np.int64).reshape(-1, 2).T
+        return row_N, token_N
 
     def findable(self, row: int) -> list[int]:
         """Return the tokens that may follow in the search of a row; none if it has none."""
@@ -289,18 +295,6 @@ class Boundary:
         wide[self.searched()] = True
         return wide
 
-    def _argument_mask(self, state: Rows, left: Rows, right: Rows) -> BoolArray:
-        """Return what may follow in rows whose action is unfinished."""
-        out = np.zeros((len(state), 1 + len(self.vocab.controls)), np.bool_)
-        kind = state[:, r.PENDING]
-        out[:, 0] = kind == Kind.REPLACE
-        if self._here_column:
-            out[:, self._here_column] = (kind == Kind.FIND) & (state[:, r.AMOUNT] > 0)
-        if self._end_column:
-            digits_BD, may_end = spelling.digits_mask(self.vocab, state, left, right)
-            out[:, self._move_columns], out[:, self._end_column] = digits_BD, may_end
-        return out
-
     # -- advancing ----------------------------------------------------------------------------
 
     def advance(
@@ -309,54 +303,80 @@ class Boundary:
         """Take one id for every row, or for the given rows; the mask must have allowed each.
 
         Begin and delimiter have no effect, so a whole history can be fed. If the vocabulary has
-        searches, an id that a canvas refuses raises InvalidAction, and no row changes.
+        searches or spans, an id that a canvas refuses raises InvalidAction, and no row changes.
         """
+        ids, chosen = self._checked(action_ids, rows)
+        state, marks = self._state[chosen], self._marks[chosen]
+        kind = self.vocab.kinds[ids]
+        pending = state[:, r.PENDING]
+        is_free, searches = pending == r.NONE, pending == Kind.FIND
+        first_kind = np.where(is_free, kind, Kind.END)  # END begins no action
+        # First: only a canvas can refuse an id, and then nothing else may have changed.
+        if self._canvases is None:
+            growth, steps, position, after = self._effects(ids, state, marks)
+        else:
+            growth, steps, position, after = _execute([self._canvases[n] for n in chosen], ids)
+        # An action of several ids is one edit, and counts once it is complete.
+        completes = ~is_free & ~searches & (after == r.NONE)
+        state[:, r.EDITS_LEFT] -= (is_free & _EDITS_AT_ONCE[kind]) | completes
+        if self._mark_column:
+            marks = m.follow_marks(marks, first_kind, state[:, r.CURSOR], position, growth)
+            self._marks = m.put_marks(self._marks, chosen, marks)
+        shift_gaps(r.lows(state), r.highs(state), position[:, None], growth[:, None])
+        state[:, r.LENGTH] += growth
+        state[:, r.CURSOR] += steps
+        # Digits count as moves at first, but the END after them sets the count to zero.
+        moves = state[:, r.MOVES] + _IS_MOVE[kind]
+        state[:, r.MOVES] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
+        state[:, r.PENDING] = after
+        self._state[chosen] = state
+
+    def _effects(self, ids: Rows, state: Rows, marks: Rows) -> tuple[Rows, Rows, Rows, Rows]:
+        """Return growth, steps of the cursor, where the length changes, and what is unfinished."""
+        kind, cursor, pending = self.vocab.kinds[ids], state[:, r.CURSOR], state[:, r.PENDING]
+        is_free = pending == r.NONE
+        at_once = is_free & (kind != Kind.REPLACE)  # a replacement happens with its argument
+        growth = np.where(at_once, self.vocab.length_deltas[ids], 0)
+        steps = np.where(at_once, self.vocab.cursor_deltas[ids], 0)
+        if self._mark_column:
+            steps += m.steps_back(marks, np.where(is_free, kind, Kind.END), cursor)
+        after = np.where(pending == Kind.STOP, Kind.STOP, r.NONE)
+        return growth, steps, cursor, np.where(is_free & _BECOMES_PENDING[kind], kind, after)
+
+    def _checked(
+        self, action_ids: Sequence[int] | npt.NDArray[np.integer], rows: Sequence[int] | None
+    ) -> tuple[Rows, Rows]:
+        """Return ids and their rows, or refuse ids that are none."""
         ids = np.asarray(action_ids, np.int64)
-        chosen = np.arange(len(self)) if rows is None else np.asarray(rows, int)
+        chosen = np.arange(len(self)) if rows is None else np.asarray(rows, np.int64)
         if ids.shape != chosen.shape:
             raise InvalidAction(f"Give one id per row; got {ids.size} for {chosen.size} rows.")
         # Negative ids would index the tables from their end.
         if ids.size and (ids.min() < 0 or ids.max() >= self.vocab.size):
             raise InvalidAction(f"Action ids must lie in 0..{self.vocab.size - 1}; got {ids}.")
-        state, marks = self._state[chosen], self._marks[chosen]
-        kind = self.vocab.kinds[ids]
-        first_kind = np.where(state[:, r.PENDING] == r.NONE, kind, Kind.END)  # END begins no action
-        # First: only a text can refuse an id, and then nothing else may have changed.
-        found = (
-            None
-            if self._texts is None
-            else execution.edit_texts(self.vocab, self._texts, chosen, ids, state, marks)
-        )
-        cursor, pending = state[:, r.CURSOR], state[:, r.PENDING]
-        is_free = pending == r.NONE
-        at_once = is_free & (kind != Kind.REPLACE)  # a replacement happens with its argument
-        growth = np.where(at_once, self.vocab.length_deltas[ids], 0)
-        steps = np.where(at_once, self.vocab.cursor_deltas[ids], 0)
-        edits = at_once & _EDITS_AT_ONCE[kind]
-        position = cursor.copy()  # where the length changes
-        inside = np.flatnonzero(~is_free & (pending != Kind.STOP))
-        begins = is_free & _BECOMES_PENDING[kind]
-        searches = pending == Kind.FIND
-        # `pending` is a view of the state: what depends on its old values comes before this line.
-        pending[begins] = kind[begins]
-        if inside.size:
-            part = state[inside]
-            effects = spelling.read_argument(self.vocab, part, ids[inside], kind[inside])
-            growth[inside], steps[inside], position[inside], edits[inside] = effects
-            state[inside] = part
-        if found is not None:  # only the text knows where a search leads
-            lands = np.flatnonzero(searches & (kind == Kind.HERE))
-            steps[lands] = found[lands]
-        if self._mark_column:
-            # Before the marks change: BACK goes to the mark that it then removes.
-            steps += m.steps_back(marks, first_kind, cursor)
-            marks = m.follow_marks(marks, first_kind, cursor, position, growth)
-            self._marks = m.put_marks(self._marks, chosen, marks)
-        shift_gaps(r.lows(state), r.highs(state), position[:, None], growth[:, None])
-        state[:, r.LENGTH] += growth
-        state[:, r.CURSOR] += steps
-        state[:, r.EDITS_LEFT] -= edits
-        # Digits count as moves at first, but the END after them sets the count to zero.
-        moves = state[:, r.MOVES] + _IS_MOVE[kind]
-        state[:, r.MOVES] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
-        self._state[chosen] = state
+        return ids, chosen
+
+
+def _execute(canvases: Sequence[Canvas], ids: Rows) -> tuple[Rows, Rows, Rows, Rows]:
+    """Apply an id to each canvas, or change none; return what `Boundary._effects` does."""
+    edits: list[Edit] = []
+    changed: list[Canvas] = []
+    try:
+        for canvas, action_id in zip(canvases, ids.tolist(), strict=True):
+            # A row that has stopped is padding: whatever id it is fed does nothing.
+            if canvas.is_finished:
+                edits.append(Edit(canvas.cursor, (), (), canvas.cursor, canvas.cursor))
+            else:
+                edits.append(canvas.apply(action_id))
+                changed.append(canvas)
+    except Exception:
+        for canvas in changed:
+            canvas.rollback()
+        raise
+    after = [r.NONE if (each := canvas.pending) is None else each.kind for canvas in canvases]
+    effects = [
+        (len(e.inserted) - len(e.removed), e.cursor - e.cursor_before, e.position + len(e.removed))
+        for e in edits
+    ]
+    growth, steps, position = np.array(effects, np.int64).reshape(-1, 3).T
+    return growth, steps, position, np.array(after, np.int64)
