@@ -18,27 +18,15 @@ def path_capacity(length: int, largest: int) -> int:
     return length // largest + 64
 
 
-def fewest_unbounded(distance: int, largest: int) -> int:
-    """Return how many moves are needed on an endless canvas: a lower bound for every canvas.
-
-    Take strides of the largest move; for the rest, count the digits of its non-adjacent form,
-    which is the shortest way to write a number as a sum of signed powers of two.
-    """
-    strides, rest = abs(distance) // largest, abs(distance) % largest
-    digits, weight = rest ^ (3 * rest), strides  # its set bits are the nonzero digits
-    while digits:
-        digits &= digits - 1
-        weight += 1
-    return weight
-
-
 def fewest_moves(
     start: int, goal: int, length: int, largest: int, path: npt.NDArray[np.int64]
 ) -> int:
     """Write the fewest deltas from start to goal into `path` and return their number.
 
     Every position on the way stays within 0..length. The result is exact: this is iterative
-    deepening (IDA*), pruned by the bound that `fewest_unbounded` computes (inlined here).
+    deepening (IDA*), pruned by the number of moves on an endless canvas: strides of the largest
+    move, and for the rest the digits of its non-adjacent form, which is the shortest way to write
+    a number as a sum of signed powers of two.
     """
     count = 0
     # Far away, a stride toward the goal is always part of a shortest path.
@@ -76,7 +64,7 @@ def fewest_moves(
                 continue
             rest = abs(goal - position)
             bound = rest // largest
-            digits = (rest % largest) ^ (3 * (rest % largest))
+            digits = (rest % largest) ^ (3 * (rest % largest))  # set bits are the nonzero digits
             while digits:
                 digits &= digits - 1
                 bound += 1

@@ -20,13 +20,7 @@ from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction
 from reviser.trajectories.diff import REACH, Hunk, Starts, Tokens, as_tokens, diff
-from reviser.trajectories.edit_script import (
-    Address,
-    cheapest_edit,
-    operators_of,
-    possible_hunks,
-    script,
-)
+from reviser.trajectories.edit_script import Address, cheapest_edit, possible_hunks, script
 
 __all__ = [
     "REACH",
@@ -115,11 +109,10 @@ def edit_labels(
     """
     # One label more than tokens: a hunk at the very end has no token after it.
     labels = np.full(len(before) + 1, vocab.stop, np.int32)
-    operators = operators_of(vocab)
     for hunk in possible_hunks(vocab, as_tokens(before), hunks):
         # A label is where the hunk ends: only then has a model read what is wrong. Where
         # tokens are inserted, the first of them says more than an operator would.
-        edit = cheapest_edit(operators, hunk.removed, hunk.tokens) or []
+        edit = cheapest_edit(vocab, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]
     return labels[:-1]
 

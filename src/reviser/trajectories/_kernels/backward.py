@@ -20,7 +20,6 @@ from reviser.trajectories._kernels.layout import ID_FIRST_MOVE, MAX_MOVE
 _BIT_LENGTHS = np.array([n.bit_length() for n in range(LARGEST_MOVE + 1)], np.uint8)
 
 # Plain Python in core, where it is called now and then; here it runs for every merged move.
-fewest_unbounded: Any = compiled(_moves.fewest_unbounded)
 fewest_moves: Any = compiled(_moves.fewest_moves)
 path_capacity: Any = compiled(_moves.path_capacity)
 
