@@ -47,15 +47,16 @@ def leave(drafts: Sequence[str]) -> Iterator[Attempt]:
         yield Attempt(text=draft, steps=0, is_whole=True)
 
 
-def edit(model: Reviser, **settings: Any) -> System:
+def edit(model: Reviser, *, min_edit_probability: float = 0.0, **settings: Any) -> System:
     """Return a system that revises with an editor."""
+    options = {"window": WINDOW, "context": CONTEXT, "min_edit_probability": min_edit_probability}
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
-        options = {"window": WINDOW, "context": CONTEXT, "min_edit_probability": 0.0} | settings
-        for made in model.run_many(Revise(draft, **options) for draft in drafts):
+        tasks = (Revise(draft, **options) for draft in drafts)
+        for made in model.run_many(tasks, **settings):
             ends = {rollout.stop_reason for rollout in made.rollouts}
             read = 0
-            if options["min_edit_probability"]:
+            if min_edit_probability:
                 # A window that is locked as a whole was read and left alone. Reading was its only
                 # step, and is counted already.
                 locked = ([part.text for part in rollout.locked] for rollout in made.rollouts)
