@@ -11,7 +11,6 @@ import inspect
 import sys
 import textwrap
 
-from reviser.data.blocks import Blocks
 from reviser.data.window_config import WindowConfig
 from reviser.lab import reproduce
 from reviser.lab.evals.judges import JudgeConfig
@@ -103,11 +102,6 @@ SECTIONS = [
         "policy, kind: rewrite",
         policy.Rewrite,
         "For `data.pairs`: a baseline that rewrites the whole text.",
-    ),
-    (
-        "policy, kind: blocks",
-        Blocks,
-        "For `data.pairs`: a baseline that writes search-and-replace blocks.",
     ),
 ]
 

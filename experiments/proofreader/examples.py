@@ -20,9 +20,10 @@ from tokenizers import Tokenizer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
-from reviser.core.searches import shortest_search
 from reviser.data.mistakes import apply
+from reviser.trajectories._kernels.diff import shortest_search
 from reviser.trajectories.alignment import Hunk, diff
+from reviser.trajectories.diff import as_tokens
 
 NONE, DETECTION, SEARCH, CONTENT, STOP = range(5)
 """What a target is about."""
@@ -87,7 +88,7 @@ class Layout(NamedTuple):
 
 def search_tokens(draft: list[int], cursor: int, goal: int) -> list[int]:
     """Return the fewest tokens that lead a search from the cursor to a goal after it."""
-    return draft[goal - shortest_search(draft, cursor, goal) : goal]
+    return draft[goal - shortest_search(as_tokens(draft), cursor, goal) : goal]
 
 
 def detection_label(vocab: ActionVocab, hunk: Hunk) -> int:

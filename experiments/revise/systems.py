@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from reviser.data import blocks
+from experiments.revise import blocks
 from reviser.engines.settings import DecodeConfig
 from reviser.writing.model import Reviser
 from reviser.writing.running import run_plans

@@ -38,13 +38,13 @@ from transformers import PreTrainedModel
 
 from reviser import ActionVocab, Codec
 from reviser.core.codec import UNITS, read_tokenizer
-from reviser.core.searches import shortest_search
 from reviser.data.corrupt import Corruption, corrupt
 from reviser.files import write_json
 from reviser.models import trunks
 from reviser.models.editing import Editing
 from reviser.provenance import commit
-from reviser.trajectories.diff import Hunk, diff
+from reviser.trajectories._kernels.diff import shortest_search
+from reviser.trajectories.diff import Hunk, as_tokens, diff
 
 HELD_OUT = 400
 """Stories that are kept for calibration and for the scores."""
@@ -126,7 +126,7 @@ def example(
     for end in sorted({*by_end, *decoys}):
         way = []
         if end > cursor:
-            found = old[end - shortest_search(old, cursor, end) : end]
+            found = old[end - shortest_search(as_tokens(old), cursor, end) : end]
             way = [vocab.find, *found, vocab.here]
         content = edit_ids(vocab, by_end[end]) if end in by_end else []
         ids += [*way, *content]

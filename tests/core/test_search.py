@@ -11,7 +11,6 @@ from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.history import is_argument, trace
 from reviser.core.mask import Boundary
-from reviser.core.searches import shortest_search
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from support.naive import pick
 from support.strategies import Layout, random_layout, seeds
@@ -286,19 +285,3 @@ def test_a_view_reads_as_a_fork_does_and_rows_put_into_it_are_its_own() -> None:
     view.put([0], rows.fork([1]))
     assert (view.allowed()[0] == before[1]).all()
     assert (rows.allowed() == before).all()
-
-
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.data())
-def test_the_shortest_search_is_the_first_that_ends_at_its_goal(
-    tokens: list[int], data: st.DataObject
-) -> None:
-    goal = data.draw(st.integers(1, len(tokens)))
-    cursor = data.draw(st.integers(0, goal - 1))
-
-    def end_of(sought: list[int]) -> int:
-        ends = range(cursor + len(sought), len(tokens) + 1)
-        return next(end for end in ends if tokens[end - len(sought) : end] == sought)
-
-    sizes = range(1, goal - cursor + 1)
-    expected = next(n for n in sizes if end_of(tokens[goal - n : goal]) == goal)
-    assert shortest_search(tokens, cursor, goal) == expected

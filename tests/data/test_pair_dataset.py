@@ -15,7 +15,6 @@ pytest.importorskip("torch", reason="torch is not installed, so there is nothing
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.data import blocks
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
 from reviser.data.pairs import Pair, write_pairs
 from reviser.errors import DataError, VocabError
@@ -155,20 +154,6 @@ def test_files_are_read_in_order_and_known_by_their_content(tmp_path: Path) -> N
     one = TokenPairs.open(tmp_path / "a.jsonl", CODEC)
     assert both.fingerprint != one.fingerprint
     assert one.fingerprint == TokenPairs.open([tmp_path / "a.jsonl"], CODEC).fingerprint
-
-
-@given(given=pairs)
-def test_blocks_are_written_behind_the_draft_and_make_what_it_became(
-    given: list[tuple[str, str, str]],
-) -> None:
-    stream = stream_of(given, blocks.Blocks())
-    for n, (asked, before, after) in enumerate(given):
-        trajectory = stream.trajectory(stream.split.read(n))
-        assert CODEC.decode(trajectory.prefix) == asked + before
-        *written, last = trajectory.restoration
-        assert last == VOCAB.stop
-        assert blocks.apply(before, CODEC.decode(written)) == (after, ())
-        assert not trajectory.no_loss
 
 
 def test_a_vocabulary_without_the_needed_actions_is_refused() -> None:

@@ -16,6 +16,7 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
+from reviser.trajectories._kernels.diff import shortest_search
 from reviser.trajectories.alignment import (
     REACH,
     Hunk,
@@ -324,6 +325,22 @@ def test_a_position_is_searched_by_the_fewest_tokens_before_it() -> None:
     assert found([*[7] * 42, 0, *[7] * 40], 43, "search") == found([7] * 83, 43, "moves")
     assert found([*[7] * 42, 8, 7, *[7] * 40], 44, "search") == "find 8 7"
     assert found([*[7] * 85, 8, *[7] * 4], 85, "both") == "find 8, move -1"
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.data())
+def test_the_shortest_search_is_the_first_that_ends_at_its_goal(
+    tokens: list[int], data: st.DataObject
+) -> None:
+    goal = data.draw(st.integers(1, len(tokens)))
+    cursor = data.draw(st.integers(0, goal - 1))
+
+    def end_of(sought: list[int]) -> int:
+        ends = range(cursor + len(sought), len(tokens) + 1)
+        return next(end for end in ends if tokens[end - len(sought) : end] == sought)
+
+    sizes = range(1, goal - cursor + 1)
+    expected = next(n for n in sizes if end_of(tokens[goal - n : goal]) == goal)
+    assert shortest_search(np.array(tokens, np.int32), cursor, goal) == expected
 
 
 @given(seeds)

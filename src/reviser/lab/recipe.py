@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reviser.core.actions import ActionVocab
-from reviser.data.blocks import Blocks
 from reviser.errors import ConfigError
 from reviser.lab.reinforce.config import ReinforceConfig
 from reviser.models.trunk_config import TrunkConfig
@@ -133,7 +132,7 @@ class CanvasTrunkConfig(TrunkConfig):
 class LabRecipe(Recipe):
     """One training run, also by a method of the appendix."""
 
-    policy: AnyPolicy | Blocks | Dagger = PRESETS["paper"]
+    policy: AnyPolicy | Dagger = PRESETS["paper"]
     trunk: CanvasTrunkConfig | None = None
     reinforce: ReinforceConfig | None = None
     """Reinforcement learning from rewards, instead of learning from trajectories."""

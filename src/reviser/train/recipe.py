@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reviser.core.layout import check_max_move
-from reviser.data.blocks import Blocks
 from reviser.data.readers import SplitBy, find_sources
 from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
@@ -74,8 +73,8 @@ class DataConfig:
     text: tuple[str, ...] = ()
     """Sources as for `reviser tokenize`. They are tokenized into the output folder on first use."""
     pairs: tuple[str, ...] = ()
-    """Files of texts before and after an edit, for a policy of kind `edits`, `rewrite` or `blocks`.
-    Only `held_out` of `windows` is then used."""
+    """Files of texts before and after an edit, for a policy of kind `edits` or `rewrite`. Only
+    `held_out` of `windows` is then used."""
     split: SplitBy = "blank"
     """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
@@ -189,7 +188,7 @@ class Recipe:
 
     data: DataConfig
     training: TrainingConfig
-    policy: AnyPolicy | Blocks = PRESETS["paper"]
+    policy: AnyPolicy = PRESETS["paper"]
     """A name that `reviser lab policies` prints, or a mapping with `kind` and its fields."""
     trunk: TrunkConfig | None = None
     """A new trunk with random weights. Give this, or `base`."""
@@ -212,7 +211,7 @@ class Recipe:
         for policy in (self.policy, *self.evaluation.policies.values()):
             if isinstance(policy, PairPolicy) != bool(data.pairs):
                 raise ConfigError(
-                    "data.pairs needs a policy of kind edits, rewrite or blocks, and those policies"
+                    "data.pairs needs a policy of kind edits or rewrite, and those policies"
                     " need data.pairs."
                 )
         if self.base is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reviser.core import searches
 from reviser.trajectories._kernels.jit import I32, I64, Bools, Bytes, compiled, entry, inlined
 
 NEVER = 1 << 60
@@ -109,4 +108,26 @@ def trace_hunks(back: Bytes, is_inside: bool) -> I64:
     return rows[:count][::-1].copy()
 
 
-shortest_search = entry(searches.shortest_search)
+@entry
+def shortest_search(tokens: I32, cursor: int, goal: int) -> int:
+    """Return how many tokens before `goal` are needed to find it first from the cursor.
+
+    The time is linear in the distance (this is the Z-function of the tokens read backwards).
+
+    >>> [shortest_search(np.array([5, 6, 7, 6, 8], np.int32), start, 4) for start in (0, 2)]
+    [2, 1]
+    """
+    distance = goal - cursor
+    shared = np.zeros(distance, np.int64)  # tokens shared with what ends so many tokens earlier
+    longest = left = right = 0
+    for back in range(1, distance):
+        # What is known from the match that reaches furthest; only what lies beyond is compared.
+        same = min(right - back, shared[back - left]) if back < right else 0
+        while back + same < distance and tokens[goal - 1 - same] == tokens[goal - 1 - back - same]:
+            same += 1
+        if back + same > right:
+            left, right = back, back + same
+        shared[back] = same
+        # As long as a suffix also occurs earlier, a search for it would stop there.
+        longest = max(longest, same)
+    return int(longest) + 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core import _moves, searches
+from reviser.core import _moves
 from reviser.errors import MissingExtra
 
 try:
@@ -29,8 +29,7 @@ U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
-_CORE = [Path(getsourcefile(each) or "") for each in (_moves, searches)]
-_FILES = [*sorted(Path(__file__).parent.glob("*.py")), *_CORE]
+_FILES = [*sorted(Path(__file__).parent.glob("*.py")), Path(getsourcefile(_moves) or "")]
 SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 """A hash of every file that compiled code comes from."""
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reviser.data import blocks
-from reviser.data.blocks import END, PART
+from experiments.revise import blocks
+from experiments.revise.blocks import END, PART, Blocks, BlocksRecipe
+from reviser.core.actions import ActionVocab
+from reviser.core.codec import Codec
 from reviser.errors import DataError
+from reviser.train.recipe import load_recipe
+from reviser.trajectories.policy import TokenPair
+from support import small_tokenizers
 
 words = st.sampled_from(["a", "cat", "catch", "é", ".", ",", " ", "  ", "\n", "\n\n"])
 texts = st.lists(words, max_size=24).map("".join)
@@ -62,3 +68,20 @@ def test_any_output_is_read(draft: str, given: str) -> None:
 def test_a_text_with_the_marks_of_blocks_is_refused() -> None:
     with pytest.raises(DataError, match="U\\+001F"):
         blocks.write("a", f"a{PART}")
+
+
+@given(before=texts, after=texts)
+def test_a_trajectory_writes_the_blocks_after_the_draft(before: str, after: str) -> None:
+    tokenizer = small_tokenizers.byte_level()
+    codec, vocab = Codec(tokenizer), ActionVocab.from_tokenizer(tokenizer)
+    pair = (np.array(codec.encode(text), np.int32) for text in ("Fix. ", before, after))
+    trajectory = Blocks().compile(vocab, codec)(TokenPair(*pair))
+    assert codec.decode(trajectory.prefix) == f"Fix. {before}"
+    *written, last = trajectory.restoration
+    assert last == vocab.stop
+    assert blocks.apply(before, codec.decode(written)) == (after, ())
+
+
+def test_a_recipe_can_train_the_baseline() -> None:
+    recipe = load_recipe("recipes/revise.yaml", ["policy={kind: blocks}"], cls=BlocksRecipe)
+    assert recipe.policy == Blocks()

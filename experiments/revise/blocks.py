@@ -2,14 +2,18 @@
 
 A block is a text to search for and its replacement, separated and ended by the two ASCII control
 characters for that purpose. `write` makes blocks from a pair, for a baseline to learn. `apply`
-applies the blocks that are valid for a draft.
+applies the blocks that are valid for a draft. To train the baseline:
+
+    python -m experiments.revise.blocks recipes/revise.yaml -o BLOCKS --set base=base
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +22,9 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
+from reviser.train.recipe import Recipe, absolute_paths, load_recipe
 from reviser.trajectories.alignment import Hunk, diff
-from reviser.trajectories.policy import Rewrite, TokenPair
+from reviser.trajectories.policy import AnyPolicy, Rewrite, TokenPair
 
 PART, END = "\x1f", "\x1e"
 """The characters between a search and its replacement, and after each block."""
@@ -41,6 +46,13 @@ class Blocks(Rewrite):
             return rewrite(pair._replace(after=np.array(written, np.int32)))
 
         return write_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksRecipe(Recipe):
+    """A recipe whose policy writes blocks."""
+
+    policy: AnyPolicy | Blocks = Blocks()
 
 
 class Applied(NamedTuple):
@@ -125,3 +137,15 @@ def _unique(draft: str, words: list[str], hunk: Hunk) -> tuple[int, int]:
         if found:
             return min(found)[1:]
     raise AssertionError("the whole draft occurs in itself once")
+
+
+if __name__ == "__main__":
+    from reviser.train.run import train
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the recipe")
+    arguments = parser.parse_args()
+    changes = ["policy={kind: blocks}", *map(absolute_paths, arguments.set)]
+    train(load_recipe(arguments.recipe, changes, cls=BlocksRecipe), arguments.output)
