@@ -85,15 +85,6 @@ def test_an_action_is_its_own_label_just_if_nothing_shorter_follows_another(seed
             assert labels != taken
 
 
-def test_either_of_two_equal_tokens_may_be_deleted() -> None:
-    assert VOCAB.delete is not None
-    for cursor in (1, 2):
-        visit = Visit(VOCAB, Canvas(VOCAB, [5, 5, 3], cursor), [5, 3])
-        visit.take(VOCAB.delete)
-        assert visit.labels == [VOCAB.delete]
-        assert visit.distance == 1
-
-
 def test_within_a_wrong_action_labels_end_where_it_leaves_the_oracles() -> None:
     vocab = SEARCHES
     assert vocab.find is not None

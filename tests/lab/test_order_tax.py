@@ -159,12 +159,6 @@ def test_the_merged_tax_is_the_entropy_of_all_orders_of_writing(
     assert tax(merged, n, max_move).value == pytest.approx(entropy(truth.values()), abs=1e-9)
 
 
-def test_merging_moves_lowers_the_tax() -> None:
-    for n in (1, 2, 20):
-        plain, merged = (tax(Obfuscation(merge_moves=m), n) for m in (False, True))
-        assert merged.value < plain.value
-
-
 # -- every order of spans -------------------------------------------------------------------------
 
 
@@ -364,13 +358,6 @@ def test_the_figures_of_the_notes_hold(
     found = cost(policy, 145, samples=1000)
     assert round(found.actions_per_token.value, 2) == actions_per_token
     assert round(100 * found.move_fraction.value) == percent
-
-
-def test_appending_costs_an_action_a_token_and_no_order() -> None:
-    found = cost(Append(), 145, samples=3)
-    assert found.actions_per_token == CostEstimate(value=1, low=1, high=1)
-    assert found.move_fraction == CostEstimate(value=0, low=0, high=0)
-    assert found.order_tax == CostEstimate.exact(0)
 
 
 @pytest.mark.parametrize("name", PRESETS)

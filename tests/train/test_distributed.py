@@ -27,6 +27,23 @@ def figures(folder: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
     )
 
 
+def assert_follows(folder: Path, expected: Path) -> None:
+    """Check that a run read the same examples, with nearly the same losses and weights.
+
+    Sums over processes are rounded in another order, so the figures are not equal bit for bit.
+    """
+    losses, scores, digests = figures(folder)
+    expected_losses, expected_scores, expected_digests = figures(expected)
+    assert len(losses) == len(expected_losses) > 0
+    assert digests == expected_digests
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4)
+    found, whole = weights(folder), weights(expected)
+    assert found.keys() == whole.keys()
+    for name, values in found.items():
+        np.testing.assert_allclose(values, whole[name], atol=2e-4, err_msg=name)
+
+
 def run_alone(name: str, changes: list[str]) -> Path:
     """What one process makes of the recipe; trained once and kept."""
 
@@ -47,46 +64,16 @@ def alone() -> Path:
     ("parallel", "launcher"),
     [
         ("fsdp", "torchrun"),
-        pytest.param("ddp", None, marks=pytest.mark.full),
         pytest.param("ddp", "torchrun", marks=pytest.mark.full),
         pytest.param("ddp", "accelerate", marks=pytest.mark.full),
     ],
 )
 def test_two_processes_follow_one(workshop, alone, tmp_path, parallel, launcher):
     changes = [*CHANGES, f"training.parallel={parallel}"]
-    if launcher is None:
-        run(workshop / "recipe.yaml", tmp_path, *changes, processes=2)
-    else:
-        launch(launcher, workshop / "recipe.yaml", tmp_path, *changes)
+    launch(launcher, workshop / "recipe.yaml", tmp_path, *changes)
     record = json.loads((tmp_path / "run.json").read_text())
     assert (record["processes"], record["parallel"]) == (2, parallel)  # as the weights show
-    losses, scores, digests = figures(tmp_path)
-    expected_losses, expected_scores, expected_digests = figures(alone)
-    assert len(losses) == 20
-    assert digests == expected_digests
-    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
-    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4)
-    found, expected = weights(tmp_path), weights(alone)
-    assert found.keys() == expected.keys()
-    for name, values in found.items():
-        np.testing.assert_allclose(values, expected[name], atol=2e-4, err_msg=name)
-
-
-@pytest.mark.full
-def test_sharded_weights_are_taken_up_again_sharded_and_not_otherwise(workshop, alone, tmp_path):
-    recipe, fsdp = workshop / "recipe.yaml", "training.parallel=fsdp"
-    run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
-    (tmp_path / "checkpoints" / "checkpoint-20" / "complete").unlink()  # as if killed before
-    one = processes.run(*words(recipe, tmp_path, *CHANGES))
-    assert one.returncode == 1
-    assert one.stderr.strip().endswith(
-        "checkpoint-18' can only be resumed with training.parallel fsdp or hybrid, and two"
-        " processes or more."
-    )
-    run(recipe, tmp_path, *CHANGES, fsdp, processes=2)
-    losses, _, digests = figures(tmp_path)
-    assert digests == figures(alone)[2]
-    np.testing.assert_allclose(losses, figures(alone)[0], rtol=1e-4)
+    assert_follows(tmp_path, alone)
 
 
 @pytest.mark.full

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -19,10 +18,11 @@ import pytest
 from reviser.errors import ConfigError
 from reviser.train.arguments import _copies_of_shards
 from reviser.train.recipe import TrainingConfig
+from support import processes
 from support.processes import free_port
 
 from .conftest import RECIPES, assert_same_weights, run, weights, words
-from .test_distributed import figures, run_alone
+from .test_distributed import assert_follows, figures, run_alone
 from .test_resume import steps_so_far
 
 STEPS = 20
@@ -34,23 +34,6 @@ HYBRID = [*CHANGES, "training.parallel=hybrid", "training.recompute=true"]
 @pytest.fixture(scope="module")
 def alone() -> Path:
     return run_alone("alone-2", CHANGES)
-
-
-def assert_follows(folder: Path, expected: Path) -> None:
-    """Check that a run read the same examples, with nearly the same losses and weights.
-
-    Sums over processes are rounded in another order, so the figures are not equal bit for bit.
-    """
-    losses, scores, digests = figures(folder)
-    expected_losses, expected_scores, expected_digests = figures(expected)
-    assert len(losses) == STEPS
-    assert digests == expected_digests
-    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
-    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4)
-    found, whole = weights(folder), weights(expected)
-    assert found.keys() == whole.keys()
-    for name, values in found.items():
-        np.testing.assert_allclose(values, whole[name], atol=2e-4, err_msg=name)
 
 
 def start_machines(recipe: Path, output: Path, *changes: str) -> list[subprocess.Popen[str]]:
@@ -128,7 +111,7 @@ def test_a_killed_process_is_restarted_and_the_run_ends_with_the_same_weights(
 
 
 @pytest.mark.full
-def test_shards_are_read_by_another_number_of_processes(workshop, alone, tmp_path):
+def test_shards_are_read_by_another_number_of_processes_but_not_by_one(workshop, alone, tmp_path):
     recipe = workshop / "recipe.yaml"
     run(recipe, tmp_path, *CHANGES, "training.parallel=fsdp", processes=2)
     last, before = (tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (20, 18))
@@ -140,6 +123,9 @@ def test_shards_are_read_by_another_number_of_processes(workshop, alone, tmp_pat
         }
     assert not (before / "model.safetensors").exists()  # no process ever held all weights for it
     (last / "complete").unlink()
+    one = processes.run(*words(recipe, tmp_path, *CHANGES))
+    assert one.returncode == 1
+    assert "can only be resumed with training.parallel fsdp or hybrid, and two" in one.stderr
     run(recipe, tmp_path, *HYBRID, processes=4, machines=2)
     assert_follows(tmp_path, alone)
 
@@ -222,19 +208,24 @@ def test_a_real_slurm_trains_and_a_killed_process_starts_again(workshop, tmp_pat
     assert_follows(output, alone)
 
 
-def grid(*, world: int, local: int, monkeypatch: pytest.MonkeyPatch, parallel: str) -> Any:
+@pytest.mark.parametrize(
+    ("parallel", "world", "local", "expected"),
+    [
+        ("hybrid", 8, 4, (2, 4)),
+        ("hybrid", 4, 4, None),
+        ("fsdp", 8, 4, None),
+        ("hybrid", 2, 1, "2 processes have 1 on this one"),
+        ("hybrid", 5, 2, "5 processes have 2 on this one"),
+    ],
+)
+def test_copies_lie_on_machines_and_shards_within_them(
+    monkeypatch, parallel, world, local, expected
+):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
-    return _copies_of_shards(TrainingConfig(steps=1, parallel=parallel), world)  # type: ignore[arg-type]
-
-
-def test_copies_lie_on_machines_and_shards_within_them(monkeypatch):
-    found = grid(world=8, local=4, parallel="hybrid", monkeypatch=monkeypatch)
-    assert (found.dp_replicate_size, found.dp_shard_size) == (2, 4)
-    assert grid(world=4, local=4, parallel="hybrid", monkeypatch=monkeypatch) is None
-    assert grid(world=8, local=4, parallel="fsdp", monkeypatch=monkeypatch) is None
-
-
-@pytest.mark.parametrize(("world", "local"), [(2, 1), (5, 2)])
-def test_machines_that_cannot_hold_a_copy_are_refused(monkeypatch, world, local):
-    with pytest.raises(ConfigError, match=f"{world} processes have {local} on this one"):
-        grid(world=world, local=local, parallel="hybrid", monkeypatch=monkeypatch)
+    config = TrainingConfig(steps=1, parallel=parallel)
+    if isinstance(expected, str):
+        with pytest.raises(ConfigError, match=expected):
+            _copies_of_shards(config, world)
+        return
+    found = _copies_of_shards(config, world)
+    assert (found and (found.dp_replicate_size, found.dp_shard_size)) == expected

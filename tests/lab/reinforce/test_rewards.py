@@ -70,22 +70,6 @@ def test_a_correct_draft_is_best_left_alone_under_either_measure() -> None:
         assert other < same
 
 
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([5.0, 1.0, 3.0], [1.0, 0.0, 0.5]),
-        ([2.0, 2.0], [0.5, 0.5]),
-        ([4.0, 4.0, 1.0, 0.0], [(1 + 2 / 3) / 2, (1 + 2 / 3) / 2, 1 / 3, 0.0]),
-    ],
-)
-def test_ranks_decay_linearly_and_equal_scores_share_theirs(
-    scores: list[float], expected: list[float]
-) -> None:
-    # The paper: 1 - (r - 1) / (K - 1).
-    assert linear_decay(scores) == pytest.approx(expected)
-    assert sum(linear_decay(scores)) == pytest.approx(len(scores) / 2)
-
-
 class LongerIsBetter:
     """A judge that prefers the longer text, and the first of two of equal length."""
 
