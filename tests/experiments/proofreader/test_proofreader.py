@@ -5,7 +5,6 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ import proofreader_modules  # noqa: E402
 
 from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.data.mistakes import apply  # noqa: E402
-from reviser.data.spelling import misspell  # noqa: E402
 
 FOLDER, module = proofreader_modules.FOLDER, proofreader_modules.opened
 examples, mistakes, model, train = map(module, ("examples", "mistakes", "model", "train"))
@@ -82,18 +80,6 @@ def test_every_kind_of_mistake_is_drawn():
     }  # fmt: skip
 
 
-def test_a_clean_share_is_kept():
-    clean = sum(not drawn((5, n), clean=0.35) for n in range(1000))
-    assert 290 < clean < 410
-
-
-def test_misspellings_are_mostly_not_words():
-    rng, known = np.random.default_rng(0), mistakes.known_words()
-    made = [misspell("necessary", rng, known) for _ in range(200)]
-    assert all(new != "necessary" for new in made)
-    assert sum(new in known for new in made) < 20
-
-
 # -- examples ---------------------------------------------------------------------------------
 
 
@@ -117,27 +103,6 @@ def test_the_baseline_learns_to_write_the_whole_text(opened):
     at = np.flatnonzero(example.targets >= 0)
     assert example.targets[at].tolist() == example.ids[at + 1].tolist()
     assert codec.decode(example.ids[3 : 3 + example.size].tolist()) == draft
-
-
-@pytest.mark.parametrize("speculates", [False, True])
-def test_edits_of_the_baseline_turn_the_draft_into_what_it_wrote(
-    base, opened, tmp_path, speculates
-):
-    from reviser.models import adapters
-
-    ours, codec = proofreader(base, opened), opened[1]
-    ours.save_adapter(tmp_path / "adapter")
-    adapters.merge(tmp_path / "adapter", tmp_path / "merged", base=base)
-    rewriter = module("rewriter").Rewriter(tmp_path / "merged", speculates=speculates)
-    rewriter.rewrite = lambda _: codec.encode(TEXT)
-    for n in range(20):
-        draft = apply(TEXT, drawn(n))
-        for edit in reversed(rewriter(draft)):
-            draft = draft[: edit.start] + edit.text + draft[edit.end :]
-        assert draft == TEXT
-    del rewriter.rewrite
-    rewriter(TEXT)
-    assert rewriter.cost.forwards > 0
 
 
 def test_an_edit_is_judged_after_the_delay(opened):
@@ -318,13 +283,6 @@ def test_other_settings_are_refused(units, base, tmp_path):
         run(units, base, tmp_path / "part", 4, rank=8)
 
 
-def test_the_baseline_trains_too(units, base, tmp_path):
-    run(units, base, tmp_path / "run", 40, learns="rewriting", learning_rate=1e-2, warmup=5)
-    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
-    assert lines[-1]["content"] < lines[0]["content"]
-    assert not (tmp_path / "run/adapter/editing.json").exists()
-
-
 def test_training_lowers_the_loss(units, base, tmp_path):
     run(units, base, tmp_path / "run", 60, learning_rate=1e-2, warmup=5)
     lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
@@ -335,40 +293,6 @@ def test_training_lowers_the_loss(units, base, tmp_path):
     assert (tmp_path / "run/adapter/adapter_model.safetensors").is_file()
 
 
-def test_detection_measures():
-    scores, labels = np.array([0.9, 0.8, 0.7, 0.1]), np.array([1, 1, 0, 0])
-    found = train.detection_measures(scores, labels)
-    assert found["ap"] == found["f05"] == found["recall_at_80"] == 1.0
-
-
 def test_the_page_is_what_the_results_give():
     for path, text in module("page").written().items():
         assert path.read_text("utf-8") == text, "python page.py in experiments/proofreader"
-
-
-def test_a_figure_names_every_rival_with_its_value(tmp_path):
-    pytest.importorskip("matplotlib")
-    page = module("page")
-    rivals = page.read("rivals")
-    for name, rows in page.points({rival: rivals[rival] for rival in page.ORDER}).items():
-        page.draw(tmp_path / "drawn.svg", rows, *page.FIGURES[name])
-        drawn = ElementTree.parse(tmp_path / "drawn.svg").getroot()
-        texts = {
-            "".join(each.itertext()) for each in drawn.iter("{http://www.w3.org/2000/svg}text")
-        }
-        for rival, (value, *ends) in rows.items():
-            assert {rival, f"{value:.1f}" if ends else f"{value:.2g}"} <= texts
-
-
-def test_make_runs_what_is_missing_in_order(tmp_path):
-    import argparse
-
-    made = module("make")
-    given = argparse.Namespace(steps=10, count=5, calibration=2)
-    found = list(made.steps(tmp_path / "data", tmp_path / "work", given))
-    assert [step.name for step in found] == [
-        "get the base", "convert it", "cut the text", "train", "calibrate"
-    ]  # fmt: skip
-    script, *arguments = found[3].arguments  # of training
-    shown = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True)
-    assert all(each in shown.stdout for each in arguments if each.startswith("--"))

@@ -116,16 +116,6 @@ def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> Non
     assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, len(hand.text) - 35)
 
 
-def test_the_first_printed_walk_counted_on_paper() -> None:
-    # Chains: -1, -2, -2 -1, -4, -1, -2 +2 -1 -1, -8, +8, -4, +4, +1, +2, +4 -8, +4, -32 +32 -4, +8,
-    # -2, -8 -16, -16, +32, -64 -8, -2, and -32 before STOP.
-    walk = WALKS["100M Reviser Example 1"]
-    assert (walk.actions, walk.inserts, len(walk.moves), walk.backward) == (154, 121, 32, 22)
-    assert walk.moves[:8] == (-1, -2, -2, -1, -4, -1, -2, 2)
-    assert walk.detour == 3 + 1 + 2  # -2 +2 -1 -1 is -2, +4 -8 is -4, -32 +32 -4 is -4
-    assert (walk.trailing, walk.revisions) == (1, 15)
-
-
 @pytest.mark.parametrize("size", ["100M", "300M"])
 def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str) -> None:
     chosen = [p for p in PRINTED if p["size"] == size]
