@@ -94,37 +94,6 @@ def test_the_order_is_a_permutation_that_seed_and_epoch_change(size, seed, epoch
         assert int((order == other_seed).sum()) < 10
 
 
-@given(
-    st.lists(st.integers(0, 120), min_size=1, max_size=30),
-    st.integers(0, 12),
-    st.integers(1, 25),
-)
-def test_windows_tile_the_documents_and_the_splits_share_none(lengths, most_prefix, target):
-    shards = random_shards(lengths)
-    config = WindowConfig(
-        size=most_prefix + target,
-        prefix=(0, most_prefix),
-        least_target=min(3, target),
-        held_out=0.4,
-    )
-    size, least = most_prefix + target, config.least_target
-    expected = Counter()
-    for document in shards.documents:
-        for start in range(0, len(document), size):
-            piece = document[start : start + size]
-            if len(piece) >= least:
-                expected[tuple(piece.tolist())] += 1
-    found = Counter()
-    for held_out in (False, True):
-        try:
-            windows = Windows(shards, config, held_out=held_out)
-        except DataError:
-            continue
-        pieces = windows.read(np.arange(len(windows)))
-        found.update(tuple(piece.tolist()) for piece in pieces)
-    assert found == expected
-
-
 @given(st.data())
 def test_windows_are_found_in_blocks_and_parts_of_any_size(data):
     lengths = data.draw(st.lists(st.integers(1, 70), min_size=1, max_size=40))
@@ -154,14 +123,6 @@ def test_windows_are_found_in_blocks_and_parts_of_any_size(data):
             assert [w.tolist() for w in windows.read(order)] == [expected[n] for n in order]
             short = [len(documents[n]) < 4 for n in np.flatnonzero(chosen)]
             assert windows.left_out == sum(short)
-
-
-def test_documents_too_short_for_a_window_are_counted_in_their_split():
-    shards = random_shards([20] * 40 + [3] * 400)
-    config = WindowConfig(size=20, prefix=(0, 4), held_out=0.25)
-    counts = [Windows(shards, config, held_out=side).left_out for side in (False, True)]
-    assert sum(counts) == 400
-    assert 60 < counts[1] < 140
 
 
 @pytest.mark.parametrize("name", PRESETS)

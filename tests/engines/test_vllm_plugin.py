@@ -136,30 +136,6 @@ def test_rows_that_leave_come_and_change_places_keep_their_own_mask(
             asked.output.append(-1)
 
 
-def test_many_requests_at_a_time_keep_their_own_mask() -> None:
-    mask = BatchMask(VOCAB)
-    for n in range(20):
-        mask.add(n, {"reviser_max_edits": n % 3}, VOCAB.prefix_actions([1]), [2] * (n % 4))
-    logits = torch.zeros(20, VOCAB.size)
-    mask.apply(logits)
-    assert [only_stop(VOCAB, row) for row in logits] == [n % 4 >= n % 3 for n in range(20)]
-
-
-def test_who_moves_onto_another_takes_its_place() -> None:
-    mask = BatchMask(VOCAB)
-    mask.add(0, {"reviser_max_edits": 0}, VOCAB.prefix_actions([1]), [])
-    mask.add(1, {}, VOCAB.prefix_actions([1]), [])
-    mask.move(1, 0, swap=False)
-    mask.add(1, {}, VOCAB.prefix_actions([2]), [])
-    mask.move(1, 2, swap=True)
-    logits = torch.zeros(3, VOCAB.size)
-    mask.apply(logits)
-    assert [only_stop(VOCAB, row) for row in logits] == [False, True, False]
-    mask.move(2, 0, swap=False)
-    mask.apply(logits := torch.zeros(3, VOCAB.size))
-    assert [only_stop(VOCAB, row) for row in logits] == [False, True, True]
-
-
 class Device:
     """The second runner's request states and contexts, played by tensors of this machine."""
 

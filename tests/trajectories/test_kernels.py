@@ -226,18 +226,6 @@ def test_an_example_does_not_depend_on_the_process_that_samples_it(
     assert len(json.loads(child.stdout)) == len(PRESETS)
 
 
-@pytest.mark.parametrize("name", ["paper", "paper-merged", "spans-8"])
-def test_another_seed_epoch_or_index_gives_another_example(name: str) -> None:
-    sampler = Sampler(ActionVocab.build(64, operators=OPERATORS), PRESETS[name])
-    keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2**32, 0, 0), (0, 0, 2**32), (1, 1, 1)]
-    marks = np.full(60, 7, np.uint8)
-    found = {
-        sampler.sample(range(60), seed=seed, epoch=epoch, index=index, units=marks).restoration
-        for seed, epoch, index in keys
-    }
-    assert len(found) == len(keys)
-
-
 # -- long targets ---------------------------------------------------------------------------------
 
 

@@ -29,7 +29,6 @@ from reviser.trajectories.policy import (
     Rewrite,
     Spans,
     TokenPair,
-    compile_ids,
     compile_rows,
 )
 from reviser.trajectories.sampler import Sampler
@@ -123,12 +122,6 @@ def test_thresholds_rise_to_all_there_is(policy: Policy, progress: float) -> Non
     assert ((deletes > 0) & (deletes < 2**32)).all()
 
 
-def test_what_a_vocabulary_lacks_has_no_id() -> None:
-    plain, marks = compile_ids(ActionVocab.paper()), compile_ids(VOCAB)
-    assert (plain[k.ID_STOP], plain[k.ID_MARK]) == (ActionVocab.paper().stop, -1)
-    assert (marks[k.ID_MARK], marks[k.ID_BACK]) == (VOCAB.mark, VOCAB.back)
-
-
 # -- how often ------------------------------------------------------------------------------------
 
 
@@ -148,12 +141,6 @@ def assert_frequencies(seen: Counter[Any], chances: dict[Any, float]) -> None:
 def uniform(events: Iterable[Any]) -> dict[Any, float]:
     listed = list(events)
     return dict.fromkeys(listed, 1 / len(listed))
-
-
-def test_frequencies_of_a_loaded_coin_are_noticed() -> None:
-    assert_frequencies(Counter(n % 2 for n in range(1000)), uniform([0, 1]))
-    with pytest.raises(AssertionError):
-        assert_frequencies(Counter(n % 5 < 3 for n in range(1000)), uniform([False, True]))
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.25, 1.0])

@@ -101,17 +101,6 @@ def assert_sound(
 # -- sampled --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_restores_every_target(name: str) -> None:
-    rng = Random(name)
-    sampler = Sampler(RICH, PRESETS[name])
-    for index, target in enumerate(random_targets(rng, RICH, 12, 40)):
-        prefix = rng.choices(range(100), k=rng.randint(0, 5))
-        units = random_units(rng, target)
-        trajectory = sampler.sample(target, prefix=prefix, index=index, units=units)
-        assert_sound(RICH, prefix, target, trajectory)
-
-
 @given(policies(), st.sampled_from([*SMALL_VOCABS[:6], RICH]), seeds)
 def test_any_policy_restores_any_target(policy: Policy, vocab: ActionVocab, seed: int) -> None:
     rng = Random(seed)
