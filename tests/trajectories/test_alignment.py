@@ -32,7 +32,6 @@ from support.strategies import seeds
 
 EDITS = ("delete", "replace", "swap", "span_delete")
 ADDRESSES: tuple[Address, ...] = get_args(Address)
-PAIRS = int(os.environ.get("REVISER_PAIRS", "2000"))
 SLOW = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 
 operator_sets = st.sets(st.sampled_from(EDITS))
@@ -134,13 +133,6 @@ def check_diff(rng: Random) -> None:
             assert ragged == least[1]
 
 
-def test_hunks_begin_and_end_between_words_if_that_costs_no_more() -> None:
-    un, tie, do = 1, 2, 3
-    words = np.array([True, False]), np.array([True, False, True, False])
-    assert diff([un, tie], [un, do, un, tie], starts=words) == [Hunk(0, 0, (un, do))]
-    assert diff([un, tie], [un, do, un, tie]) == [Hunk(1, 1, (do, un))]
-
-
 def test_starts_are_one_for_each_token() -> None:
     with pytest.raises(ConfigError, match="2 entries for 3 tokens"):
         diff([1, 2, 3], [1], starts=(np.ones(2, np.bool_), np.ones(1, np.bool_)))
@@ -204,18 +196,6 @@ def test_a_revision_replayed_is_the_text_after_and_every_id_allowed(
 ) -> None:
     rng = Random(seed)
     check_revision(rng, random_vocab(rng, operators), 40)
-
-
-def test_many_pairs_are_revised() -> None:
-    """REVISER_PAIRS is how many; a million before a release."""
-    vocabs = [random_vocab(Random(seed)) for seed in range(40)]
-    for seed in range(60 if SLOW else PAIRS):
-        rng = Random(seed)
-        vocab = rng.choice(vocabs)
-        before, after = random_pair(rng, vocab, 24)
-        if can(vocab, before, after):
-            trajectory = revision(vocab, before, after, address=rng.choice(ADDRESSES))
-            assert trajectory.target(vocab) == after, seed
 
 
 def test_a_draft_is_its_own_prefix_where_a_history_has_nothing_to_begin_with() -> None:
