@@ -166,10 +166,6 @@ vscode:
 vscode-if-npm:
     if command -v npm > /dev/null; then just vscode; else echo "skipped, because npm is missing: just vscode"; fi
 
-# attacks on a server from one key while 64 clients of another write: just siege models/stories-revise
-siege *args:
-    PYTHONPATH=tests:. python -m support.siege {{ args }}
-
 # random requests against an engine, every action judged: just fuzz hf 1000000
 fuzz *args:
     PYTHONPATH=tests python -m support.fuzz {{ args }}

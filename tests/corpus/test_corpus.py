@@ -211,16 +211,6 @@ def test_both_formats_and_a_batch_file_have_the_same_results(model: Path, tmp_pa
             assert record["input_sha256"] == results.sha256(rollout.prompt)
 
 
-def test_the_chunk_size_changes_no_text(model: Path, tmp_path: Path) -> None:
-    source = corpus(tmp_path / "in", "parquet")
-    texts = []
-    for rows in (1, 6, 1000):
-        asked = job(source, tmp_path / str(rows), model, chunk_rows=rows)
-        run(asked)
-        texts.append([record.get("text") for record in results.read(asked.output)])
-    assert texts[0] == texts[1] == texts[2]
-
-
 def test_other_tools_read_the_folder(model: Path, tmp_path: Path) -> None:
     asked = job(corpus(tmp_path / "in", "parquet"), tmp_path / "out", model, chunk_rows=5)
     run(asked)

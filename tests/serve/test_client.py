@@ -18,15 +18,9 @@ from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused, ReviserError
 from reviser.serve.client import AsyncClient, Client
 from reviser.writing.tasks import Continue, Infill, Revise
-from support.serving import NAME, Served, reviser, serving
+from support.serving import NAME, Served, reviser
 
 MODEL = reviser()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with serving() as served:
-        yield served
 
 
 def test_both_clients_run_every_task(server: Served) -> None:

@@ -36,12 +36,6 @@ REFUSED = "console: Failed to load resource: the server responded with a status 
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with serving() as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
 def slow() -> Iterator[Served]:
     """A server that takes fifty actions per second: slow enough to watch and to interrupt."""
     with serving(seconds=0.02) as served:
@@ -214,6 +208,11 @@ def test_a_draft_is_proofread_and_a_text_is_written(visit: Any, server: Served) 
     reject(page, 0)
     assert cards(page).count() == count - 2
     assert copied(page, "#copy-critic") == expected.reject(0).critic()
+    page.click("#reject-all")
+    assert (cards(page).count(), text(page)) == (0, expected.accept(1).text)
+    page.click("#bring-back")
+    assert (cards(page).count(), page.is_hidden("#bring-back")) == (count - 1, True)
+    reject(page, 0)
     page.click("#accept-all")
     assert text(page) == expected.reject(0).text
     assert copied(page, "#copy-diff") == expected.reject(0).unified()
@@ -251,10 +250,6 @@ def test_typing_ends_a_check_and_no_suggestion_of_the_old_text_appears(visit: An
         page.wait_for_function("() => !document.body.matches('.writing')")
         assert page.inner_text("#status") == "Stopped."
         assert page.inner_text("#error") == ""
-        page.click("#write")
-        mode(page, "continue")  # another mode ends it, too
-        page.wait_for_function("() => !document.body.matches('.writing')")
-        assert not page.is_visible("#review")
 
 
 @full
@@ -269,13 +264,15 @@ def test_suggestions_follow_the_typing_and_those_of_the_sentence_go(
     later = [n for n, change in enumerate(expected.changes) if change.start > second]
     assert 0 < len(later) < len(expected.changes)
     select(page, 0, 0)
-    page.keyboard.type("😀 Now ")
+    page.keyboard.type("😀 {++ ")
+    page.click("#copy-critic")
+    wait_for_error(page, "A text with “{++” cannot be written in CriticMarkup")
     select(page, 22, 22)  # the second sentence of the line
     page.keyboard.type("x")
     assert "Proofread it again" in page.inner_text("#status")
     assert cards(page).count() == len(later)
     typed = text(page)
-    assert typed.startswith("😀 Now The cat sat. It")
+    assert typed.startswith("😀 {++ The cat sat. It")
     shift = len(typed) - len(DRAFT)
     rest = expected.accept(*later)
     page.click("#accept-all")
@@ -287,19 +284,6 @@ def test_suggestions_follow_the_typing_and_those_of_the_sentence_go(
     assert text(page) == typed[: second + shift] + rest.text[second:]
     assert cards(page).count() == 0
     assert len(marked(page, "accepted")) == len(later)
-
-
-@full
-def test_rejected_suggestions_come_back(visit: Any, server: Served) -> None:
-    page = visit(server)
-    proofread(page, DRAFT)
-    count = cards(page).count()
-    page.click("#reject-all")
-    assert (cards(page).count(), text(page)) == (0, DRAFT)
-    assert page.is_hidden("#copy-diff")
-    page.click("#bring-back")
-    assert cards(page).count() == count
-    assert page.is_hidden("#bring-back")
 
 
 @full
@@ -376,35 +360,6 @@ def test_the_threshold_filters_at_once(visit: Any, server: Served) -> None:
     assert f"{count - len(shown[2])} hidden" in page.inner_text("#review-title")
     page.click("#accept-all")
     assert text(page) == revised(server, DRAFT).accept(*shown[2]).text
-
-
-@full
-def test_a_text_with_a_delimiter_of_criticmarkup_is_copied_as_a_diff(
-    visit: Any, server: Served
-) -> None:
-    page = visit(server)
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    draft = DRAFT + "A {++ b."
-    proofread(page, draft)
-    page.click("#copy-critic")
-    wait_for_error(page, "A text with “{++” cannot be written in CriticMarkup")
-    assert copied(page, "#copy-diff") == revised(server, draft).unified()
-
-
-@full
-def test_a_long_text_is_checked_and_stays_usable(visit: Any, server: Served) -> None:
-    page = visit(server)
-    page.set_default_timeout(120_000)
-    draft = "The cat sat on the mat. Ben 😀 said so.\n\n" * 200
-    proofread(page, draft)
-    expected = revised(server, draft)
-    assert cards(page).count() == len(expected.changes) > 100
-    began = page.evaluate("() => performance.now()")
-    select(page, 3, 3)
-    page.keyboard.type("abc")
-    page.click("#accept-all")
-    assert text(page).endswith(expected.text[-200:])
-    assert page.evaluate("() => performance.now()") - began < 30_000
 
 
 # -- what the page offers -------------------------------------------------------------------------
@@ -553,13 +508,12 @@ def test_edits_of_a_text_that_was_left_do_not_appear(visit: Any, slow: Served) -
 
 
 @full
-@pytest.mark.parametrize("by", ["Escape", "#stop"])
-def test_an_interrupted_text_is_kept(visit: Any, slow: Served, by: str) -> None:
+def test_an_interrupted_text_is_kept(visit: Any, slow: Served) -> None:
     page = visit(slow, "#mode=continue")
     begin(page, MIXED, max_actions=3000, stop_bias=-1)
     page.wait_for_function(WROTE, arg=5)
     assert "per second" in page.inner_text("#status")
-    page.keyboard.press(by) if by == "Escape" else page.click(by)
+    page.click("#stop")
     page.wait_for_function(DONE)
     assert page.inner_text("#status").startswith("Stopped. ")
     assert 5 <= int(page.get_attribute("#step", "max") or 0) < 3000
@@ -575,24 +529,10 @@ def test_an_interrupted_text_is_kept(visit: Any, slow: Served, by: str) -> None:
 
 
 @full
-def test_everything_can_be_reached_without_a_mouse(visit: Any, server: Served) -> None:
+def test_everything_can_be_reached_without_a_mouse_and_is_announced(
+    visit: Any, server: Served
+) -> None:
     page = visit(server, "#mode=continue")
-    write(page, "The", max_actions=5)
-    page.evaluate("() => { document.getElementById('settings').open = true; }")
-    page.focus("#mode-continue")
-    expected = ["summary", *SETTINGS, "source", "write", "copy", "step", "keep", "restore", "save"]
-    reached = []
-    for _ in expected:
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate("() => document.activeElement.id || document.activeElement.localName")
-        )
-    assert reached == expected
-
-
-@full
-def test_start_and_end_are_announced_and_no_edit(visit: Any, slow: Served) -> None:
-    page = visit(slow, "#mode=continue")
     page.evaluate(
         """() => {
             window.said = [];
@@ -603,11 +543,20 @@ def test_start_and_end_are_announced_and_no_edit(visit: Any, slow: Served) -> No
     )
     write(page, "The", max_actions=30, stop_bias=-1)
     page.wait_for_timeout(300)
-    first, last = page.evaluate("() => said")
+    first, last = page.evaluate("() => said")  # the start and the end, and no edit
     assert first == "Writing"
     assert last.startswith("Stopped at the action limit. 30 actions, ")
     assert last.endswith(f"The text is: {text(page)}")
-    assert page.locator(":is([role=status], [aria-live]):not(#live)").count() == 0
+    page.evaluate("() => { document.getElementById('settings').open = true; }")
+    page.focus("#mode-continue")
+    expected = ["summary", *SETTINGS, "source", "write", "copy", "step", "keep", "restore", "save"]
+    reached = []
+    for _ in expected:
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate("() => document.activeElement.id || document.activeElement.localName")
+        )
+    assert reached == expected
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -649,10 +598,12 @@ def test_settings_are_the_servers_own(visit: Any, server: Served) -> None:
 
 
 @full
-def test_mode_and_settings_are_in_the_address_and_the_text_is_not(
+def test_mode_and_settings_are_in_the_address_and_the_browser_restores_the_text(
     visit: Any, server: Served
 ) -> None:
-    page = visit(server, "#mode=fill&temperature=0.5&seed=12&zzz=1")
+    page = visit(  # another page has no icon
+        server, "#mode=fill&temperature=0.5&seed=12&zzz=1", expects=f"{REFUSED} 404"
+    )
     assert page.is_checked("#mode-fill")
     assert page.input_value("#temperature") == "0.5"
     page.fill("#source", "secret")
@@ -661,7 +612,13 @@ def test_mode_and_settings_are_in_the_address_and_the_text_is_not(
     page.fill("#seed", "13")
     page.locator("#seed").blur()
     assert urlsplit(page.url).fragment == "mode=rewrite&temperature=0.5&seed=13"
-    assert text(page) == "secret"
+    page.goto(server.url + "/health")
+    page.go_back()
+    page.wait_for_function(OPEN)
+    mode(page, "continue")
+    bodies = sent_by(page)
+    write(page, max_actions=2)
+    assert bodies[-1]["prompt"] == "secret"
 
 
 # -- gaps and selections --------------------------------------------------------------------------
@@ -726,19 +683,24 @@ def test_what_the_server_says_of_the_users_text_is_checked(visit: Any, server: S
     page.route("**/v1/generate", lie)
     write(page, "The", max_actions=3)
     page.get_by_text("The model changed text that is not its own.").wait_for()
-    page.unroute("**/v1/generate")
-    write(page, "The", max_actions=3)
-    assert page.inner_text("#proof") == ""
 
 
 # -- the result -----------------------------------------------------------------------------------
 
 
 @full
-def test_a_result_becomes_the_text_and_typing_ends_it(visit: Any, server: Served) -> None:
+def test_a_result_is_copied_and_becomes_the_text_and_typing_ends_it(
+    visit: Any, server: Served
+) -> None:
     page = visit(server, "#mode=continue")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     write(page, "One", seed=5, max_actions=40, stop_bias=-1)
     shown = text(page)
+    for forbid in ("", "navigator.clipboard.writeText = () => Promise.reject(new Error('no'));"):
+        page.evaluate(f"async () => {{ await navigator.clipboard.writeText(''); {forbid} }}")
+        page.get_by_role("button", name="Copy", exact=True).click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("() => navigator.clipboard.readText()") == shown
     page.focus("#source")
     page.keyboard.press("Control+End")
     page.keyboard.type("!")
@@ -750,21 +712,6 @@ def test_a_result_becomes_the_text_and_typing_ends_it(visit: Any, server: Served
     assert text(page).startswith(shown + "!")
     mode(page, "proofread")
     assert page.locator("#sheet [class^=order]").count() == 0
-
-
-@full
-def test_the_text_is_copied_with_and_without_the_clipboards_permission(
-    visit: Any, server: Served
-) -> None:
-    page = visit(server, "#mode=continue")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    write(page, MIXED, max_actions=5, seed=3)
-    for forbid in ("", "navigator.clipboard.writeText = () => Promise.reject(new Error('no'));"):
-        page.evaluate(f"async () => {{ await navigator.clipboard.writeText(''); {forbid} }}")
-        page.get_by_role("button", name="Copy", exact=True).click()
-        page.get_by_role("button", name="Copied").wait_for()
-        assert page.evaluate("() => navigator.clipboard.readText()") == text(page)
-    assert page.evaluate("() => document.activeElement.id") == "copy"
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -828,22 +775,6 @@ def test_a_full_server_is_reported_and_the_text_before_is_kept(visit: Any) -> No
 
 
 @full
-def test_what_the_server_refuses_is_shown_in_its_words(visit: Any, server: Served) -> None:
-    page = visit(server, "#mode=fill", expects=f"{REFUSED} 400")
-    for body, words in [("no gap", "The text has no gap"), ("a{}" + "b" * 100_001, "100,004 char")]:
-        begin(page, body)
-        wait_for_error(page, words)
-    begin(page, "a{}", max_actions=5000)  # which the browser refuses itself
-    assert page.evaluate("() => document.getElementById('max_actions').validity.rangeOverflow")
-    assert page.inner_text("#error") == ""
-    assert page.is_hidden("#result")
-    mode(page, "proofread")
-    begin(page, "b" * 100_001)
-    wait_for_error(page, "100,001 char")
-    assert page.is_hidden("#review")
-
-
-@full
 def test_one_text_is_written_at_a_time_and_an_early_interrupt_reaches_it(visit: Any) -> None:
     with serving(seconds=0.02, plan_seconds=0.7) as server:
         page = visit(server, "#mode=continue")
@@ -856,21 +787,6 @@ def test_one_text_is_written_at_a_time_and_an_early_interrupt_reaches_it(visit: 
         eventually(lambda: server.engine()["running"] == 0, 3)
         assert len(bodies) == 1
         assert page.inner_text("#error") == ""
-
-
-@full
-def test_a_text_that_the_browser_restores_is_the_one_that_is_sent(
-    visit: Any, server: Served
-) -> None:
-    page = visit(server, "#mode=continue", expects=f"{REFUSED} 404")  # another page has no icon
-    bodies = sent_by(page)
-    page.fill("#source", "Ben had{} a dog")
-    page.goto(server.url + "/health")
-    page.go_back()
-    page.wait_for_function(OPEN)
-    write(page, max_actions=2)
-    assert bodies[-1]["prompt"] == "Ben had{} a dog"
-    assert text(page).startswith("Ben had{} a dog")
 
 
 @full
@@ -956,7 +872,7 @@ def test_files_are_sent_as_what_they_are_and_no_others_are(server: Served) -> No
 
 
 @full
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390), ("light", 320)])
+@pytest.mark.parametrize(("scheme", "width"), [("dark", 390), ("light", 320)])
 def test_the_page_is_accessible_and_fits_the_window(
     visit: Any, server: Served, scheme: str, width: int
 ) -> None:

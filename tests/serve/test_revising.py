@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -36,12 +35,6 @@ SLOW: Any = {
     "draft": "The cat sat. " * 12, "window": 20, "max_actions": 50, "stop_bias": -1,
     "min_edit_probability": 0,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with serving() as served:
-        yield served
 
 
 def here(draft: str, **options: Any) -> Revision:

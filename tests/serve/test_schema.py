@@ -48,7 +48,11 @@ def test_every_answer_is_one_that_the_schema_knows(
     wanted = [schemathesis.checks.CHECKS.get_one(name) for name in names]
 
     @given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
-    @settings(max_examples=12, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(
+        max_examples=settings().max_examples // 8,
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+    )
     def answers(case: Any) -> None:
         case.call_and_validate(checks=wanted, timeout=20)
 

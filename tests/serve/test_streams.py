@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -36,12 +35,6 @@ PIECES = [
     "👩\u200d🚀", "👍🏽", "🇩🇪", "שלום", "مرحبا", "\u202eabc\u202c", "नमस्ते", "\ufeff", "<|stop|>",
     "<|endoftext|>",     "data: x\n\n", "\0", "{", "\U0001d518",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with serving() as served:
-        yield served
 
 
 @pytest.fixture(scope="module")
@@ -185,16 +178,6 @@ def test_a_stream_whose_connection_breaks_is_an_error() -> None:
         for _ in range(2):  # as often as it is asked for
             with pytest.raises(EngineError, match="cannot be reached"):
                 stream.rollout()
-
-
-def test_many_at_once_are_not_mixed_up(server: Served) -> None:
-    rng = Random(4)
-    requests = [random_request(rng, most=24) for _ in range(64)]
-    with ThreadPoolExecutor(32) as pool:
-        answers = list(pool.map(lambda request: server.post(*request), requests))
-    for (_, body), answer in zip(requests, answers, strict=True):
-        assert answer.status_code == 200, answer.text
-        assert same(Rollout.from_json(answer.text), expected(body))
 
 
 def test_a_client_that_closes_a_stream_or_vanishes_frees_the_engine(slow: Served) -> None:

@@ -181,18 +181,6 @@ def test_drafts_are_revised_in_all_their_parts(editor: Path, tmp_path: Path) -> 
     )
 
 
-@pytest.mark.usefixtures("forked_workers")
-def test_workers_change_nothing(model: Path, tmp_path: Path) -> None:
-    folders = [tmp_path / str(workers) for workers in (1, 2, 3)]
-    outputs = []
-    for workers, folder in enumerate(folders, start=1):
-        folder.mkdir()
-        asked = job(model, folder, 23, workers=workers)
-        batch.run(asked)
-        outputs.append(records(asked.output))
-    assert outputs[0] == outputs[1] == outputs[2]
-
-
 @pytest.mark.parametrize(
     ("workers", "most"),
     [

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab
@@ -196,21 +196,6 @@ def test_a_writing_that_nobody_holds_leaves_the_engine() -> None:
     assert not BYTES.engine.running  # type: ignore[attr-defined]
 
 
-@settings(max_examples=30)
-@given(prompts=st.lists(texts, max_size=4), seed=seeds)
-def test_many_are_each_as_if_alone_and_in_order(prompts: list[str], seed: int) -> None:
-    many = list(BYTES.run_many(map(Continue, prompts), seed=seed, max_actions=9))
-    expected = [
-        BYTES.generate(prompt, seed=seed + n, max_actions=9) for n, prompt in enumerate(prompts)
-    ]
-    assert many == expected
-    gaps = [prompt + "{}." for prompt in prompts]
-    filled = list(BYTES.run_many(map(Infill, gaps), seed=seed, max_actions=9))
-    assert filled == [
-        BYTES.infill(text, seed=seed + n, max_actions=9) for n, text in enumerate(gaps)
-    ]
-
-
 def test_asyncio_gives_the_same() -> None:
     async def ask() -> list[Rollout]:
         tasks = [BYTES.arun(Continue("The"), seed=n, max_actions=30) for n in range(12)]
@@ -366,18 +351,6 @@ def test_what_fails_for_one_fails_for_it_alone() -> None:
         list(model.run_many([Continue("The")] * 8, **settings))
     with pytest.raises(EngineError, match="no room"):
         model.generate("The", seed=1, **settings)
-
-
-def test_a_task_that_cannot_run_is_an_error_in_its_place() -> None:
-    tasks = [Continue(prompt) for prompt in ("The", "a b" * 1000, "cat")]
-    told = list(BYTES.run_many(tasks, seed=3, max_actions=9, on_error="return"))
-    assert told[0] == BYTES.generate("The", seed=3, max_actions=9)
-    assert "too long" in str(told[1])
-    assert told[2] == BYTES.generate("cat", seed=5, max_actions=9)
-    many = BYTES.run_many(tasks, seed=3, max_actions=9)
-    assert next(many) == told[0]
-    with pytest.raises(ConfigError, match="too long"):
-        next(many)
 
 
 def test_an_engine_that_writes_outside_the_gaps_is_stopped() -> None:

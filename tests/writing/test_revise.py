@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
-from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
+from reviser.engines.base import DecodeConfig, Step
 from reviser.errors import ConfigError, EngineError
 from reviser.models.editing import Editing
-from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.model import Reviser
 from reviser.writing.plan import Part
 from reviser.writing.rollout import Revision
-from reviser.writing.tasks import Continue, Infill, Revise
+from reviser.writing.tasks import Continue, Infill, Revise, Task
 from reviser.writing.windows import windows
 from support import noting, small_tokenizers
 from support.random_engine import RandomEngine
@@ -236,18 +235,23 @@ def test_edits_stream_with_places_in_the_draft_whatever_the_instruction(
     assert writing.rollout().text == text
 
 
-@given(drafts=st.lists(texts, max_size=4), seed=seeds)
-def test_many_drafts_are_each_what_one_alone_would_be(drafts: list[str], seed: int) -> None:
-    tasks = [Revise(draft, window=12, context=2) for draft in drafts]
+tasks_of_any_kind = st.one_of(
+    texts.map(Continue),
+    texts.map(lambda text: Infill(text + "{}.")),
+    texts.map(lambda text: Revise(text, window=12, context=2)),
+)
+
+
+@given(tasks=st.lists(tasks_of_any_kind, max_size=4), seed=seeds)
+def test_many_tasks_are_each_what_one_alone_would_be(tasks: list[Task], seed: int) -> None:
     many = list(BYTES.run_many(tasks, seed=seed, max_actions=20))
     alone = [BYTES.run(task, seed=seed + n, max_actions=20) for n, task in enumerate(tasks)]
     assert many == alone
 
 
-def test_a_draft_that_cannot_be_revised_is_an_error_in_its_place() -> None:
-    tasks = [
-        Revise(draft, locked=["cat"], window=9999) for draft in ("cat and", "The cat " * 400, "cat")
-    ]
+def test_a_task_that_cannot_run_is_an_error_in_its_place() -> None:
+    too_long = Revise("The cat " * 400, locked=["cat"], window=9999)
+    tasks: list[Task] = [Revise("cat and", locked=["cat"]), too_long, Continue("cat")]
     found = list(BYTES.run_many(tasks, on_error="return", seed=3, max_actions=9))
     assert isinstance(found[1], ConfigError)
     assert "too long" in str(found[1])
@@ -276,13 +280,6 @@ def test_one_part_that_fails_is_a_failure_of_its_draft_alone() -> None:
     told = list(model.run_many(tasks, seed=0, max_actions=9, stop_bias=-9.0, on_error="return"))
     assert [type(found) for found in told] == [Revision, EngineError, Revision]
     assert len(told[2].rollouts) == 1  # type: ignore[union-attr]
-
-
-def test_what_makes_no_sense_for_any_draft_is_refused_before_the_first() -> None:
-    with pytest.raises(ConfigError, match="not a setting"):
-        BYTES.run_many(iter([Revise("The")]), heat=1)  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="got one"):
-        BYTES.run_many(Revise("The"))  # type: ignore[call-overload]
 
 
 def test_an_instruction_needs_a_model_that_was_trained_with_them() -> None:
@@ -371,26 +368,6 @@ def test_cost_grows_as_the_draft_does() -> None:
         BYTES.plan(task, max_parts=3)
     with pytest.raises(ConfigError, match="the limit is 100"):
         BYTES.plan(task, max_tokens=100)
-
-
-def scripted(pairs: list[tuple[str, str]], **options: Any) -> Revision:
-    """What a model that follows the oracle makes of the first of these texts."""
-    draft, after = pairs[0]
-    vocab, codec = BYTES.engine.vocab, BYTES.codec
-    before, wanted = codec.encode(draft), codec.encode(after)
-    trajectory = oracle(vocab, before, wanted, address="both")
-    script = trajectory.restoration[len(trajectory.no_loss) :]
-    model = Reviser(ScriptedEngine(vocab, script), codec, editing=Editing(False))
-    return model.revise(draft, **options)
-
-
-def test_the_oracle_s_actions_are_told_as_one_change() -> None:
-    result = scripted([("The cat sat.", "The dog sat.")])
-    (change,) = result.changes.changes
-    assert (change.before, change.after) == ("cat", "dog")
-    assert result.changes.critic() == "The {~~cat~>dog~~} sat."
-    assert result.changes.reject(0).text == "The cat sat."
-    assert "-The cat sat." in result.changes.unified()
 
 
 def test_what_is_to_be_locked_may_be_named() -> None:
