@@ -29,6 +29,7 @@ _, REPLAYER = films.replayer()
 MIXED = f"The {films.MULTIBYTE} sat."
 DONE = "() => document.body.matches('.written:not(.writing)')"
 CHECKED = "() => document.body.matches('.reviewed:not(.writing)')"
+IDLE = "() => !document.body.matches('.writing')"
 WROTE = "count => document.querySelectorAll('#sheet [class^=order]').length > count"
 OPEN = "() => document.body.dataset.page || !document.getElementById('key-form').hidden"
 DRAFT = "The cat sat. It have a end.\nBen 😀 said {} so. We was here.\n"
@@ -231,25 +232,6 @@ def test_a_draft_is_proofread_and_a_text_is_written(visit: Any, server: Served) 
 
 
 # -- proofreading ---------------------------------------------------------------------------------
-
-
-@full
-def test_typing_ends_a_check_and_no_suggestion_of_the_old_text_appears(visit: Any) -> None:
-    with serving(seconds=0.02) as server:
-        page = visit(server)
-        begin(page, "word " * 400)
-        eventually(lambda: server.engine()["running"] > 0)
-        page.focus("#source")
-        page.keyboard.type("New. ")
-        page.wait_for_function("() => !document.body.matches('.writing')")
-        assert page.inner_text("#status") == "Stopped, because the text has changed."
-        eventually(lambda: server.engine()["running"] == 0)
-        assert cards(page).count() == page.locator("#sheet .suggestion").count() == 0
-        page.click("#write")
-        page.keyboard.press("Escape")
-        page.wait_for_function("() => !document.body.matches('.writing')")
-        assert page.inner_text("#status") == "Stopped."
-        assert page.inner_text("#error") == ""
 
 
 @full
@@ -487,18 +469,33 @@ def test_late_insertions_are_marked(visit: Any, server: Served) -> None:
 
 
 @full
-def test_edits_of_a_text_that_was_left_do_not_appear(visit: Any, slow: Served) -> None:
-    page = visit(slow, "#mode=continue")
+def test_work_on_a_text_that_the_user_leaves_ends_and_does_not_appear(
+    visit: Any, slow: Served
+) -> None:
+    page = visit(slow)
+    begin(page, "word " * 400)
+    eventually(lambda: slow.engine()["running"] > 0)
+    page.focus("#source")
+    page.keyboard.type("New. ")
+    page.wait_for_function(IDLE)
+    assert page.inner_text("#status") == "Stopped, because the text has changed."
+    eventually(lambda: slow.engine()["running"] == 0)
+    assert cards(page).count() == page.locator("#sheet .suggestion").count() == 0
+    page.click("#write")
+    page.keyboard.press("Escape")
+    page.wait_for_function(IDLE)
+    assert page.inner_text("#status") == "Stopped."
+    assert page.inner_text("#error") == ""
+    mode(page, "continue")
     begin(page, "The cat", max_actions=3000, stop_bias=-1)
     page.wait_for_function(WROTE, arg=3)
-
     left = page.evaluate(
         """() => {
             document.getElementById("mode-proofread").click();
             return document.getElementById("source").value;
         }"""
     )
-    page.wait_for_function("() => !document.body.matches('.writing')")
+    page.wait_for_function(IDLE)
     eventually(lambda: slow.engine()["running"] == 0)
     page.wait_for_timeout(200)
     assert text(page) == left
@@ -783,7 +780,7 @@ def test_one_text_is_written_at_a_time_and_an_early_interrupt_reaches_it(visit: 
         for _ in range(3):
             page.evaluate("() => document.getElementById('ask').requestSubmit()")
         page.keyboard.press("Escape")  # before the server has responded
-        page.wait_for_function("() => !document.body.matches('.writing')")
+        page.wait_for_function(IDLE)
         eventually(lambda: server.engine()["running"] == 0, 3)
         assert len(bodies) == 1
         assert page.inner_text("#error") == ""

@@ -494,10 +494,3 @@ def test_options_that_do_not_go_together_are_refused(model: Path, args: tuple[st
     result = command("generate", "-m", model, *args)
     assert result.exit_code == 2
     assert "--input and --output together" in result.stderr
-
-
-def test_a_model_that_is_not_there_gets_one_sentence(tmp_path: Path) -> None:
-    result = command("generate", "a", "-m", tmp_path / "none")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("error: There is no folder")
-    assert len(result.stderr.splitlines()) == 1

@@ -78,41 +78,33 @@ def test_what_is_locked_stays_and_every_edit_can_be_followed(
     assert rollout.text == text
 
 
-@either
-@given(prompt=texts, seed=seeds, most=st.integers(1, 60))
-def test_a_rollout_replays_to_its_text(model: Reviser, prompt: str, seed: int, most: int) -> None:
-    rollout = model.generate(prompt, seed=seed, max_actions=most)
-    vocab, trajectory = model.engine.vocab, rollout.trajectory
-    canvas = Canvas.replay(vocab, [*trajectory.prefix, *trajectory.restoration])
-    assert model.codec.decode(canvas.tokens()) == rollout.text
-    assert rollout.text.startswith(prompt)
-    assert len(rollout.logprobs) == len(trajectory.restoration) == rollout.statistics.actions
-    assert rollout.statistics.tokens_before == len(trajectory.prefix)
-    assert rollout.statistics.tokens_after == len(canvas)
-    assert (rollout.stop_reason == "stop") == canvas.is_finished
-    assert Rollout.from_json(rollout.to_json()) == rollout
-    assert "\n" not in rollout.to_json()
+tasks = texts.map(Continue) | parts.map(lambda each: Infill("{}".join(each)))
 
 
 @either
-@given(parts=parts, seed=seeds, most=st.integers(1, 60), stop=st.integers(0, 60))
-def test_an_infill_replays_to_its_text(
-    model: Reviser, parts: list[str], seed: int, most: int, stop: int
+@given(task=tasks, seed=seeds, most=st.integers(1, 60), stop=st.integers(0, 60))
+def test_a_rollout_replays_to_its_text(
+    model: Reviser, task: Continue | Infill, seed: int, most: int, stop: int
 ) -> None:
-    longest = len("".join(parts).encode()) + 10
-    task, limits = Infill("{}".join(parts)), {"max_actions": most, "max_length": longest}
-    writing = model.stream(task, seed=seed, **limits)
+    longest = len(model.stream(task).text.encode()) + 10
+    writing = model.stream(task, seed=seed, max_actions=most, max_length=longest)
     for _ in zip(range(stop), writing, strict=False):
         assert all(0 <= mark <= len(writing.text) for mark in writing.marks)
     writing.cancel()
     rollout = writing.rollout()
-    trajectory = rollout.trajectory
-    canvas = Canvas.replay(model.engine.vocab, [*trajectory.prefix, *trajectory.restoration])
+    vocab, trajectory, statistics = model.engine.vocab, rollout.trajectory, rollout.statistics
+    canvas = Canvas.replay(vocab, [*trajectory.prefix, *trajectory.restoration])
     assert model.codec.decode(canvas.tokens()) == rollout.text
-    assert rollout.statistics.tokens_after == len(canvas) <= longest
     chosen = len(trajectory.restoration) - len(trajectory.no_loss)
-    assert len(rollout.logprobs) == rollout.statistics.actions == chosen
+    assert len(rollout.logprobs) == statistics.actions == chosen
+    assert statistics.tokens_after == len(canvas) <= longest
     assert rollout.config.max_length == longest
+    assert (rollout.stop_reason == "stop") == canvas.is_finished
+    if isinstance(task, Continue):
+        assert rollout.text.startswith(task.prompt)
+        assert statistics.tokens_before == len(trajectory.prefix)
+    assert Rollout.from_json(rollout.to_json()) == rollout
+    assert "\n" not in rollout.to_json()
 
 
 def test_an_action_that_was_cut_off_is_left_out_where_a_space_was_added() -> None:
