@@ -2,7 +2,7 @@
 
 The judge knows edits, not masks: what the executor did to the tokens must lie inside a gap, within
 the budgets. Short in CI; at length: `just fuzz hf 1000000`, in vLLM's environment `just fuzz vllm
-1000000`. With `--break` the mask of engine hf is wrong, and the judge must say so.
+1000000`. `break_mask` makes the mask of engine hf wrong: the tests see that the judge says so.
 """
 
 from __future__ import annotations
@@ -278,17 +278,10 @@ def main() -> None:
     parser.add_argument("actions", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plain", action="store_true", help="no operators beyond insert and move")
-    parser.add_argument("--break", dest="broken", choices=["mask", "rows"])
     parser.add_argument("--options", type=json.loads, default={}, help="of the engine, as JSON")
     given = parser.parse_args()
-    if given.broken:
-        if given.engine != "hf":
-            parser.error("--break is for engine hf: vLLM's mask is in another process.")
-        break_mask(given.broken)
     with tempfile.TemporaryDirectory() as name:
-        folder = folder_of_a_fresh_model(
-            Path(name), operators=not given.plain, searches=not given.broken
-        )
+        folder = folder_of_a_fresh_model(Path(name), operators=not given.plain)
         engine: Any
         if given.engine == "hf":
             from reviser.engines.hf import HFEngine

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
@@ -58,6 +58,7 @@ def random_spans(rng: Random, size: int) -> list[tuple[int, int]]:
 
 
 @each_model
+@settings(max_examples=50)
 @given(draft=texts, seed=seeds, window=st.sampled_from([4, 9, 256]), context=st.integers(0, 5))
 def test_locked_text_stays_and_changes_tell_all_that_was_done(
     model: Reviser, draft: str, seed: int, window: int, context: int
@@ -242,6 +243,7 @@ tasks_of_any_kind = st.one_of(
 )
 
 
+@settings(max_examples=30)  # each runs up to eight tasks
 @given(tasks=st.lists(tasks_of_any_kind, max_size=4), seed=seeds)
 def test_many_tasks_are_each_what_one_alone_would_be(tasks: list[Task], seed: int) -> None:
     many = list(BYTES.run_many(tasks, seed=seed, max_actions=20))
