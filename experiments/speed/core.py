@@ -155,12 +155,11 @@ def mask_step(vocab: ActionVocab, rows: int, gaps: int) -> Callable[[], int]:
     for row in range(rows):
         spans = [(100 * n, 100 * n + 50) for n in range(gaps)]
         boundary.reset(row, length=100 * gaps, cursor=25, gaps=spans)
-    out = boundary.fill_mask()
     turn = [np.full(rows, vocab.move_id(delta)) for delta in (8, -8)]
 
     def run() -> int:
         for n in range(20):
-            boundary.fill_mask(out)
+            boundary.fill_mask()
             boundary.advance(turn[n % 2])
         return 20
 

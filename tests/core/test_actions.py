@@ -134,7 +134,7 @@ def test_the_paper_preset_is_the_released_layout_id_for_id() -> None:
     assert {delta: vocab.move_id(delta) for delta in vocab.deltas} == moves
     assert (vocab.begin, vocab.delimiter) == (50258, None)
     assert vocab.forbidden.tolist() == [50256, 50257, 50258, 50259, *range(50281, 50291)]
-    with_delete = ActionVocab.paper(delete=True)
+    with_delete = replace(ActionVocab.paper(), delete=50259)
     assert with_delete.kind(50259) is Kind.DELETE
     assert with_delete.controls.tolist() == [50260, *range(50261, 50281), 50259]
     assert list(with_delete.control_tokens.values()) == list(range(50257, 50291))

@@ -199,7 +199,7 @@ def test_a_revision_replayed_is_the_text_after_and_every_id_allowed(
 
 
 def test_a_draft_is_its_own_prefix_where_a_history_has_nothing_to_begin_with() -> None:
-    vocab = replace(ActionVocab.paper(delete=True), begin=None)
+    vocab = replace(ActionVocab.paper(), delete=50259, begin=None)
     trajectory = revision(vocab, [7, 8, 9], [7, 9])
     assert trajectory.prefix == (7, 8, 9)
     back = [vocab.move_id(-2), vocab.move_id(-1)]

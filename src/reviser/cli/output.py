@@ -85,9 +85,9 @@ def progress_bars(*, lines: bool = True) -> Iterator[tuple[Callable[[str], None]
 
 
 @contextmanager
-def announce_if_slow(message: str, seconds: float = 1.0) -> Iterator[None]:
-    """Print a message to a terminal's standard error if the block takes longer than this."""
-    timer = threading.Timer(seconds, click.echo, [message], {"err": True})
+def announce_if_slow(message: str) -> Iterator[None]:
+    """Print a message to a terminal's standard error if the block takes longer than a second."""
+    timer = threading.Timer(1, click.echo, [message], {"err": True})
     timer.daemon = True
     if sys.stderr.isatty():
         timer.start()

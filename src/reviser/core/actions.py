@@ -87,12 +87,12 @@ class ActionVocab(VocabLayout):
         )
 
     @classmethod
-    def paper(cls, *, delete: bool = False) -> ActionVocab:
+    def paper(cls) -> ActionVocab:
         """Return the layout of the released checkpoints: GPT-2's 50,257 tokens, then controls.
 
         Every history begins with 50258, which the paper's code calls END_OF_INPUT: its trainer and
         its sampler put it there. Ids 50257 (cursor marker) and the last ten are reserved. So is
-        50259 (DELETE), which was never trained; pass `delete=True` to have it.
+        50259 (DELETE), which was never trained.
 
         >>> ActionVocab.paper().prefix_actions([15496, 995])
         [50258, 15496, 995]
@@ -104,7 +104,6 @@ class ActionVocab(VocabLayout):
             first_move=50261,
             stop=50260,
             begin=50258,
-            delete=50259 if delete else None,
             never_insert=(50256,),
         )
 

@@ -194,7 +194,7 @@ class Boundary:
 
     # -- the mask -----------------------------------------------------------------------------
 
-    def fill_mask(self, out: BoolArray | None = None) -> BoolArray:
+    def fill_mask(self) -> BoolArray:
         """Return what each row may do next: column 0 for inserts, then one per `vocab.controls`.
 
         The state does not change. To apply the mask to logits, in this order: close
@@ -203,8 +203,7 @@ class Boundary:
         has stopped allows STOP alone, as padding.
         """
         state, vocab = self._state, self.vocab
-        if out is None:
-            out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
+        out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
         low_BG, high_BG = r.lows(state), r.highs(state)
         length, cursor, pending = state[:, r.LENGTH], state[:, r.CURSOR], state[:, r.PENDING]
         left, in_gap = r.editable_before(cursor, low_BG, high_BG)

@@ -39,7 +39,6 @@ _SCANS = 16
 class Chunk:
     """Documents `start` to `stop` of one input file."""
 
-    number: int
     source: Source
     start: int
     stop: int
@@ -106,7 +105,7 @@ class Job:
         inside = number - (chunk_ends[n - 1] if n else 0)
         start = inside * self.chunk_rows
         stop = min(start + self.chunk_rows, source.rows)
-        return Chunk(number, source, start, stop, row_ends[n] - source.rows + start)
+        return Chunk(source, start, stop, row_ends[n] - source.rows + start)
 
     def size(self, numbers: Iterable[int]) -> int:
         """Return the number of documents in some chunks."""

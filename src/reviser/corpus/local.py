@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
 from reviser.corpus.job import Job
-from reviser.corpus.worker import Worker, work
+from reviser.corpus.worker import Worker
 from reviser.errors import ConfigError, EngineError
 from reviser.writing.batch import share_of_cores
 
@@ -30,7 +31,8 @@ def run(job: Job, missing: list[int], workers: int, options: Mapping[str, Any]) 
             f"workers is {workers}, but engine {job.engine!r} uses the whole machine: use 1."
         )
     if workers == 1:
-        yield from work(job.output, 0, 1, missing)
+        with closing(Worker(job.output)) as worker:
+            yield from map(worker.run, missing)
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy held locks
     places = context.Queue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from reviser.corpus import results, sources
@@ -117,15 +116,3 @@ def _renamed(values: Record, text_key: str, fields: tuple[str, ...]) -> Record:
     """Return the fields of a document whose text has another name."""
     kept = {name: values[name] for name in fields[2:] if name in values}
     return kept | ({fields[0]: values[text_key]} if text_key in values else {})
-
-
-def work(output: str, worker: int, workers: int, chunks: list[int]) -> Iterator[int]:
-    """Run every `workers`-th of some chunks, from number `worker` on; yield their documents."""
-    own = chunks[worker::workers]
-    if own:
-        opened = Worker(output)
-        try:
-            for number in own:
-                yield opened.run(number)
-        finally:
-            opened.close()

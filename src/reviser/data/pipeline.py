@@ -68,11 +68,6 @@ class ShardPlan:
         """The storage type of a token: little-endian, two bytes if all ids fit."""
         return "<u2" if self.vocabulary <= 2**16 else "<u4"
 
-    @property
-    def logs(self) -> Path:
-        """The folder for the logs and the list of complete tasks of a datatrove executor."""
-        return self.output / "logs"
-
     def pipeline(self) -> list[Callable[..., Any]]:
         """Return the steps, for any datatrove executor with `tasks=len(plan.tasks)`.
 

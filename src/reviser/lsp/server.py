@@ -312,9 +312,9 @@ class Server(LanguageServer):
         )
         return (await self.workspace_apply_edit_async(params)).applied
 
-    async def _until(self, document: Document, text: str, seconds: float = 2.0) -> None:
+    async def _until(self, document: Document, text: str) -> None:
         """Wait until the client has reported its own edit; it may do so after its answer."""
-        for _ in range(int(seconds / 0.01)):
+        for _ in range(200):  # two seconds
             if document.text == text:
                 return
             await asyncio.sleep(0.01)

@@ -84,11 +84,11 @@ class BackgroundHandler(QueueHandler):
             time.sleep(0.01)
 
 
-def write_json_lines(level: str = "info") -> BackgroundHandler:
+def write_json_lines() -> BackgroundHandler:
     """Send our log and uvicorn's to standard error; drain the handler before the process ends."""
     handler = BackgroundHandler(STANDARD_ERROR)
     for name in ("reviser.serve", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level.upper())
+        logger.setLevel(logging.INFO)
     return handler

@@ -110,7 +110,6 @@ def check_layout(checkpoint: Path, arguments: TrainingArguments) -> None:
     if written != _layout(arguments):
         advice = {
             "shards": "with training.parallel fsdp or hybrid, and two processes or more",
-            "fsdp": "with Reviser 0.1: sharded checkpoints have another format now",
             "plain": "in one process, or with training.parallel ddp",
         }
         raise ConfigError(f"{str(checkpoint)!r} can only be resumed {advice[written]}.")
