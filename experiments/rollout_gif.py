@@ -43,12 +43,13 @@ class Frame(NamedTuple):
 
 def frames(shown: film.Film) -> list[Frame]:
     """Return a frame for each action after the prompt."""
-    text = shown.text
-    for step in shown.steps[: shown.opening]:
+    text, steps = shown.text, shown.steps
+    opening = next((n for n, step in enumerate(steps) if not step.in_preamble), len(steps))
+    for step in steps[:opening]:
         text = step.edit.apply(text)
     given = len(text)
     drawn = [Frame(text, given, range(0), given)]
-    for step in shown.steps[shown.opening :]:
+    for step in steps[opening:]:
         edit = step.edit
         text = edit.apply(text)
         fresh = range(edit.offset, edit.offset + len(edit.inserted))

@@ -133,7 +133,8 @@ def test_a_revision_begins_with_its_draft(instruction: str, address: Any) -> Non
     made = films.revised(SEARCHES, DRAFT, FIXED, instruction=instruction, address=address)
     shown = SEARCHES.film_of(made)
     assert (shown.text, shown.cursor, shown.final) == (DRAFT, 0, FIXED)
-    assert (shown.opening, len(shown.steps)) == (0, made.statistics.actions)
+    assert len(shown.steps) == made.statistics.actions
+    assert not any(step.in_preamble for step in shown.steps)
     assert [step.logprob for step in shown.steps] == [-1.0] * made.statistics.actions
     texts = texts_of(Markup(page.to_html([shown])).films[0])
     assert (texts[0], texts[-1]) == (DRAFT, FIXED)
@@ -150,7 +151,8 @@ def test_a_draft_is_the_beginning_without_a_delimiter_too() -> None:
     made = films.revised(replayer, DRAFT, FIXED, address="moves")
     assert len(made.trajectory.prefix) == len(codec.encode(DRAFT))
     shown = replayer.film_of(made)
-    assert (shown.text, shown.cursor, shown.opening, shown.final) == (DRAFT, 0, 0, FIXED)
+    assert (shown.text, shown.cursor, shown.final) == (DRAFT, 0, FIXED)
+    assert not any(step.in_preamble for step in shown.steps)
 
 
 @pytest.mark.full

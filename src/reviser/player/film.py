@@ -55,12 +55,6 @@ class Film:
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values to show next to the film."""
 
-    @property
-    def opening(self) -> int:
-        """The number of steps before the model's first choice; playback begins after them."""
-        chosen = (n for n, step in enumerate(self.steps) if not step.in_preamble)
-        return next(chosen, len(self.steps))
-
 
 class Replayer:
     """A converter from rollouts of one model to films."""

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 from reviser.core.codec import OffsetUnit
-from reviser.engines.base import StopReason
 from reviser.errors import EngineError, RequestRefused, ReviserError
 from reviser.serve.jobs import EngineJob
 from reviser.serve.limits import Limits
@@ -231,17 +230,17 @@ class RequestQueue:
         self._feed()
         return jobs
 
-    def cancel(self, job: EngineJob, *, by: str, reason: StopReason = "cancelled") -> None:
+    def cancel(self, job: EngineJob, *, by: str) -> None:
         """Stop a job and keep its text so far."""
         if job.is_done:
             return
         job.cancelled_by = job.cancelled_by or by
         if job in self._waiting:
             self._waiting.remove(job)
-            job.writing.cancel(reason)
+            job.writing.cancel("cancelled")
             self._finish(job, rollout=job.writing.rollout())
         elif self._worker is not None:
-            self._worker.cancel(job, reason)
+            self._worker.cancel(job)
 
     def _feed(self) -> None:
         """Hand waiting jobs to the engine, as many as may run; none while it fails."""

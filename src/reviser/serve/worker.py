@@ -88,9 +88,9 @@ class EngineWorker:
         """Start a job."""
         self._commands.put((job, None))
 
-    def cancel(self, job: EngineJob, reason: StopReason) -> None:
+    def cancel(self, job: EngineJob) -> None:
         """Stop a job; its last update says how it ended."""
-        self._commands.put((job, reason))
+        self._commands.put((job, "cancelled"))
 
     def close(self, seconds: float) -> None:
         """End the thread, unless an engine step takes longer than `seconds`."""

@@ -60,8 +60,7 @@ class VocabConfig:
     @property
     def options(self) -> dict[str, Any]:
         """The options of `ActionVocab.from_tokenizer` and `adaptation.adapt`."""
-        names = ("operators", "max_move", "begin", "delimiter", "marks", "search")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "preset"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,9 @@ from reviser.lab.evals.flops import (
     LLAMA3_8B,
     QWEN_7B,
     QWEN_32B,
-    REVISER_100M,
-    REVISER_300M,
     SHARED,
     Row,
+    Sizes,
     autoregressive,
     balanced,
     causal,
@@ -48,6 +47,8 @@ from reviser.trajectories.policy import Append, Obfuscation
 from reviser.trajectories.sampler import Sampler
 
 S, N = SHARED, 128
+REVISER_100M = Sizes(L=24, d=512, d_ff=2048, V=50_291, h=8, h_kv=8)
+REVISER_300M = Sizes(L=26, d=896, d_ff=3584, V=50_291, h=14, h_kv=14)
 AR = autoregressive(S, N)
 AR_32B, AR_7B, AR_8B = (autoregressive(sizes, N) for sizes in (QWEN_32B, QWEN_7B, LLAMA3_8B))
 G, M = 1e9, 1e6

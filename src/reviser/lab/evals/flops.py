@@ -65,8 +65,6 @@ PLAIN = ("gpt_neox", "gpt_neo", "gpt2", "opt", "bloom", "phi", "falcon")
 """Architectures whose MLP has two maps; newer ones mostly have three."""
 SHARED = Sizes(L=12, d=768, d_ff=4 * 768, V=50_000)
 """One trunk for all methods, so that ratios mean something."""
-REVISER_100M = Sizes(L=24, d=512, d_ff=2048, V=50_291, h=8, h_kv=8)
-REVISER_300M = Sizes(L=26, d=896, d_ff=3584, V=50_291, h=14, h_kv=14)
 QWEN_32B = Sizes(L=64, d=5120, d_ff=27_648, V=152_064, h=40, h_kv=8, gated=True)
 QWEN_7B = Sizes(L=28, d=3584, d_ff=18_944, V=152_064, h=28, h_kv=4, gated=True)
 LLADA_8B = Sizes(L=32, d=4096, d_ff=12_288, V=126_464, h=32, h_kv=32, gated=True)
