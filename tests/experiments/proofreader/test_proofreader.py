@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,19 +56,6 @@ def proofreader(base, opened, **options):
 def drawn(seed, clean=0.0):
     words = mistakes.read_words(TEXT, UNIT["spans"], TAGS)
     return mistakes.draw_mistakes(TEXT, words, np.random.default_rng(seed), clean=clean)
-
-
-def test_mistakes_depend_on_the_generator_alone():
-    assert drawn((1, 2, 3)) == drawn((1, 2, 3))
-    assert len({tuple(drawn((1, 0, n))) for n in range(40)}) > 30
-
-
-def test_mistakes_change_the_text_and_do_not_touch():
-    for n in range(300):
-        made = drawn(n)
-        assert 1 <= len(made) <= 2 * mistakes.MAX_PER_SENTENCE
-        assert all(a.end < b.start for a, b in pairwise(made))
-        assert apply(TEXT, made) != TEXT
 
 
 def test_every_kind_of_mistake_is_drawn():
