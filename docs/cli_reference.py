@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +14,6 @@ import click
 
 from reviser.cli import main
 
-MANY = 4
-"""So many options shared with an earlier command are not explained again."""
 INTRODUCTION = """\
 # Commands
 
@@ -57,8 +54,8 @@ def option(parameter: click.Option, context: click.Context) -> str:
 def section(command: click.Command, context: click.Context, shown: dict[str, str]) -> str:
     """Return the section of one command.
 
-    `shown` has the rows of earlier commands, each with its command. Where a command shares many
-    options with an earlier one, they are only named.
+    `shown` has the rows of earlier commands, each with its command. Options that a command shares
+    with an earlier one are only named.
     """
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     options = [
@@ -72,23 +69,15 @@ def section(command: click.Command, context: click.Context, shown: dict[str, str
     parts.append(inspect.cleandoc(command.help or ""))
     if options:
         rows = [option(parameter, context) for parameter in options]
-        count = Counter(shown[row] for row in rows if row in shown)
-        others = [other for other, known in count.items() if known >= MANY]
-        new = [row for row in rows if shown.get(row) not in others]
+        others = list(dict.fromkeys(shown[row] for row in rows if row in shown))
+        new = [row for row in rows if row not in shown]
         if new:
             parts.append("\n".join(["| option | default | meaning |", "|---|---|---|", *new]))
         for other in others:
             names = [row.split(" | ")[0].strip("| ") for row in rows if shown.get(row) == other]
             link = f"[`{other}`](#{other.replace(' ', '-')})"
             parts.append(f"As for {link}: {', '.join(names)}.")
-        shown |= dict.fromkeys(new, context.command_path) | shown
-    if children := getattr(command, "commands", None):
-        lines = []
-        for name, child in children.items():
-            path = f"{context.command_path} {name}"
-            about = inspect.cleandoc(child.help or "").split("\n\n")[0].replace("\n", " ")
-            lines.append(f"- [`{path}`](#{path.replace(' ', '-')}): {about}")
-        parts.append("\n".join(lines))
+        shown |= dict.fromkeys(new, context.command_path)
     return "\n\n".join(parts)
 
 

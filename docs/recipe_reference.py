@@ -6,7 +6,6 @@ python docs/recipe_reference.py > docs/reference/recipe.md
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import sys
 import textwrap
@@ -30,18 +29,6 @@ A recipe is a YAML file that describes a training run. See [Train a model](../gu
 - To change a value for one run, pass `--set training.steps=100`.
 - An unknown key is an error that names the closest known key.
 - `policy` is a name that `reviser lab policies` prints (`append` is the left-to-right baseline) or a mapping with `kind`.
-
-This recipe trains on text that you tokenized before:
-
-```yaml
-trunk: {layers: 6, width: 256, heads: 8, mlp_width: 1024, context: 384, dropout: 0.0}
-policy: spans-16
-data:
-  shards: shards         # reviser tokenize ... -o shards
-  tokenizer: tokenizer   # the same folder as in that command
-  windows: {size: 256, prefix: [0, 64]}
-training: {steps: 20000, batch: 32, micro_batch: 16}
-```
 """
 
 SECTIONS = [
@@ -96,7 +83,8 @@ SECTIONS = [
     (
         "policy, kind: dagger",
         Dagger,
-        "Only for `reviser lab train`, with `data.pairs`: an editor that [learns from its own mistakes](../guides/revise.md#learn-from-its-own-mistakes).",
+        "Only for `reviser lab train`, with `data.pairs`: an editor that [learns from its own mistakes](../guides/revise.md#learn-from-its-own-mistakes)."
+        " It also has the settings of `edits`.",
     ),
     (
         "policy, kind: rewrite",
@@ -134,21 +122,14 @@ OUTPUT = """\
 | `eval_NAME_insert_nll`, `_move_nll`, `_stop_nll`, `_operator_nll` | the same by kind of action; they add up to the total |
 | `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | statistics of the held-out trajectories |
 | `reward`, `rewards/quality/mean`, `kl`, `entropy`, `clip_ratio/...`, `eval_reward` ... | with `reinforce`: TRL's figures; see [the guide](../guides/train.md#learn-from-rewards) for ours |
-
-**Comparing policies.** The scores of two policies are about the same text only while `cut` is 0; otherwise, raise the context. A policy with a random order scores the text *and* the order. Its score is an upper bound for the text alone and includes at least the order tax that `reviser lab policies` prints. The progress bar shows the loss per id, the held-out score is per text token.
 """
 
 WORDS = {"PRESETS['paper']": "paper", "None": "none", "True": "true", "False": "false"}
 
 
 def settings(cls: type) -> list[tuple[str, str, str]]:
-    """Return the name, default and docstring of every field, read from the source."""
-    bases = [each for each in cls.__mro__ if dataclasses.is_dataclass(each)]
-    body = [
-        node
-        for each in reversed(bases)
-        for node in ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body
-    ]
+    """Return the name, default and docstring of every field of its own, read from the source."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
     rows = []
     for node, after in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign):
