@@ -30,11 +30,10 @@ measured, and `python page.py` in that folder writes this page.
 
 In short: at its default limit, the proofreader is right more often than the baseline that rewrites,
 and leaves correct text alone much more often, but it finds fewer mistakes, so F0.5 is about the
-same. With a lower limit, it finds nearly as many and raises about as many false alarms. Next to
-the baseline with n-gram speculation, it needs less time on clean prose, about as much on long
-drafts with few mistakes, and more on short sentences with many mistakes and on documentation.
-Checkers with rules need a small part of that time; of these, only codespell, typos and quire leave
-correct text alone as often.
+same. Next to the baseline with n-gram speculation, it needs less time on clean prose, about as much
+on long drafts with few mistakes, and more on short sentences with many mistakes and on
+documentation. Checkers with rules need a small part of that time; of these, only codespell, typos
+and quire leave correct text alone as often.
 """
 QUALITY = """\
 ## Quality
@@ -52,42 +51,35 @@ Neither was checked by hand.
 - *lists*: word lists whose suggestions the untrained base model accepts by likelihood.
 - *blocks*: the untrained base model is asked for search-and-replace blocks, with three examples.
 - *rewriter*: a baseline from the same base model that writes the whole text again, with n-gram
-  speculation: it guesses tokens from the draft, which changes its time and not its text.
+  speculation, which changes its time and not its text.
 - We looked at sentences of BEA-19 dev during development, so our score there is slightly too high.
-- Compare GLEU only between rows with the same *n*: it depends on the sentences.
-- The proofreader was measured on half as many sentences of CoNLL-14, FCE and CWEB as of JFLEG and
-  BEA-19, and with a slightly earlier version of the code.
-- Intervals of fewer than five false alarms are too narrow.
-- The docs grew while we measured, so the rows of that column read slightly different texts.
+- On CoNLL-14, FCE and CWEB, the proofreader was measured on half as many sentences and with a
+  slightly earlier version of the code.
 """
 CURVE = """\
 ## Precision and recall
 
-A change has a confidence, and the proofreader makes those of at least {default}. With a lower limit
-it makes more changes, with a higher one fewer. This is what that does to precision / recall /
-**F0.5** on the {sentences} sentences of each set, and to the changes per 1,000 words of correct
-text, next to the rewriter.
+A change has a confidence, and the proofreader makes those of at least {default}. The table
+shows precision / recall / **F0.5** on the {sentences} sentences of each set, and the
+changes per 1,000 words of correct text, for other limits and for the rewriter.
 """
 CURVE_END = """\
 With a limit of {near}, where its false alarms are closest to the rewriter's, the proofreader is
-about as good as the rewriter. So at this budget, this proofreader with its word lists finds no more
-than the rewriter. Its advantage is the limit, which trades recall for precision; the rewriter has
-no such setting here.
+about as good as the rewriter. Its advantage is the limit, which trades recall for precision; the
+rewriter has no such setting here.
 
-High limits help less on BEA-19 than on JFLEG, with few changes left. A likely reason is that the
-confidence was calibrated on mistakes that a program made: on real sentences, a high one can be too
-high. `--precision` chooses a limit by that calibration.
+The confidence was calibrated on mistakes that a program made; on real sentences, a high one can be
+too high. `--precision` chooses a limit by that calibration.
 """
 LONG = """\
 ## Long drafts with few mistakes
 
 This is where an editor should be cheapest: {drafts} drafts of about 1,000 tokens of held-out text,
-with 1 to {most} mistakes. Three systems take turns on each draft, in one process and on one
-thread, so a busy machine slows all of them: the proofreader, the rewriter, and the rewriter with
-n-gram speculation, which guesses ten tokens from the draft at a time. The rewriter comes from the
-same base and pairs, with the same layers and as many training tokens ({ids}). It writes
-windows of up to 160 tokens with Transformers' own greedy decoding. None does well here: most
-changes are wrong. The rewriter finds more of the mistakes, and breaks more.
+with 1 to {most} mistakes. Three systems take turns on each draft, on one thread: the proofreader,
+the rewriter, and the rewriter with n-gram speculation, which guesses ten tokens from the draft at a
+time. The rewriter comes from the same base and pairs, with as many training tokens ({ids}). It
+writes windows of up to 160 tokens. None does well here: most changes are wrong. The rewriter finds
+more of the mistakes, and breaks more.
 """
 
 
@@ -99,6 +91,8 @@ def tables(results: dict[str, Any]) -> str:
 
     lines = [f"| | n | {' | '.join(TEST_SETS)} |", "|---|---|" + "---|" * len(TEST_SETS)]
     for name, row in results.items():
+        if name == "left alone":  # nothing is found, so all its scores are 0
+            continue
         sizes = {row[part]["sentences"] for part in TEST_SETS if part in row}
         count = " or ".join(map(str, sorted(sizes)))
         lines.append(f"| {name} | {count} | {each(_errant, row, TEST_SETS)} |")
@@ -258,7 +252,7 @@ def written() -> dict[Path, str]:
     results = {name: results[name] for name in ORDER}
     page = [HEAD, QUALITY, tables(results) + "\n"]
     for name, (title, _) in FIGURES.items():
-        page.append(f"**{title}**\n\n![{title}](img/proofreading-{name}.svg)\n")
+        page.append(f"![{title}](img/proofreading-{name}.svg)\n")
     sentences = next(iter(confidences["jfleg-test"].values()))["sentences"]
     editing = json.loads((MODEL / "editing.json").read_text(encoding="utf-8"))
     page.append(CURVE.format(default=editing["min_confidence"], sentences=sentences))

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "revise-results.md"
 RESULTS = Path(__file__).parent / "results"
 NAMES = ("editor", "rewriter")
 COUNTED = (*NAMES, "n-gram")
-SHOWN = {(size, mistakes) for size in (25, 250, 1000) for mistakes in (1, 5, 20)}
+SHOWN = {(size, mistakes) for size in (25, 1000) for mistakes in (1, 5, 20)}
 
 
 def estimate(part: dict[str, Any], digits: int = 3) -> str:
@@ -45,9 +45,6 @@ def quality(found: dict[str, Any]) -> Iterator[str]:
     yield f"The editor's GLEU minus the rewriter's: {estimate(found['gleu_difference'])}.\n"
     if "blocks" in found["systems"]:
         yield page_text.BLOCKS.format(pairs=found["models"]["blocks"]["seen"]["examples"])
-        faults = found["systems"]["blocks"]["faults"]
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) or "none"
-        yield f"Blocks that could not be applied: {kinds}.\n"
     yield page_text.PARTS
     head = ["", "changes wanted", "made", "right position", "right words", "elsewhere"]
     parts = [(name, found["systems"][name]["parts"]) for name in found["models"]]
@@ -108,7 +105,7 @@ def ratio(rows: list[dict[str, Any]], key: str) -> str:
 def ideal(found: dict[str, Any]) -> Iterator[str]:
     """Yield the section on systems that make no mistakes."""
     ids = found["ids_for_a_mistake"]
-    yield page_text.IDEAL.format(ids=estimate(ids, 1), even=ids["value"])
+    yield page_text.IDEAL.format(ids=estimate(ids, 1))
     rows, firsts = [], dict[int, int]()
     for (size, mistakes), some in by_kind(found["rows"]):
         steps = {name: median(row[name] for row in some) for name in COUNTED}
@@ -141,7 +138,7 @@ def learned(found: dict[str, Any]) -> str:
         for name in ("arms", "cost", "ideal", "precision")
     )
     systems, editors = found["systems"], others["systems"]
-    budget, twice = "search, 1.5 million ids", "search, 3.1 million ids"
+    budget = "search, 1.5 million ids"
     steps = {name: [row[name]["steps"] for row in costs["rows"]] for name in NAMES}
     few = [some for (size, n), some in by_kind(counted["rows"]) if size == 1000 and n <= 5]
     medians = {name: [median(row[name] for row in some) for some in few] for name in COUNTED}
@@ -151,8 +148,6 @@ def learned(found: dict[str, Any]) -> str:
         **{name: systems[name] for name in (*NAMES, "blocks")},
         plain=editors["both, 1.5 million ids"],
         probabilities=editors[f"{budget}, edit probabilities"],
-        first=editors[f"{budget}, edit probabilities, read first"],
-        longer=editors[f"{twice}, edit probabilities, read first"],
         damage=[1 - systems[name]["locality"]["value"] for name in NAMES],
         lower=estimate({"value": less["value"], "low": less["high"], "high": less["low"]}),
         missed=less["value"],

@@ -14,7 +14,6 @@ from reviser.lab.evals.intervals import student
 
 RESULTS = Path(__file__).parent / "results"
 BASELINE = "append"
-BEST = ("late-1-marks", "half-late-marks", "annealed-late-marks")
 DISTINCT_2 = ("written", "diversity", "distinct_2", "value")
 
 Run = dict[str, Any]
@@ -60,6 +59,12 @@ def cell(runs: list[Run], *path: str, digits: int = 2) -> str:
     return over_seeds(values, digits)
 
 
+def mean(runs: list[Run], *path: str, digits: int) -> str:
+    """Return one figure without an interval, if the table needs none."""
+    values = figures(runs, *path)
+    return f"{fmean(values):.{digits}f}" if values else "-"
+
+
 def rows_of(arms: dict[str, list[Run]]) -> list[tuple[str, list[Run]]]:
     """Return the runs of each table row: all seeds of an arm with three or more, else one run."""
     many = any(len(runs) > 1 for runs in arms.values())
@@ -83,8 +88,6 @@ def scores(arms: dict[str, list[Run]]) -> str:
         nll = figures(runs, "held_out", "nll")
         tax = [bits * math.log(2) for bits in figures(runs, "policy", "order_tax", "value")]
         bound = "≤ " if runs[0]["policy"]["order_tax"]["kind"] == "at most" else ""
-        kind, move = figures(runs, "parts", "kind"), figures(runs, "parts", "move")
-        order = [a + b for a, b in zip(kind, move, strict=True)]
         more = [run["held_out"]["nll"] - base[run["seed"]] for run in runs if run["seed"] in base]
         rows.append(
             [
@@ -94,11 +97,10 @@ def scores(arms: dict[str, list[Run]]) -> str:
                 else over_seeds(nll, 3),
                 f"{fmean(more):+.3f}" if more else "-",
                 cell(runs, "parts", "text", digits=3),
-                over_seeds(order, 3) if order else "-",
                 bound + over_seeds(tax, 3),
             ]
         )
-    head = ["arm", "nats per token", "above append", "which token", "order", "order tax"]
+    head = ["arm", "nats per token", "above append", "which token", "order tax"]
     return table(head, rows)
 
 
@@ -112,43 +114,14 @@ def written(arms: dict[str, list[Run]]) -> str:
                 label,
                 cell(runs, "written", "perplexity", "0", "perplexity", "value"),
                 "1" if runs[0]["arm"] == BASELINE else cell(runs, *ratio, digits=3),
-                cell(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
+                mean(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
                 cell(runs, "written", "trajectories", "revised", "value", digits=3),
-                cell(runs, "written", "landings", "sentence", "value", digits=2),
-                cell(runs, *DISTINCT_2, digits=3),
+                mean(runs, *DISTINCT_2, digits=3),
                 cell(runs, "written", "mauve", "0", "mauve", "value", digits=2),
             ]
         )
-    head = ["arm", "evalPPL", "vs. baseline", "actions per token"]
-    head += ["revised", "moves that reach a sentence start", "distinct-2"]
+    head = ["arm", "evalPPL", "vs. baseline", "actions per token", "revised", "distinct-2"]
     return table([*head, "MAUVE"], rows)
-
-
-def against_target(arms: dict[str, dict[str, list[Run]]]) -> str:
-    """Return the best arms at every budget, next to the target."""
-    rows = []
-    for found in arms.values():
-        baselines = {run["seed"]: run for run in found.get(BASELINE, [])}
-        for label, runs in rows_of({arm: found[arm] for arm in BEST if arm in found}):
-            paired = [run for run in runs if run["seed"] in baselines]
-            if not paired:
-                continue
-            variety = [
-                dig(run, DISTINCT_2) / dig(baselines[run["seed"]], DISTINCT_2) - 1 for run in paired
-            ]
-            ids = fmean(figures(runs, "seen", "ids"))
-            rows.append(
-                [
-                    f"{label}, {ids / 1e6:.1f} million ids",
-                    cell(runs, "written", "ratio_to_baseline", "value", digits=3),
-                    cell(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
-                    cell(runs, "written", "trajectories", "revised", "value", digits=3),
-                    over_seeds([100 * share for share in variety], 1) + " %",
-                ]
-            )
-    wanted = ["target", "at most 1.10", "at most 1.15", "at least 0.90", "within 5 %"]
-    head = ["", "evalPPL vs. baseline", "actions per token", "revised", "distinct-2 vs. baseline"]
-    return table(head, [wanted, *rows])
 
 
 # -- other experiments ----------------------------------------------------------------------------
