@@ -112,7 +112,7 @@ def written(arms: dict[str, list[Run]]) -> str:
         rows.append(
             [
                 label,
-                cell(runs, "written", "perplexity", "0", "perplexity", "value"),
+                mean(runs, "written", "perplexity", "0", "perplexity", "value", digits=2),
                 "1" if runs[0]["arm"] == BASELINE else cell(runs, *ratio, digits=3),
                 mean(runs, "written", "trajectories", "actions_per_token", "value", digits=3),
                 cell(runs, "written", "trajectories", "revised", "value", digits=3),
