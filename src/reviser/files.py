@@ -42,7 +42,8 @@ def write_whole(path: Path, content: str | bytes, *, expected: bytes | None = No
     and the file that it leads to is written.
     """
     data = content.encode() if isinstance(content, str) else content
-    refuse_unwritable(path)
+    refuse_special(path)
+    _refuse_protected(path)
     try:
         # `realpath` and not `resolve`, which raises if links go round in a circle.
         target = Path(os.path.realpath(path))
@@ -54,29 +55,36 @@ def write_whole(path: Path, content: str | bytes, *, expected: bytes | None = No
         raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Refuse to write to a folder or a device, or to replace a file that nobody may write.
-
-    A rename would replace any of them: it needs no right to the file.
-    """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:  # a new file
-        return
-    except OSError as error:
-        raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
-    if not stat.S_ISREG(mode):
+def refuse_special(path: Path) -> None:
+    """Refuse to write to a folder, a device or the like, which a rename would replace."""
+    mode = _mode(path)
+    if mode and not stat.S_ISREG(mode):
         raise DataError(
-            f"Cannot write {str(path)!r}: it is {kind_of(mode)}. Give the name of a file."
+            f"Cannot write {str(path)!r}: it is {_kind_of(mode)}. Give the name of a file."
         )
-    if not mode & _WRITE_BITS:
+
+
+def _refuse_protected(path: Path) -> None:
+    """Refuse to replace a file that nobody may write: a rename needs no right to the file."""
+    mode = _mode(path)
+    if mode and not mode & _WRITE_BITS:
         raise DataError(
             f"Cannot write {str(path)!r}: it is write-protected (mode"
             f" {stat.S_IMODE(mode):04o}). Make it writable first, with chmod u+w."
         )
 
 
-def kind_of(mode: int) -> str:
+def _mode(path: Path) -> int:
+    """Return the mode of a file, or 0 if there is none yet."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise DataError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+def _kind_of(mode: int) -> str:
     """Return what a file that is not a regular one is, by its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
@@ -221,7 +229,7 @@ def read_text(
         with open(path, "rb", opener=lambda name, own: os.open(name, own | flags)) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise error_class(f"Cannot read {str(path)!r}: it is {kind_of(mode)}, not a file.")
+                raise error_class(f"Cannot read {str(path)!r}: it is {_kind_of(mode)}, not a file.")
             data = file.read(limit + 1)
         if len(data) > limit:
             raise error_class(f"{str(path)!r} has more than {limit:,} bytes: too many to be read.")

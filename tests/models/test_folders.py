@@ -128,7 +128,7 @@ def test_an_index_of_its_own_files_is_read(folder: Path) -> None:
     path = folder / "model.safetensors.index.json"
     index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "one.safetensors")}
     path.write_text(json.dumps(index), encoding="utf-8")
-    reviser.load(folder).generate("a", max_actions=2)
+    reviser.load(folder).revise("a")
 
 
 FOLDER_FILES = [
@@ -331,7 +331,7 @@ def test_a_tokenizer_that_panics_over_a_text_refuses_that_text(folder: Path) -> 
         with pytest.raises(VocabError, match="The tokenizer cannot encode"):
             encode("a cat" * 1000)
     with reviser.load(folder) as model, pytest.raises(VocabError, match="cannot encode"):
-        model.generate("a cat")
+        model.revise("a cat")
 
 
 def test_a_map_of_characters_that_is_valid_is_used(folder: Path) -> None:

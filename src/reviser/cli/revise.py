@@ -24,7 +24,7 @@ from reviser.cli.rdjson import result_of
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import plural
-from reviser.files import refuse_unwritable
+from reviser.files import refuse_special
 from reviser.markup import Choice
 from reviser.writing.tasks import CONTEXT, WINDOW, Revise
 
@@ -107,7 +107,7 @@ def revise(
         raise click.UsageError("Give one FILE, or add --check or --in-place, or --format rdjson.")
     if in_place:
         for file in files:
-            refuse_unwritable(file)  # before it is read: a device may have no end
+            refuse_special(file)  # before it is read: a device may have no end
     drafts = [Draft.read(file, markup, choice.model) for file in files or (None,)]
     tasks = []
     for draft in drafts:
