@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.stories.world import BUDGETS, NO_OUTPUT, SCREEN_FLOPS, recipe_of
-from reviser.data.dataset import Stream
+from reviser.data.dataset import WindowStream
 from reviser.lab.evals import flops
 from reviser.train import inputs
 from reviser.train.recipe import Recipe
@@ -82,6 +82,6 @@ def _flops_per_example(recipe: Recipe) -> float:
     return 6 * float(np.mean([flops.autoregressive(sizes, n) for n in lengths]))
 
 
-def stream_of(recipe: Recipe) -> Stream:
+def stream_of(recipe: Recipe) -> WindowStream:
     """Return the stream of training examples of a recipe."""
     return inputs.training_set(recipe, inputs.open_inputs(recipe, NO_OUTPUT)).stream

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.lab.oracle import Visit
+from reviser.lab.oracle import Visit, remaining
 from reviser.lab.recipe import Dagger
-from reviser.trajectories.alignment import remaining
 
 VOCAB = ActionVocab.build(6, operators=["delete", "replace"], max_move=4)
 SEARCHES = ActionVocab.build(6, operators=["delete", "replace"], max_move=4, search=True)

@@ -16,13 +16,13 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
+from reviser.lab.oracle import remaining
 from reviser.trajectories._kernels.diff import shortest_search
 from reviser.trajectories.alignment import (
     REACH,
     Hunk,
     diff,
     present,
-    remaining,
     revision,
     script,
 )

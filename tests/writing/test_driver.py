@@ -207,9 +207,6 @@ def test_a_request_that_another_drops_is_not_waited_for() -> None:
 def test_a_thread_and_a_task_share_an_engine() -> None:
     driver = Driver(RandomEngine(VOCAB, rows=2))
 
-    def in_thread(seed: int) -> list[Step]:
-        return finish(driver, driver.add(request(seed)))
-
     async def tasks() -> list[list[int]]:
         return await asyncio.gather(*(in_task(driver, seed) for seed in range(20)))
 

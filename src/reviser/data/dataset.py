@@ -293,6 +293,3 @@ def _collate(examples: list[Example], width: int, pad: int) -> dict[str, Any]:
             "cells": ids_BT.size,
         },
     }
-
-
-Stream = WindowStream

@@ -1,6 +1,7 @@
 """DAgger's labels: what an oracle would have done in each state that a model has visited.
 
 A `Visit` follows a model through one draft, id by id. It knows the target; the model does not.
+`remaining` is the alignment oracle of the paper's appendix: what is left to do on any canvas.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
-from reviser.trajectories.alignment import Address, remaining
-from reviser.trajectories.diff import Starts
+from reviser.errors import InvalidAction
+from reviser.trajectories.alignment import Address, diff, script
+from reviser.trajectories.diff import Hunk, Starts
 
 
 class Visit:
@@ -107,3 +109,40 @@ class Visit:
             address=self._address,
             is_new=self._is_new,
         )
+
+
+def remaining(
+    vocab: ActionVocab,
+    canvas: Canvas,
+    target: Sequence[int],
+    *,
+    offset: int = 0,
+    starts: Starts | None = None,
+    address: Address = "moves",
+    is_new: bool = False,
+) -> list[int]:
+    """Return the ids that turn a canvas into one that holds `target` from `offset` on, and STOP.
+
+    Following the first action and asking again reaches the target, too: every edit lowers the cost
+    of the diff, and between edits every move shortens the way to the next. If the text `is_new`, it
+    is written from left to right: what follows the first difference is removed, not aligned.
+
+    >>> vocab = ActionVocab.build(100, operators=["delete"])
+    >>> ids = remaining(vocab, Canvas(vocab, [7, 8, 9]), [7, 9])
+    >>> [vocab.describe(i) for i in ids]
+    ['move -1', 'delete', 'stop']
+    """
+    if canvas.is_spelling:
+        raise InvalidAction("An action is unfinished; complete it or roll it back first.")
+    # Computing the whole script at every step costs more than following one, but an oracle must
+    # answer on canvases that no script led to: those that the model itself has made.
+    before = canvas.tokens()[offset:]
+    if is_new:
+        pairs = enumerate(zip(before, target, strict=False))
+        same = next((n for n, (a, b) in pairs if a != b), min(len(before), len(target)))
+        is_done = same == len(before) == len(target)
+        hunks = [] if is_done else [Hunk(same, len(before), tuple(target[same:]))]
+    else:
+        hunks = diff(before, target, starts=starts)
+    ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)
+    return [*ids, vocab.stop]

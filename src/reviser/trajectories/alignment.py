@@ -1,10 +1,8 @@
 """Alignment: from a text before and after to the actions that turn one into the other.
 
 It knows tokens only, and nothing is drawn at random. `diff` finds what changes and `edit_script`
-spells it. `revision` gives a `Trajectory` to train on, `edit_labels` what a model learns while it
-reads a draft, and `remaining` is the alignment oracle of the paper's appendix on DAgger: what is
-left to do on any canvas. `lab/oracle.py` labels with it what
-a model has done.
+spells it. `revision` gives a `Trajectory` to train on, and `edit_labels` what a model learns while
+it reads a draft.
 """
 
 from __future__ import annotations
@@ -15,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
-from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
-from reviser.errors import InvalidAction
 from reviser.trajectories.diff import REACH, Hunk, Starts, Tokens, as_tokens, diff
 from reviser.trajectories.edit_script import Address, cheapest_edit, possible_hunks, script
 
@@ -30,7 +26,6 @@ __all__ = [
     "diff",
     "edit_labels",
     "present",
-    "remaining",
     "revision",
     "script",
     "word_starts",
@@ -115,43 +110,6 @@ def edit_labels(
         edit = cheapest_edit(vocab, hunk.removed, hunk.tokens) or []
         labels[hunk.end] = hunk.tokens[0] if hunk.tokens else vocab.spell(edit[0])[0]
     return labels[:-1]
-
-
-def remaining(
-    vocab: ActionVocab,
-    canvas: Canvas,
-    target: Sequence[int],
-    *,
-    offset: int = 0,
-    starts: Starts | None = None,
-    address: Address = "moves",
-    is_new: bool = False,
-) -> list[int]:
-    """Return the ids that turn a canvas into one that holds `target` from `offset` on, and STOP.
-
-    Following the first action and asking again reaches the target, too: every edit lowers the cost
-    of the diff, and between edits every move shortens the way to the next. If the text `is_new`, it
-    is written from left to right: what follows the first difference is removed, not aligned.
-
-    >>> vocab = ActionVocab.build(100, operators=["delete"])
-    >>> ids = remaining(vocab, Canvas(vocab, [7, 8, 9]), [7, 9])
-    >>> [vocab.describe(i) for i in ids]
-    ['move -1', 'delete', 'stop']
-    """
-    if canvas.is_spelling:
-        raise InvalidAction("An action is unfinished; complete it or roll it back first.")
-    # Computing the whole script at every step costs more than following one, but an oracle must
-    # answer on canvases that no script led to: those that the model itself has made.
-    before = canvas.tokens()[offset:]
-    if is_new:
-        pairs = enumerate(zip(before, target, strict=False))
-        same = next((n for n, (a, b) in pairs if a != b), min(len(before), len(target)))
-        is_done = same == len(before) == len(target)
-        hunks = [] if is_done else [Hunk(same, len(before), tuple(target[same:]))]
-    else:
-        hunks = diff(before, target, starts=starts)
-    ids = script(vocab, before, hunks, cursor=canvas.cursor, offset=offset, address=address)
-    return [*ids, vocab.stop]
 
 
 def word_starts(codec: Codec, tokens: Sequence[int] | Tokens) -> npt.NDArray[np.bool_]:
