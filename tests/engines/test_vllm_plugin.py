@@ -136,6 +136,21 @@ def test_rows_that_leave_come_and_change_places_keep_their_own_mask(
             asked.output.append(-1)
 
 
+def test_who_moves_onto_another_takes_its_place() -> None:
+    mask = BatchMask(VOCAB)
+    mask.add(0, {"reviser_max_edits": 0}, VOCAB.prefix_actions([1]), [])
+    mask.add(1, {}, VOCAB.prefix_actions([1]), [])
+    mask.move(1, 0, swap=False)
+    mask.add(1, {}, VOCAB.prefix_actions([2]), [])
+    mask.move(1, 2, swap=True)
+    logits = torch.zeros(3, VOCAB.size)
+    mask.apply(logits)
+    assert [only_stop(VOCAB, row) for row in logits] == [False, True, False]
+    mask.move(2, 0, swap=False)
+    mask.apply(logits := torch.zeros(3, VOCAB.size))
+    assert [only_stop(VOCAB, row) for row in logits] == [False, True, True]
+
+
 class Device:
     """The second runner's request states and contexts, played by tensors of this machine."""
 
