@@ -10,7 +10,7 @@ INTRODUCTION = """\
 The same model, stories15M, generates the training text and judges the results; below, it is also called the source. An *arm* is one model of the comparison.
 
 - **Size.** {stories} stories, sampled at temperature 1 without truncation: {tokens} of its tokens, {own} of ours. {ended} % of the stories end by themselves, the others where the context of 256 tokens ends.
-- **The judge is exact.** Every arm learns the distribution of stories15M, so a text's perplexity under stories15M is measured against the true distribution.
+- **The judge is exact.** Every arm learns the distribution of stories15M, so a text's perplexity under stories15M is measured against the true distribution, as long as the text fits its context.
 - **Lower bound.** Our tokens cost the source {nats} nats each. No score below can be lower.
 
 All arms have the same trunk (GPT-NeoX, six layers of 256, {parameters} parameters), the same byte-level BPE of 4,096 tokens, the same recipe (`recipes/world.yaml`) and the same budget of training FLOPs, so an arm whose policy takes more actions sees less text.
@@ -42,8 +42,8 @@ The arms:
 | `mixed-50` | appends half of the texts, writes the others as `spans-16` |
 | `annealed-`, `then-`, `half-` | append at first; late spans come gradually, after 60 %, or between 40 and 60 % of training |
 
-- **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts, or over seeds where a row has several. "Which token" is the text itself, given that a token is inserted; the rest is the order. The order tax is the part of it that no model can avoid.
-- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds; ± is one over seeds. "vs. baseline" is the ratio to `append` of the same seed. [Evaluate](guides/evaluate.md#measures) explains distinct-2 and MAUVE.
+- **Held out**: held-out text under each arm's own policy, in nats per text token. ± is a 95 % interval over texts. "Which token" is the text itself, given that a token is inserted; the rest is the order. The order tax is the part of it that no model can avoid.
+- **Written**: held-out prompts of 32 tokens, continued at temperature 0.9 with top-k 50. evalPPL is per token of the source. "Revised" is the share of rollouts with a backward move and an insertion at its target. [..] is a 95 % interval over prompts and does not cover other seeds. "vs. baseline" is the ratio to `append` of the same seed. [Evaluate](guides/evaluate.md#measures) explains distinct-2 and MAUVE.
 """
 INFILLING = """\
 ## Filling a gap
@@ -92,7 +92,7 @@ Both models start from the baseline with the full budget and train on 4,059 stor
 """
 
 OWN_ERRORS_END = """\
-Learning to delete did not help. The model writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are {above:.0%} above the line at temperature 0.9. At 1.0 its texts are more varied than any of the baseline's. Two likely causes:
+Learning to delete did not help. The model writes worse text at a higher cost. It deletes {deletes:.2f} tokens for each that it keeps, needs {actions:.1f} actions per token, and its bits per character are {above:.0%} above the line at temperature 0.9. At 1.0 its texts are more varied than any of the baseline's, so there is nothing to compare with. Two likely causes:
 
 - **What it learned to delete is not bad.** The oracle deletes whatever the one story at hand does not say. Most of that is as good as the story itself, and nothing in the text before it tells the two apart.
 - **Part of its training went into deletions.** Its held-out loss on plain stories is 2.294 nats, and the appending model's 2.185.
