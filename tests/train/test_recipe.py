@@ -442,9 +442,3 @@ def test_the_reference_is_what_its_script_writes() -> None:
         [sys.executable, docs / "recipe_reference.py"], capture_output=True, text=True, check=True
     )
     assert (docs / "reference" / "recipe.md").read_text(encoding="utf-8") == made.stdout
-
-
-def test_the_references_example_is_a_recipe(tmp_path: Path) -> None:
-    text = (DOCS / "reference" / "recipe.md").read_text(encoding="utf-8")
-    (tmp_path / "recipe.yaml").write_text(text.split("```yaml\n")[1].split("```")[0])
-    assert load_recipe(tmp_path / "recipe.yaml").data.windows.size == 256
