@@ -23,7 +23,16 @@ from reviser.lab.evals.word_edits import WordEdit
 texts = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
 some = st.lists(texts, min_size=1, max_size=3)
 pairs = st.lists(texts, min_size=2, max_size=2)
-corpora = st.lists(st.tuples(texts, texts, pairs), min_size=1, max_size=4)
+
+
+@st.composite
+def nearly_right(draw: st.DrawFn) -> tuple[str, str, list[str]]:
+    """A text that lacks the first words of its reference, so that GLEU is not 0 but penalised."""
+    words = draw(st.lists(st.sampled_from("abcd"), min_size=6, max_size=9))
+    return draw(texts), " ".join(words[draw(st.integers(0, 2)) :]), [" ".join(words)] * 2
+
+
+corpora = st.lists(st.tuples(texts, texts, pairs) | nearly_right(), min_size=1, max_size=4)
 
 
 def grams(text: str, n: int) -> list[tuple[str, ...]]:
