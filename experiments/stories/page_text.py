@@ -64,7 +64,6 @@ LEARNED = """\
 - **Seeds differ by as much as arms.** Two seeds of `append` are {apart[ppl]:.0%} apart in evalPPL, {apart[distinct]:.0%} in distinct-2 and {words:.0f} words in length, at the full budget; `late-1-marks` is {seeds[0]:.2f} nats per token above its baseline with one seed and {seeds[1]:.2f} with the other.
 - **It does not matter when late spans are trained.** Appending for the first 40 % of training and late spans alone for the last 40 % (`half-late-marks`) ends where late spans throughout do. Mixtures that reach late spans only at the very end (`annealed-late-marks`, `then-late-marks`) revise fewer texts; that they write better is within the difference between seeds.
 - **Nothing between the paper's policy and late spans pays.** Fewer moves (`delete-0.9`) reduce the ratio from {screen[paper][ratio]:.0f} to {screen[delete-0.9][ratio]:.0f}; half append and half spans of 16 (`mixed-50`) is at {screen[mixed-50][ratio]:.2f} and revises {screen[mixed-50][revised]:.0%} of its texts.
-- **Masked diffusion learns as slowly as `paper`.** On the same trunk and budget (positions read, as the other arms' ids) its bound is {diffusion:.2f} nats per text token. `append`, a likelihood, costs {screen[append][nll]:.2f}; the {screen[paper][nll]:.2f} of `paper` include the order, and without the order tax they are a bound of {without_order:.2f}. The texts that it writes in 128 steps are barely readable. Its learning rate was not tuned.
 
 The machine that all of this ran on is no longer available, and the sampled corpus was lost with it.
 """

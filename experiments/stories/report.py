@@ -123,28 +123,21 @@ def learned(arms: dict[str, dict[str, list[Run]]]) -> str:
         above=paper["nll"] - append["nll"],
         harder=paper["text"] - append["text"],
         uncounted=paper["order"] - paper["tax"] - append["order"],
-        without_order=paper["nll"] - paper["tax"],
         apart={name: abs(other[name] / one[name] - 1) for name in ("ppl", "distinct")},
         words=abs(other["words"] - one["words"]),
         seeds=[full[f"late-1-marks-{n}"]["nll"] - full[f"append-{n}"]["nll"] for n in (0, 1)],
-        diffusion=read("diffusion/screen-0.json")["metrics"]["held_out"]["bound"],
     )
 
 
 def section(budget: str, found: dict[str, list[Run]]) -> str:
     """Return the figure and the tables of one budget."""
     ids = sum(run["seen"]["ids"] for run in found[BASELINE]) / len(found[BASELINE])
-    diffusion = [
-        json.loads(path.read_text("utf-8"))
-        for path in sorted((RESULTS / "diffusion").glob(f"{budget}-*.json"))
-    ]
-    with_diffusion = found | ({"diffusion": diffusion} if diffusion else {})
     return (
         page_text.HEADINGS[budget].format(ids=f"{ids / 1e6:.1f} million ids")
         + f"![Nats per token above append, by ids seen](results-{budget}.svg)\n\n"
         + f"Held out:\n\n{tables.scores(found)}\n"
         + f"Written, {found[BASELINE][0]['written']['samples']:,} prompts:\n\n"
-        + tables.written(with_diffusion)
+        + tables.written(found)
     )
 
 

@@ -21,11 +21,9 @@ from typing import Any
 import torch
 
 import reviser
-from experiments.stories import diffusion
 from experiments.stories.arms import ARMS, plan
 from experiments.stories.measure import (
     baseline_of,
-    judged_by,
     measure,
     policy_figures,
     score_in_parts,
@@ -46,8 +44,8 @@ from experiments.stories.world import (
 from reviser.core.codec import read_tokenizer
 from reviser.data.shards import Manifest
 from reviser.files import write_json, write_whole
-from reviser.lab.evals import evaluation, texts
-from reviser.lab.evals.evaluation import Measures, System
+from reviser.lab.evals import evaluation
+from reviser.lab.evals.evaluation import Measures
 from reviser.models import trunks
 from reviser.train.run import train
 
@@ -66,30 +64,6 @@ def run_arm(
     found |= {"arm": arm, "seed": seed, "budget": budget, "changes": changes}
     found["written"] = measure(world, judge, folder)
     write_json(RESULTS / budget / f"{name}.json", found)
-
-
-def run_diffusion(world: Path, judge: Path, seed: int, budget: str) -> None:
-    """Train masked diffusion on as many positions as the baseline reads, and measure it."""
-    folder = world / "runs" / budget / f"diffusion-{seed}"
-    ids = json.loads((baseline_of(folder) / "run.json").read_text("utf-8"))["seen"]["ids"]
-    if not (folder / "run.json").is_file():
-        recipe = diffusion.within_budget(recipe_of(world, f"seed={seed}"), ids, None)
-        diffusion.train(recipe, folder)
-    prompts = prompts_of(world, PROMPTS[budget])
-    path = folder / f"{prompts.stem}.jsonl"
-    if not path.is_file():
-        diffusion.write(folder, prompts, path, batch=50, seed=123, steps=128, temperature=0.9)
-    samples = texts.read_samples(path, system=folder.name, prompts=texts.read_prompts(prompts))
-    systems = [System(name=folder.name, samples=tuple(samples))]
-    systems.append(system(baseline_of(folder), prompts, {}))
-    record = evaluation.evaluate(systems, judged_by(judge), cache=world / "measured")
-    made = json.loads((folder / "run.json").read_text("utf-8"))
-    names = ("parameters", "ids_seen", "seconds", "metrics", "bounds", "versions", "machine")
-    written = {name: record["systems"][0][name] for name in ("perplexity", "mauve", "diversity")}
-    written["ratio_to_baseline"] = record["comparisons"][0]["perplexity_ratio"][0]["ratio"]
-    found = {name: made.get(name) for name in names}
-    found |= {"arm": "diffusion", "seed": seed, "budget": budget, "written": written}
-    write_json(RESULTS / "diffusion" / f"{budget}-{seed}.json", found)
 
 
 def decode(world: Path, judge: Path, folder: Path, settings: dict[str, Any]) -> None:
@@ -184,7 +158,7 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     first.add_argument("--source", required=True, help="Folder of stories15M.")
     commands.add_parser("machine", help="Measure the peak speed of one core.")
     runs = commands.add_parser("run", help="Train and measure arms.")
-    runs.add_argument("arms", nargs="+", choices=[*ARMS, "diffusion"])
+    runs.add_argument("arms", nargs="+", choices=ARMS)
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0])
     runs.add_argument("--set", action="append", default=[], dest="own", help="A recipe setting.")
@@ -227,10 +201,7 @@ def main(words: list[str] | None = None) -> None:
         for arm in given.arms:
             for seed in given.seeds:
                 where = given.world.absolute(), given.judge
-                if arm == "diffusion":
-                    run_diffusion(*where, seed, given.budget)
-                else:
-                    run_arm(*where, arm, seed, given.budget, tuple(given.own))
+                run_arm(*where, arm, seed, given.budget, tuple(given.own))
 
 
 if __name__ == "__main__":
