@@ -116,13 +116,3 @@ Both models of the last comparison then learned from rewards: 30 steps of GRPO w
 REWARDS_END = """\
 At each temperature the rewards make texts more likely, and less varied. At equal diversity nothing is gained: the appending model is at {append[0]:.2f} to {append[1]:.2f} of its line, and the model that deletes at {deletes[0]:.2f} to {deletes[1]:.2f}, after {before[0]:.2f} to {before[1]:.2f} without rewards. So the rewards act like a lower temperature, even with the true source as the teacher, and the model revises fewer texts, at most {revised:.0%}. Thirty steps are few, and this is one seed.
 """
-
-CANVAS = """\
-## Does reading the canvas help?
-
-The paper's appendix has two trunks that read the text as it is now, next to the history of actions: a pooled summary of the canvas, and cross-attention to it. We compared them with the same trunk without them, on the small text of `recipes/smoke.yaml` (`python -m experiments.canvas.compare -o runs --seeds 2`): held-out nats per text token with 95 % intervals, and the time of a step as a ratio with quartiles. Today's replay of the canvas is plain Python, so a decoding step takes longer than here.
-"""
-
-CANVAS_END = """\
-No difference shows: the trunks are within {apart:.2f} nats of each other with the same seed, less than the two seeds of one trunk are apart, and each takes longer. So we did not train them on stories. This is one small setting: three layers, texts of up to 136 tokens, whose history is short enough to read.
-"""

@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.markdown import estimate, filled, table
+from experiments.markdown import estimate, filled
 from experiments.stories import frontier, page_text, tables
 from experiments.stories.curves import curves
 from experiments.stories.model_cards import cards
 from experiments.stories.tables import BASELINE, RESULTS, Run
 
 ROOT = Path(__file__).parents[2]
-CANVAS = ROOT / "experiments" / "canvas" / "results" / "compare.json"
 
 
 def load(budget: str) -> dict[str, list[Run]]:
@@ -55,7 +54,6 @@ def pages() -> dict[str, str]:
         infilling(),
         f"{filled(page_text.CHECKS, prompts=prompts('checks', 'world'))}\n{tables.checks()}",
         *revising(figures),
-        canvas(),
         learned(arms),
     ]
     return {"results.md": "\n".join(parts), **figures}
@@ -174,25 +172,6 @@ def revising(figures: dict[str, str]) -> Iterator[str]:
             before = f"{before}\n{frontier.compared(found)}"
         yield f"{before}\n{image}\n"
         yield filled(after, **FIGURES[name](found))
-
-
-def canvas() -> str:
-    """Return the section on trunks that read the canvas."""
-    found = json.loads(CANVAS.read_text("utf-8"))
-    scores = {name: arm["nats_per_token"] for name, arm in found["arms"].items()}
-    rows = []
-    for name, seeds in scores.items():
-        costs = [found["costs"][step][name] for step in ("training_step", "decoding_step")]
-        nats = [f"{value:.3f} [{value - half:.3f}, {value + half:.3f}]" for value, half in seeds]
-        ratios = [
-            f"{cost['ratio']:.2f} ({cost['low']:.2f} to {cost['high']:.2f})" for cost in costs
-        ]
-        rows.append([name, *nats, *(["1", "1"] if name == "history" else ratios)])
-    head = ["trunk", "nats, seed 0", "nats, seed 1", "training step", "decoding step"]
-    seeds = zip(*scores.values(), strict=True)
-    spreads = [max(values) - min(values) for values in ([v for v, _ in seed] for seed in seeds)]
-    text = filled(page_text.CANVAS_END, apart=max(spreads))
-    return f"{page_text.CANVAS}\n{table(head, rows)}\n{text}"
 
 
 def late(found: dict[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Trunks that read the canvas, compared with the same trunk without it."""
