@@ -173,7 +173,8 @@ def report(record: Path, output: Path) -> None:
 
     The page shows them next to the paper's own figures.
     """
-    from reviser.lab.evals import report
+    with needs_extra("eval"):
+        from reviser.lab.evals import report
 
     if output.suffix != ".md":
         raise click.UsageError(f"The name of the page must end with .md; got {output.name!r}.")

@@ -1,11 +1,11 @@
-"""Scores of revised texts: GLEU, SARI, precision and recall of edits, and locality.
+"""Scores of revised texts: GLEU, precision and recall of edits, and locality.
 
 Inputs are strings: a source, a system's revision of it (the hypothesis) and people's revisions (the
 references). Each text becomes a row of counts, and a score is a function of stacked rows. So
 `intervals.bootstrap(gleu_score, rows)` gives the interval of one system, and `bootstrap(lambda a,
-b: gleu_score(a) - gleu_score(b), ours, theirs)` that of a paired difference. GLEU, SARI and edits
-split words at spaces and are case-sensitive, so tokenize first; locality takes any text. This
-module knows nothing about models, datasets or tokenizers, and does not import torch.
+b: gleu_score(a) - gleu_score(b), ours, theirs)` that of a paired difference. GLEU and edits split
+words at spaces and are case-sensitive, so tokenize first; locality takes any text. This module
+knows nothing about models, datasets or tokenizers, and does not import torch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from reviser.lab.evals.word_edits import edits_between as edits_between
 from reviser.lab.evals.word_edits import pieces, untouched
 
 Floats = npt.NDArray[np.float64]
-Gram = tuple[str, ...]
 
 LONGEST = 4
-"""Length of the longest n-grams of GLEU and SARI."""
+"""Length of the longest n-grams of GLEU."""
 
 
 def revision(
@@ -46,7 +45,6 @@ def revision(
     equal = [exact_match(hypothesis, ours) for _, hypothesis, ours in texts]
     report = {
         "gleu": intervals.bootstrap(gleu_score, grams, clusters=clusters).within(0, 1),
-        "sari": intervals.mean([sari(*text) for text in texts], clusters).within(0, 1),
     }
     for name, score in (
         ("edit_precision", edit_precision),
@@ -123,48 +121,6 @@ def gleu_score(rows: Floats) -> float:
         return 0.0
     brevity = min(0.0, 1 - theirs / ours)
     return float(np.exp(np.log(points / sizes).mean() + brevity))
-
-
-# -- SARI -----------------------------------------------------------------------------------------
-
-
-def sari(source: str, hypothesis: str, references: Sequence[str]) -> float:
-    """Compute SARI of one text, 0 to 1 (Xu et al. 2016): how well it adds, keeps and deletes.
-
-    SARI is the mean of the F1 of added n-grams, the F1 of kept ones and the precision of deleted
-    ones, each averaged over n = 1 to 4, as in the authors' program. An n-gram in half of the
-    references counts half when it is kept or deleted, and fully when it is added.
-
-    Two cases differ from other programs. Where there was nothing to do and nothing was done, the
-    score is 1; the authors' program gives 0. Where something should have been deleted and nothing
-    was, the score is 0; Hugging Face's program gives 1, which rewards leaving texts alone.
-
-    >>> sari("a b", "a b", ["a b"])
-    1.0
-    """
-    _check([source], [hypothesis], [references])
-    texts = [source.split(), hypothesis.split(), *(text.split() for text in references)]
-    return float(np.mean([_sari_of(texts, n) for n in range(1, LONGEST + 1)]))
-
-
-def _sari_of(texts: Sequence[Sequence[str]], n: int) -> list[float]:
-    """Score adding, keeping and deleting n-grams of one length.
-
-    Counts are multiplied by the number of references, so that all stay integers.
-    """
-    many = len(texts) - 2
-    before, ours, *others = (Counter(ngrams(text, n)) for text in texts)
-    theirs = sum(others, Counter[Gram]())
-    new, wanted = set(ours) - set(before), set(theirs) - set(before)
-    before, ours = (Counter({g: many * c for g, c in held.items()}) for held in (before, ours))
-    kept, keepable = before & ours, before & theirs
-    gone, stale = before - ours, before - theirs
-    well_kept = (kept & theirs).total()
-    return [
-        _f(_part(len(new & wanted), len(new)), _part(len(new & wanted), len(wanted))),
-        _f(_part(well_kept, kept.total()), _part(well_kept, keepable.total())),
-        _part((gone & stale).total(), gone.total()) if gone else float(not stale),
-    ]
 
 
 # -- edits ----------------------------------------------------------------------------------------
