@@ -41,7 +41,7 @@ def without(content: dict[str, Any], *parts: str) -> dict[str, Any]:
     return content
 
 
-ROLLOUTS = ("model", "engine", "decoding", "stopped", "trajectories", "order_map", "cost")
+ROLLOUTS = ("model", "engine", "decoding", "stopped", "trajectories", "cost")
 
 
 def test_a_whole_page() -> None:

@@ -4,7 +4,7 @@ The hand counts read the printed strings with lists and loops; they share no cod
 """
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,9 +20,9 @@ from reviser.core.canvas import Canvas
 from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError, InvalidAction
 from reviser.lab.evals.paper import TRAJECTORIES
-from reviser.lab.evals.trajectories import Walk, order_map, statistics
+from reviser.lab.evals.trajectories import Walk, statistics
 from reviser.trajectories.alignment import revision
-from reviser.trajectories.policy import Append, Obfuscation
+from reviser.trajectories.policy import Append
 from reviser.trajectories.sampler import Sampler
 from support.strategies import random_history, scattered_vocab
 
@@ -49,25 +49,11 @@ def trajectory(printed: dict[str, Any]) -> Trajectory:
 WALKS = {p["name"]: Walk.of(trajectory(p), VOCAB) for p in PRINTED}
 
 
-def fewest(start: int, goal: int, length: int) -> int:
-    """By breadth-first search over the boundaries."""
-    steps, queue = {start: 0}, deque([start])
-    while queue:
-        here = queue.popleft()
-        for delta in VOCAB.deltas:
-            there = here + delta
-            if 0 <= there <= length and there not in steps:
-                steps[there] = steps[here] + 1
-                queue.append(there)
-    return steps[goal]
-
-
 @dataclass
 class ByHand:
     """What a person would count, going down the printed list."""
 
-    text: list[int | None]
-    """For each token the step that wrote it; None for the prefix."""
+    length: int
     counts: Counter[str] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     positions: list[float] = field(default_factory=list)
@@ -75,28 +61,24 @@ class ByHand:
 
 def count(printed: dict[str, Any]) -> ByHand:
     prefix = len(printed["prefix"])
-    hand, cursor = ByHand([None] * prefix), prefix
-    came_from, chain = prefix, 0
-    for step, (kind, *argument) in enumerate(printed["actions"]):
+    hand, cursor = ByHand(prefix), prefix
+    came_from = prefix
+    for kind, *argument in printed["actions"]:
         hand.counts["actions"] += 1
         if kind == "move":
             hand.sizes[abs(argument[0])] += 1
             hand.counts["backward"] += argument[0] < 0
             cursor += argument[0]
-            chain += 1
             continue
         if kind == "insert":
             hand.counts["inserts"] += 1
-            hand.counts["end_appends"] += cursor == len(hand.text)
+            hand.counts["end_appends"] += cursor == hand.length
             hand.counts["revisions"] += cursor < came_from
-            hand.counts["detour"] += chain - fewest(came_from, cursor, len(hand.text))
-            if len(hand.text) > prefix:
-                hand.positions.append((cursor - prefix) / (len(hand.text) - prefix))
-            hand.text.insert(cursor, step)
+            if hand.length > prefix:
+                hand.positions.append((cursor - prefix) / (hand.length - prefix))
+            hand.length += 1
             cursor += 1
-        else:
-            hand.counts["trailing"] = chain
-        came_from, chain = cursor, 0
+        came_from = cursor
     return hand
 
 
@@ -106,14 +88,13 @@ def count(printed: dict[str, Any]) -> ByHand:
 @each_printed
 def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> None:
     walk, hand = WALKS[printed["name"]], count(printed)
-    for name in ("actions", "inserts", "end_appends", "detour", "trailing", "revisions"):
+    for name in ("actions", "inserts", "end_appends", "revisions"):
         assert getattr(walk, name) == hand.counts[name], name
     assert Counter(map(abs, walk.moves)) == hand.sizes
     assert walk.backward == hand.counts["backward"]
     assert walk.distance == sum(size * many for size, many in hand.sizes.items())
     assert walk.positions == pytest.approx(hand.positions)
-    assert list(walk.written) == [step for step in hand.text if step is not None]
-    assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, len(hand.text) - 35)
+    assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, hand.length - 35)
 
 
 @pytest.mark.parametrize("size", ["100M", "300M"])
@@ -124,7 +105,6 @@ def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str
     sizes: Counter[int] = sum((hand.sizes for hand in hands), Counter())
     moves, positions = sum(sizes.values()), [x for hand in hands for x in hand.positions]
     distance = sum(size * many for size, many in sizes.items())
-    wasted = total["detour"] + total["trailing"]
     found = statistics([WALKS[p["name"]] for p in chosen])
     expected = {
         "actions_per_token": total["actions"] / total["inserts"],
@@ -136,10 +116,6 @@ def test_the_table_of_the_printed_walks_is_the_quotient_of_hand_counts(size: str
         "end_append_fraction": total["end_appends"] / total["inserts"],
         "inner_insert_fraction": 1 - total["end_appends"] / total["inserts"],
         "revised": sum(hand.counts["revisions"] > 0 for hand in hands) / len(hands),
-        "travel_per_token": distance / total["inserts"],
-        "detour_fraction": total["detour"] / moves,
-        "trailing_fraction": total["trailing"] / moves,
-        "needed_actions_per_token": (total["actions"] - wasted) / total["inserts"],
     }
     for name, value in expected.items():
         estimate = getattr(found, name)
@@ -202,8 +178,6 @@ def test_operators_are_counted_as_slow_code_counts_them(
     assert (walk.inserts, walk.end_appends) == (expected["inserts"], expected["end_appends"])
     assert walk.tokens == expected["tokens"]
     assert len(walk.positions) == len(expected["positions"])
-    assert 0 <= walk.detour + walk.trailing <= len(walk.moves)
-    assert len(walk.written) == walk.tokens or prefix
 
 
 @given(st.integers(0, 2**32), st.sampled_from(RICH))
@@ -220,41 +194,16 @@ def test_an_action_cut_off_halfway_counts_as_ids_only(seed: int, vocab: ActionVo
         assert walk.tokens == len(Canvas.replay(vocab, history[:done])) - 1
 
 
-@given(st.integers(0, 2**32), st.integers(1, 40), st.floats(0.3, 0.95))
-def test_each_token_was_written_at_the_step_that_inserts_it(
-    index: int, n: int, delete: float
-) -> None:
-    vocab = ActionVocab.build(100)
-    target = Random(index).sample(range(100), n)  # each token once, so that its step is known
-    sampled = Sampler(vocab, Obfuscation(delete=delete)).sample(target, index=index)
-    walk = Walk.of(sampled, vocab)
-    assert list(walk.written) == [sampled.restoration.index(token) for token in target]
-    assert (walk.tokens, walk.inserts, walk.preamble) == (n, n, 2)
-
-
-@given(st.integers(0, 2**32), st.integers(1, 60))
-def test_merged_moves_leave_no_detour(index: int, n: int) -> None:
-    vocab = ActionVocab.build(10)
-    strict, merged = (
-        Walk.of(Sampler(vocab, Obfuscation(merge_moves=merge)).sample([3] * n, index=index), vocab)
-        for merge in (False, True)
-    )
-    assert (merged.detour, merged.trailing) == (0, 0)
-    assert strict.actions - strict.detour - strict.trailing == merged.actions
-    assert strict.wasted == strict.detour + strict.trailing
-
-
-def test_left_to_right_has_no_moves_and_lies_on_the_diagonal() -> None:
+def test_left_to_right_has_no_moves() -> None:
     vocab = ActionVocab.build(10)
     walks = [Walk.of(Sampler(vocab, Append()).sample([3] * 399), vocab)] * 3
     found = statistics(walks)
-    assert found.move_distance is found.backward_fraction is found.detour_fraction is None
+    assert found.move_distance is found.backward_fraction is None
     assert found.move_sizes == {}
     assert found.end_append_fraction is not None
     assert found.move_fraction is not None
     assert (found.end_append_fraction.value, found.move_fraction.value) == (1, 0)
     assert found.revised.value == 0
-    assert order_map(walks, bins=10) == pytest.approx(np.eye(10) / 10, abs=0.003)
 
 
 def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
@@ -265,28 +214,14 @@ def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
     assert str(found.end_append_fraction) == "1.000 [0.886, 1.000]"
     assert str(found.inner_insert_fraction) == "0.000 [0.000, 0.114]"
     few = statistics(list(WALKS.values())[5:7])
-    assert few.trailing_fraction is not None
+    assert few.backward_fraction is not None
     assert few.insert_position is not None
-    for estimate in (few.trailing_fraction, few.insert_position, *few.move_sizes.values()):
+    for estimate in (few.backward_fraction, few.insert_position, *few.move_sizes.values()):
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
     for found in (few, statistics(list(WALKS.values())[5:6])):  # one walk says nothing of others
-        for rate in (found.travel_per_token, found.move_distance, found.actions_per_token):
+        for rate in (found.move_distance, found.actions_per_token):
             assert rate is not None
             assert 0 <= rate.low <= rate.value <= rate.high
-
-
-def test_a_map_counts_each_token_at_its_place_and_time() -> None:
-    vocab = ActionVocab.build(10)
-    left = vocab.move_id(-1)
-    walk = Walk.of(Trajectory(restoration=(4, left, 5, left, 6, left, 7, vocab.stop)), vocab)
-    assert walk.written == (6, 4, 2, 0)
-    assert (walk.revisions, walk.end_appends) == (3, 1)
-    expected = np.zeros((8, 8))
-    for place, step in enumerate(walk.written):  # four tokens, eight steps, STOP the last
-        expected[step, 2 * place + 1] = 0.25
-    assert order_map([walk], bins=8).tolist() == expected.tolist()
-    assert order_map([walk, walk], bins=4).sum() == 1
-    assert order_map([], bins=2).tolist() == [[0, 0], [0, 0]]
 
 
 def test_what_was_given_is_not_counted() -> None:
@@ -297,9 +232,8 @@ def test_what_was_given_is_not_counted() -> None:
     infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, no_loss=(0, 1, 2))
     walk = Walk.of(infilled, vocab)
     assert (walk.preamble, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
-    assert (walk.moves, walk.detour, walk.revisions) == ((1, -1), 2, 0)
+    assert (walk.moves, walk.revisions) == ((1, -1), 0)
     assert walk.positions == (0, 1 / 3)
-    assert walk.written == (0, 3)
 
 
 def test_noise_between_learned_actions_is_counted() -> None:
@@ -307,32 +241,7 @@ def test_noise_between_learned_actions_is_counted() -> None:
     assert richer.delete is not None
     noisy = Trajectory(restoration=(3, 4, richer.delete, 5, richer.stop), no_loss=(1,))
     walk = Walk.of(noisy, richer)
-    assert (walk.preamble, walk.inserts, walk.tokens, walk.written) == (2, 3, 2, (0, 3))
-
-
-def test_a_copied_span_is_written_when_it_is_copied() -> None:
-    vocab = ActionVocab.build(10, operators=["span_copy"])
-    copy = vocab.spell(Action(Kind.SPAN_COPY, 2, -2))  # the last two, once more in front of them
-    walk = Walk.of(Trajectory(restoration=(3, 4, 5, *copy, vocab.stop)), vocab)
-    assert walk.written == (0, *[2 + len(copy)] * 2, 1, 2)
-
-
-def test_a_chain_is_short_only_within_the_canvas() -> None:
-    # From 7 to 0 of 7 tokens it takes three moves: -8 +1 would leave the canvas.
-    vocab = ActionVocab.build(10)
-    back = tuple(vocab.move_id(-delta) for delta in (4, 2, 1))
-    there = tuple(vocab.move_id(delta) for delta in (4, 2, 1))
-    walk = Walk.of(Trajectory(restoration=(*[3] * 7, *back, 3)), vocab)
-    assert (walk.detour, walk.trailing, walk.revisions) == (0, 0, 1)
-    again = Walk.of(Trajectory(restoration=(*[3] * 7, *back, *there, 3)), vocab)
-    assert (again.detour, again.trailing, again.revisions) == (6, 0, 0)
-
-
-def test_moves_that_reach_a_limit_are_trailing() -> None:
-    vocab = ActionVocab.build(10)
-    left = vocab.move_id(-1)
-    walk = Walk.of(Trajectory(restoration=(3, 4, left, left)), vocab)
-    assert (walk.trailing, walk.detour, walk.stops, walk.revisions) == (2, 0, False, 0)
+    assert (walk.preamble, walk.inserts, walk.tokens) == (2, 3, 2)
 
 
 # -- searches -------------------------------------------------------------------------------------
@@ -361,8 +270,7 @@ def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:
     assert (walk.actions, walk.inserts, walk.tokens) == (10, 1, 0)
     assert (walk.moves, walk.searches, walk.to_mark) == ((3, 2), (True, True), (False, False))
     assert (walk.distance, walk.backward, walk.sizes) == (5, 0, Counter())
-    assert (walk.detour, walk.trailing, walk.wasted, walk.revisions) == (0, 0, 0, 0)
-    assert walk.written == (4,)
+    assert walk.revisions == 0
     found = statistics([walk, drafted(SEARCH.move_id(1), SEARCH.move_id(2), 7, SEARCH.stop)])
     assert found.search_fraction is not None
     assert found.search_fraction.value == 2 / 4
@@ -373,29 +281,14 @@ def test_a_search_is_one_move_and_its_tokens_are_no_inserts() -> None:
 
 
 def test_a_search_belongs_to_a_chain_of_moves() -> None:
-    on, back = SEARCH.move_id(1), SEARCH.move_id(-1)
-    # A search and a move beside it are a way; what comes on top is a detour.
-    for chain, moves, detour, wasted in [
-        (find(3), 1, 0, 0),
-        ((*find(3), on), 2, 0, 0),
-        ((*find(3), on, back), 3, 1, 1),
-        ((*find(2), *find(3, 4)), 2, 1, 3),
-        ((*find(1), back), 2, 2, 4),
-    ]:
-        walk = drafted(*chain, 7, SEARCH.stop)
-        assert (len(walk.moves), walk.detour, walk.wasted) == (moves, detour, wasted), chain
-        assert (walk.trailing, walk.revisions) == (0, 0)
-        after = drafted(7, *chain, SEARCH.stop)
-        assert (after.detour, after.trailing, after.wasted) == (0, moves, len(chain))
     left = drafted(*find(3), 7, *find(5), SEARCH.move_id(-4), 7, SEARCH.stop)
-    assert (left.moves, left.revisions, left.detour) == ((3, 2, -4), 1, 1)  # all in all -2
+    assert (left.moves, left.revisions) == ((3, 2, -4), 1)  # all in all -2
 
 
-def test_a_search_that_was_cut_off_is_trailing_and_went_nowhere() -> None:
+def test_a_search_that_was_cut_off_went_nowhere() -> None:
     for cut in range(1, 3):
         walk = drafted(7, *find(3)[:cut])
         assert (walk.moves, walk.searches, walk.inserts) == ((0,), (True,), 1)
-        assert (walk.trailing, walk.wasted, walk.detour) == (1, cut, 0)
 
 
 def test_the_walk_of_a_revision_has_its_hunks() -> None:
@@ -405,7 +298,7 @@ def test_the_walk_of_a_revision_has_its_hunks() -> None:
         for address in ("moves", "search")
     )
     for walk in (by_moves, by_search):
-        assert (walk.inserts, walk.tokens, walk.detour, walk.wasted) == (2, 2, 0, 0)
+        assert (walk.inserts, walk.tokens) == (2, 2)
         assert (walk.distance, walk.revisions, walk.preamble) == (2 + 6, 0, 3 + 9 + 2)
     assert not any(by_moves.searches)
     assert all(by_search.searches)
@@ -414,7 +307,5 @@ def test_the_walk_of_a_revision_has_its_hunks() -> None:
 def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(DataError, match="no walks"):
         statistics([])
-    with pytest.raises(DataError, match="bins"):
-        order_map([], bins=0)
     with pytest.raises(InvalidAction, match="land at -1"):
         Walk.of(Trajectory(prefix=(1,), restoration=(VOCAB.move_id(-2),)), VOCAB)

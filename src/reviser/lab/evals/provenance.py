@@ -238,7 +238,7 @@ METHODS = {
 }
 
 
-MEASURED = ("perplexity", "mauve", "diversity", "trajectories", "order_map", "cost", "examples")
+MEASURED = ("perplexity", "mauve", "diversity", "trajectories", "cost", "examples")
 """Parts of a system that other sections show."""
 
 

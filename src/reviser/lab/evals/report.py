@@ -252,15 +252,7 @@ PAPERS = {
     "revised": "Texts with a backward revision",
 }
 """The rows of the paper's table, in its order."""
-OURS = {
-    "search_fraction": "Searches among moves",
-    "travel_per_token": "Cursor travel per token",
-    "detour_fraction": "Moves that a shorter way would save",
-    "trailing_fraction": "Moves after the last edit",
-    "needed_actions_per_token": "Actions per token without those two",
-}
-PLAIN = ("actions_per_token", "move_distance", "insert_position", "travel_per_token",
-         "needed_actions_per_token")  # fmt: skip
+PLAIN = ("actions_per_token", "move_distance", "insert_position")
 """Rows that are not shares."""
 
 
@@ -272,11 +264,11 @@ def _trajectories(record: Record) -> Iterator[str]:
             " rollouts, as `reviser generate` writes them."
         )
     counted = [system["trajectories"] for system in systems]
-    ours = dict(OURS)
-    if not any(each.get("search_fraction") for each in counted):
-        del ours["search_fraction"]
+    labels = dict(PAPERS)
+    if any(each.get("search_fraction") for each in counted):
+        labels["search_fraction"] = "Searches among moves"
     rows: list[list[Cell]] = []
-    for name, label in (PAPERS | ours).items():
+    for name, label in labels.items():
         percent = name not in PLAIN
         printed: list[Any] = [each.get(name) for each in paper.TRAJECTORIES.values()]
         if name == "move_sizes":
@@ -294,27 +286,8 @@ def _trajectories(record: Record) -> Iterator[str]:
         ["", *(s["name"] for s in systems), *(f"paper, {size}" for size in paper.SIZES)],
         rows,
         "Shares are of all actions, moves or inserts of all texts together. The paper prints four"
-        f" sizes of moves, and not the last {len(ours)} rows. A share of 0 has an interval as if"
-        " each prompt had been tried once.",
-    )
-    yield from (_order(system) for system in systems if system["order_map"])
-
-
-def _order(system: Record) -> str:
-    """Show when each part of the text was written: the map, summed to five by five."""
-    shares, parts = system["order_map"], 5
-    sums = [[0.0] * parts for _ in range(parts)]
-    for i, row in enumerate(shares):
-        for j, share in enumerate(row):
-            sums[i * parts // len(shares)][j * parts // len(row)] += share
-    names = ["first", "second", "third", "fourth", "last"]
-    return table(
-        f"Order of writing of {system['name']}: shares of all tokens by time and place, in fifths",
-        ["Steps \\ place", *names],
-        [
-            [f"{name} fifth", *(f"{100 * share:.1f} %" for share in row)]
-            for name, row in zip(names, sums, strict=True)
-        ],
+        " sizes of moves, and no searches. A share of 0 has an interval as if each prompt had been"
+        " tried once.",
     )
 
 

@@ -73,7 +73,6 @@ def describe(system: System) -> dict[str, Any]:
         "mauve": [],
         "diversity": {k: v.to_dict() for k, v in diversity(system.samples).items()},
         "trajectories": None,
-        "order_map": None,
         "cost": None,
         "examples": [
             {"prompt": sample.prompt, "continuation": sample.continuation}
@@ -113,7 +112,6 @@ def _describe_rollouts(system: System, rollouts: Sequence[Rollout]) -> dict[str,
         "decoding": settings[0] if settings.count(settings[0]) == len(settings) else None,
         "stopped": dict(Counter(r.stop_reason for r in rollouts).most_common()),
         "trajectories": trajectories.statistics(walks, system.clusters).to_dict(),
-        "order_map": trajectories.order_map(walks).round(6).tolist(),
         "cost": _cost(Sizes.of(folder), walks, system.clusters),
     }
 

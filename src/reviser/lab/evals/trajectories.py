@@ -1,4 +1,4 @@
-"""Statistics of how a model writes: the paper's table, detours, and the order of writing.
+"""Statistics of how a model writes: the paper's table, and how often it searches.
 
 Each rollout becomes a `Walk`, its counts; everything else is an estimate over walks. This module
 knows ids and cursors, but not text. The preamble, the ids in the history before the model chose its
@@ -31,8 +31,8 @@ class Walk:
     >>> vocab = ActionVocab.build(10)
     >>> back, on = vocab.move_id(-1), vocab.move_id(+1)
     >>> walk = Walk.of(Trajectory(restoration=(7, back, 5, 6, on, vocab.stop)), vocab)
-    >>> walk.actions, walk.inserts, walk.moves, walk.trailing, walk.written
-    (6, 3, (-1, 1), 1, (2, 3, 0))
+    >>> walk.actions, walk.inserts, walk.moves, walk.revisions
+    (6, 3, (-1, 1), 1)
     """
 
     preamble: int
@@ -56,19 +56,8 @@ class Walk:
     searches: tuple[bool, ...]
     """One value per move: True if it was a search. One that was cut off counts, and went nowhere.
     """
-    detour: int
-    """Number of moves beyond the fewest to the same position, over chains before an edit.
-
-    Where BACK or a search led there, that one move is enough; a search may have one more move.
-    """
-    trailing: int
-    """Number of moves after the last edit, which lead nowhere."""
-    wasted: int
-    """Number of ids of detours and trailing moves."""
     revisions: int
     """Number of inserts after a chain of moves that goes left in total."""
-    written: tuple[int, ...]
-    """Step of each token the model wrote, in text order, counted from its first action."""
 
     @classmethod
     def of(cls, trajectory: Trajectory, vocab: ActionVocab) -> Walk:
@@ -76,7 +65,7 @@ class Walk:
         preamble = len(vocab.prefix_actions(trajectory.prefix))
         preamble += preamble_length(trajectory)
         history = np.array([trajectory.history(vocab)])
-        born = _born(vocab, history[0].tolist())  # raises for an invalid history
+        Canvas.replay(vocab, history[0].tolist())  # raises for an invalid history
         kinds = np.where(is_argument(vocab, history), Kind.END, vocab.kinds[history])[0, preamble:]
         length, cursor = (np.append(0, row[0])[preamble:] for row in trace(vocab, history))
 
@@ -88,13 +77,6 @@ class Walk:
         offsets = cursor[inserts] - len(trajectory.prefix)
         span = length[inserts] - len(trajectory.prefix)
         stops = bool(len(kinds) and kinds[-1] == Kind.STOP)
-        chains = list(_chains(is_move_id))
-        useful = [(start, end) for start, end in chains if end < len(kinds) - stops]
-        needed = [
-            _needed(vocab, kinds[start:end], cursor[[start, end]], int(length[end]))
-            for start, end in useful
-        ]
-        counts = [int(((moves >= start) & (moves < end)).sum()) for start, end in chains]
         return cls(
             preamble=preamble,
             actions=len(kinds),
@@ -106,14 +88,11 @@ class Walk:
             moves=tuple((cursor[ends] - cursor[moves]).tolist()),
             to_mark=tuple((kinds[moves] == Kind.BACK).tolist()),
             searches=tuple((kinds[moves] == Kind.FIND).tolist()),
-            detour=sum(counts[: len(useful)]) - sum(fewest for fewest, _ in needed),
-            trailing=sum(counts[len(useful) :]),
-            wasted=sum(end - start for start, end in chains) - sum(ids for _, ids in needed),
             revisions=sum(
                 bool(kinds[end] == Kind.INSERT and cursor[end] < cursor[start])
-                for start, end in useful
+                for start, end in _chains(is_move_id)
+                if end < len(kinds)
             ),
-            written=tuple(step - preamble for step in born if step >= preamble),
         )
 
     @property
@@ -135,7 +114,7 @@ class Walk:
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryStatistics:
-    """The rows of the paper's table, then ours; None where there is nothing to divide by.
+    """The rows of the paper's table, and the searches; None where there is nothing to divide by.
 
     Fractions and means are over all actions of all walks together, not over walks.
     """
@@ -162,14 +141,6 @@ class TrajectoryStatistics:
     """Share of the inserts that are not at the end."""
     revised: Estimate
     """Share of the walks in which a backward move, or chain of moves, led to an insert."""
-    travel_per_token: Estimate | None
-    """Distance that the cursor moves per token."""
-    detour_fraction: Estimate | None
-    """Share of the moves that a shorter chain to the same position would save."""
-    trailing_fraction: Estimate | None
-    """Share of the moves that lead nowhere, since no edit follows."""
-    needed_actions_per_token: Estimate | None
-    """Actions per token without detours and trailing moves."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -216,33 +187,7 @@ def statistics(walks: Sequence[Walk], clusters: Clusters = None) -> TrajectorySt
         end_append_fraction=fraction((w.end_appends for w in walks), inserts),
         inner_insert_fraction=fraction((w.inserts - w.end_appends for w in walks), inserts),
         revised=share([w.revisions > 0 for w in walks], clusters),
-        travel_per_token=per((w.distance for w in walks), tokens),
-        detour_fraction=fraction((w.detour for w in walks), moves),
-        trailing_fraction=fraction((w.trailing for w in walks), moves),
-        needed_actions_per_token=per((w.actions - w.wasted for w in walks), tokens),
     )
-
-
-def order_map(walks: Iterable[Walk], *, bins: int = 20) -> npt.NDArray[np.float64]:
-    """Return when each part of the text was written: shares of all tokens, a row per span of steps.
-
-    Columns go from the start to the end of what was written, rows from the first to the last step.
-    Left to right is the diagonal.
-
-    >>> vocab = ActionVocab.build(10)
-    >>> order_map([Walk.of(Trajectory(restoration=(7, 8, vocab.stop)), vocab)], bins=2)
-    array([[0.5, 0. ],
-           [0. , 0.5]])
-    """
-    if bins < 1:
-        raise DataError(f"bins is {bins}; it must be 1 or more.")
-    counts = np.zeros((bins, bins))
-    for walk in walks:
-        position = (np.arange(len(walk.written)) + 0.5) / max(1, len(walk.written))
-        time = (np.array(walk.written) + 0.5) / max(1, walk.actions)
-        np.add.at(counts, ((time * bins).astype(int), (position * bins).astype(int)), 1)
-    shares: npt.NDArray[np.float64] = counts / max(1, counts.sum())
-    return shares
 
 
 def preamble_length(trajectory: Trajectory) -> int:
@@ -254,15 +199,6 @@ def preamble_length(trajectory: Trajectory) -> int:
 
 
 # -- the parts ------------------------------------------------------------------------------------
-
-
-def _born(vocab: ActionVocab, history: Sequence[int]) -> list[int]:
-    """Replay a history and return, for each token of the text, the step that inserted it."""
-    canvas, born = Canvas(vocab), list[int]()
-    for step, action_id in enumerate(history):
-        edit = canvas.apply(action_id)
-        born[edit.position : edit.position + len(edit.removed)] = [step] * len(edit.inserted)
-    return born
 
 
 def _chains(is_move: npt.NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
@@ -277,18 +213,3 @@ def _ends(
     """Return one past the last id of each move."""
     outside = np.append(np.flatnonzero(~is_argument), len(is_argument))
     return outside[np.searchsorted(outside, starts, side="right")]
-
-
-def _needed(
-    vocab: ActionVocab, kinds: npt.NDArray[np.integer], cursor: npt.NDArray[np.int64], length: int
-) -> tuple[int, int]:
-    """Return how many moves and ids a chain needs; `cursor` holds its start and end."""
-    start, goal = cursor.tolist()
-    if Kind.BACK in kinds:
-        return 1, 1
-    if goal > start and Kind.FIND in kinds:
-        other_moves = int(Kind.MOVE in kinds)
-        longest = np.diff(np.flatnonzero(kinds != Kind.END), append=len(kinds)).max()
-        return 1 + other_moves, int(longest) + other_moves
-    fewest = len(vocab.split_move(goal - start, cursor=start, length=length))
-    return fewest, fewest
