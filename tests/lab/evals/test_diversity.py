@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections import Counter
 from random import Random
 
 import pytest
@@ -22,40 +21,6 @@ corpora = st.lists(st.lists(word, max_size=9), min_size=2, max_size=6)
 
 def grams(text: list[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
-
-
-def bleu(text: list[str], references: list[list[str]]) -> float:
-    """BLEU-4 as Papineni et al. define it, 0.1 for a length without a shared n-gram."""
-    if not text:
-        return 0.0
-    precisions = []
-    for n in (1, 2, 3, 4):
-        shared = 0
-        for gram, count in Counter(grams(text, n)).items():
-            shared += min(count, max(grams(reference, n).count(gram) for reference in references))
-        if n == 1 and shared == 0:
-            return 0.0
-        precisions.append((shared or 0.1) / max(1, len(grams(text, n))))
-    near = min((abs(len(r) - len(text)), len(r)) for r in references)[1]
-    penalty = 1.0 if len(text) > near else math.exp(1 - near / len(text))
-    return penalty * math.prod(precisions) ** 0.25
-
-
-@given(corpora)
-def test_self_bleu_is_bleu_against_all_others(texts: list[list[str]]) -> None:
-    expected = [bleu(text, texts[:i] + texts[i + 1 :]) for i, text in enumerate(texts)]
-    assert diversity.self_bleu(texts) == pytest.approx(expected)
-
-
-@given(corpora, st.data())
-def test_texts_of_one_prompt_are_no_references(texts: list[list[str]], data: st.DataObject) -> None:
-    owners = ["p", "q", *data.draw(st.lists(st.sampled_from("pqr"), min_size=4, max_size=4))]
-    owners = owners[: len(texts)]
-    expected = [
-        bleu(text, [other for other, name in zip(texts, owners, strict=True) if name != owner])
-        for text, owner in zip(texts, owners, strict=True)
-    ]
-    assert diversity.self_bleu(texts, owners) == pytest.approx(expected)
 
 
 @given(corpora, st.integers(1, 4))
@@ -112,7 +77,7 @@ def test_a_report_holds_every_measure() -> None:
     ]
     report = diversity.diversity(samples)
     assert list(report) == [
-        *("distinct_1", "distinct_2", "distinct_3", "self_bleu"),
+        *("distinct_1", "distinct_2", "distinct_3"),
         *("repetition_4", "words", "characters"),
     ]
     assert report["words"].value == (6 + 9 + 1) / 4

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -21,13 +20,9 @@ from reviser.lab.evals.texts import Sample
 
 Words = Sequence[str]
 Clusters = Sequence[str]
-Highest = tuple[tuple[str, int], tuple[str, int]]
-"""The two highest counts of an n-gram, each with its owner."""
 
 LONGEST = 4
-"""Length of the longest n-grams of BLEU and `repetition`."""
-SMOOTHING = 0.1
-"""BLEU's count where no n-gram of a length is shared, so that short texts do not get 0."""
+"""Length of the n-grams of `repetition`."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -51,8 +46,6 @@ def diversity(samples: Sequence[Sample]) -> dict[str, Estimate]:
         for n in (1, 2, 3)
         if any(len(text) >= n for text in texts)
     }
-    if len({*clusters}) > 1:
-        report["self_bleu"] = intervals.mean(self_bleu(texts, clusters), clusters).within(0, 1)
     if long_enough:
         repeated = [repetition(texts[n]) for n in long_enough]
         found = intervals.mean(repeated, [clusters[n] for n in long_enough])
@@ -96,77 +89,6 @@ def repetition(text: Words, n: int = LONGEST) -> float:
     """
     grams = list(ngrams(text, n))
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
-
-
-def self_bleu(texts: Sequence[Words], clusters: Clusters | None = None) -> list[float]:
-    """Return each text's BLEU with all others as references (Zhu et al. 2018); high means alike.
-
-    Texts of one cluster are not compared: continuations of the same prompt are alike for its sake.
-    Only the two highest counts of each n-gram are kept, so the cost is linear in the text.
-    """
-    owners = list(clusters) if clusters else [str(i) for i in range(len(texts))]
-    if len(set(owners)) < 2:
-        raise DataError("Self-BLEU compares texts of different prompts; give two or more.")
-    best = [_two_highest(texts, owners, n) for n in range(1, LONGEST + 1)]
-    lengths = _Lengths(texts, owners)
-    return [
-        _bleu(text, owner, best, lengths.nearest(len(text), owner))
-        for text, owner in zip(texts, owners, strict=True)
-    ]
-
-
-def _two_highest(
-    texts: Sequence[Words], owners: Clusters, n: int
-) -> dict[tuple[str, ...], Highest]:
-    """Return, for each n-gram, its highest count in one text and the highest of another owner."""
-    nobody = ("", 0)
-    found: dict[tuple[str, ...], Highest] = {}
-    for text, owner in zip(texts, owners, strict=True):
-        for gram, count in Counter(ngrams(text, n)).items():
-            first, second = found.get(gram, (nobody, nobody))
-            if owner == first[0]:
-                first = (owner, max(count, first[1]))
-            elif count > first[1]:
-                first, second = (owner, count), first
-            elif count > second[1]:
-                second = (owner, count)
-            found[gram] = (first, second)
-    return found
-
-
-def _elsewhere(highest: Highest, owner: str) -> int:
-    first, second = highest
-    return second[1] if first[0] == owner else first[1]
-
-
-def _bleu(
-    text: Words, owner: str, best: Sequence[dict[tuple[str, ...], Highest]], nearest: int
-) -> float:
-    total = 0.0
-    for n, highest in enumerate(best, start=1):
-        counts = Counter(ngrams(text, n))
-        shared = sum(min(count, _elsewhere(highest[gram], owner)) for gram, count in counts.items())
-        if n == 1 and not shared:
-            return 0.0
-        total += math.log((shared or SMOOTHING) / max(1, counts.total()))
-    return math.exp(total / LONGEST + min(0.0, 1 - nearest / len(text)))
-
-
-class _Lengths:
-    """The lengths of texts, to find the nearest of another owner; of two, the shorter."""
-
-    def __init__(self, texts: Sequence[Words], owners: Clusters) -> None:
-        self._owners: dict[int, set[str]] = {}
-        for text, owner in zip(texts, owners, strict=True):
-            self._owners.setdefault(len(text), set()).add(owner)
-        self._sorted = sorted(self._owners)
-
-    def nearest(self, length: int, owner: str) -> int:
-        index = bisect_left(self._sorted, length)
-        up = (x for x in self._sorted[index:] if self._owners[x] != {owner})
-        down = (x for x in reversed(self._sorted[:index]) if self._owners[x] != {owner})
-        near = [x for side in (down, up) for x in islice(side, 1)]
-        return min(near, key=lambda x: (abs(x - length), x))
 
 
 def ngrams(text: Words, n: int) -> Iterator[tuple[str, ...]]:

@@ -154,7 +154,6 @@ DIVERSITY = {
     "distinct_1": "Distinct words",
     "distinct_2": "Distinct pairs of words",
     "distinct_3": "Distinct triples of words",
-    "self_bleu": "Self-BLEU, high is alike",
     "repetition_4": "Runs of 4 words that occurred before",
     "words": "Words of a text",
     "characters": "Characters of a text",
@@ -187,14 +186,14 @@ def _mauve(record: Record) -> Iterator[str]:
     systems = record["systems"]
     rows: list[list[Cell]] = [["Texts", *(f"{system['samples']:,}" for system in systems)]]
     for name in dict.fromkeys(name for system in systems for name in system["diversity"]):
-        percent = name not in ("words", "characters", "self_bleu")
+        percent = name not in ("words", "characters")
         cells = [cell(system["diversity"].get(name), percent=percent) for system in systems]
         rows.append([DIVERSITY.get(name, name), *cells])
     yield table(
         "Variety and length of the continuations",
         ["", *map(name_of, systems)],
         rows,
-        "Shares of distinct words and self-BLEU move with the number and length of the texts:"
+        "Shares of distinct words move with the number and length of the texts:"
         " compare systems with as many texts of like length only. The paper prints none.",
     )
 
