@@ -22,8 +22,6 @@ from torch import Tensor, nn
 
 from reviser.core.actions import ActionVocab
 
-Cache = list[tuple[Tensor, Tensor]]
-"""Keys and values of every layer."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -129,44 +127,14 @@ class Proofreader(nn.Module):
         return torch.cat([hidden @ self.table.T, self.control_logits(hidden)], -1)
 
     @torch.no_grad()
-    def base_output(self, ids: Tensor) -> Tensor:
-        """Return the normalized output of the last layer with the adapters off."""
+    def base_logits(self, ids: Tensor) -> Tensor:
+        """Return the logits of the base model: adapters off, ordinary tokens only."""
         hidden = F.embedding(ids, self.inputs)
         for layer in self.base:
             hidden = self._block(hidden, layer, None)
-        return F.rms_norm(hidden, (self.width,), self.norm, self.eps)
+        return F.rms_norm(hidden, (self.width,), self.norm, self.eps) @ self.table.T
 
-    def base_logits(self, ids: Tensor) -> Tensor:
-        """Return the logits of the base model: adapters off, ordinary tokens only."""
-        return self.base_output(ids) @ self.table.T
-
-    @torch.no_grad()
-    def step(
-        self, ids: Tensor, cache: Cache | None, *, adapted: bool = True
-    ) -> tuple[Tensor, Cache]:
-        """Read more ids of one sequence; return the output of the last layer and the new cache.
-
-        A cache is never changed, so several continuations can start from the same one.
-        """
-        hidden = F.embedding(ids, self.inputs)
-        grown: Cache = []
-        for n, layer in enumerate(self.base):
-            past = cache[n] if cache else None
-            hidden = self._block(
-                hidden, layer, n if adapted and n >= self.frozen else None, past, grown
-            )
-            if n + 1 == self.frozen:
-                hidden = hidden.half().float()  # as in training
-        return F.rms_norm(hidden, (self.width,), self.norm, self.eps), grown
-
-    def _block(
-        self,
-        hidden: Tensor,
-        layer: dict[str, Tensor],
-        n: int | None,
-        past: tuple[Tensor, Tensor] | None = None,
-        grown: Cache | None = None,
-    ) -> Tensor:
+    def _block(self, hidden: Tensor, layer: dict[str, Tensor], n: int | None) -> Tensor:
         batch, length, _ = hidden.shape
         x = F.rms_norm(hidden, (self.width,), layer["before"], self.eps)
         qkv = self._project(x, layer["qkv"], n, ("q_proj", "k_proj", "v_proj"))
@@ -174,20 +142,12 @@ class Proofreader(nn.Module):
         q, k, v = (
             part.view(batch, length, -1, self.head).transpose(1, 2) for part in qkv.split(sizes, -1)
         )
-        start = past[0].shape[2] if past else 0
-        cos, sin = self._rotation(start, length)
+        cos, sin = self._rotation(length)
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        if past:
-            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        if grown is not None:
-            grown.append((k, v))
         times = self.heads // self.kv_heads
         k, v = (part.repeat_interleave(times, 1) for part in (k, v))
         # Batches are padded on the right, so the causal mask is all that is needed.
-        mask = None
-        if start:
-            mask = torch.ones(length, start + length, dtype=torch.bool).tril(start)
-        x = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None)
+        x = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x.transpose(1, 2).reshape(batch, length, -1)
         hidden = hidden + self._project(x, layer["o"], n, ("o_proj",))
         x = F.rms_norm(hidden, (self.width,), layer["after"], self.eps)
@@ -207,12 +167,11 @@ class Proofreader(nn.Module):
         joined = torch.cat(added, -1) if len(added) > 1 else added[0]
         return torch.addmm(joined, flat, weight.T).view(*x.shape[:-1], -1)
 
-    def _rotation(self, start: int, length: int) -> tuple[Tensor, Tensor]:
-        end = start + length
-        if end > len(self.rotations[0]):
-            self.rotations = self._rotations(2 * end)
+    def _rotation(self, length: int) -> tuple[Tensor, Tensor]:
+        if length > len(self.rotations[0]):
+            self.rotations = self._rotations(2 * length)
         cos, sin = self.rotations
-        return cos[start:end], sin[start:end]
+        return cos[:length], sin[:length]
 
     @torch.no_grad()
     def _rotations(self, length: int) -> tuple[Tensor, Tensor]:

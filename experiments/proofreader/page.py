@@ -50,6 +50,7 @@ Neither was checked by hand.
 - *languagetool*: LanguageTool 2.2 of 2013. Do not take its scores for those of today's version.
 - *lists*: word lists whose suggestions the untrained base model accepts by likelihood.
 - *blocks*: the untrained base model is asked for search-and-replace blocks, with three examples.
+  The code of these two is in the history, up to commit 9f7eb79.
 - *rewriter*: a baseline from the same base model that writes the whole text again, with n-gram
   speculation, which changes its time and not its text.
 - We looked at sentences of BEA-19 dev during development, so our score there is slightly too high.

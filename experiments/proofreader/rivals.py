@@ -1,7 +1,7 @@
 """Compare what people proofread with today, with one scorer on the same test sets.
 
     python rivals.py TESTS units -o results/rivals.json
-    python rivals.py TESTS units -o results/rivals.json --only lists --base base --first 200
+    python rivals.py TESTS units -o results/rivals.json --only rewriter --rewriter rewriter
     python rivals.py --table results/rivals.json
 
 Each rival runs with its default settings, and the first correction that it suggests is made. A
@@ -34,16 +34,11 @@ from scoring import (
     Check,
     clean_pages,
     clean_units,
-    count_edits,
-    f_score,
     score,
     score_clean,
-    with_edits,
 )
 
 PAGES = Path(__file__).parents[2] / "docs"
-THRESHOLDS = [n / 2 for n in range(-2, 25)]
-"""Ratios from which that of `lists` is chosen."""
 
 Given = argparse.Namespace
 Rival = tuple[str, Check]
@@ -194,30 +189,6 @@ def languagetool(given: Given) -> Rival:
     raise TimeoutError("The LanguageTool server did not start within a minute.")
 
 
-def lists(given: Given) -> Rival:
-    """Return word lists with the frozen base, at the threshold that is best on FCE dev.
-
-    The threshold is chosen on sentences of the first half of FCE dev, which is not a test set.
-    """
-    import torch
-    from lists import Lists
-    from reader import Reader
-
-    torch.set_num_threads(1)
-    check = Lists(Reader(given.base))
-    m2 = given.tests / "fce-dev/fce/m2/fce.dev.gold.bea19.m2"
-    drafts = with_edits(m2, given.tuning, part=slice(1095))
-    best = -1.0, 0.0
-    for threshold in THRESHOLDS:
-        check.threshold = threshold
-        rows, _ = count_edits(drafts, [draft.revised(check(draft.text)) for draft in drafts])
-        scores = f_score(*map(sum, zip(*rows, strict=True)))
-        print("lists", threshold, scores, flush=True)
-        best = max(best, (scores["f05"], threshold))
-    check.threshold = best[1]
-    return f"ratio at least {check.threshold}", check
-
-
 def proofreader(given: Given) -> Rival:
     """Return our own model, opened and used as anyone would."""
     import torch
@@ -234,15 +205,6 @@ def proofreader(given: Given) -> Rival:
         return [Edit(each.start, each.end, each.after) for each in changes]
 
     return f"threshold {editing.threshold}, confidence {editing.min_confidence}", check
-
-
-def blocks(given: Given) -> Rival:
-    """Return the untrained base, asked for search-and-replace blocks."""
-    import torch
-    from blocks import EXAMPLES, Blocks
-
-    torch.set_num_threads(1)
-    return f"greedy, {len(EXAMPLES)} examples", Blocks(given.base)
 
 
 def rewriter(given: Given) -> Rival:
@@ -262,13 +224,11 @@ RIVALS: dict[str, Callable[[Given], Rival]] = {
     "harper": harper,
     "quire": quire,
     "languagetool": languagetool,
-    "lists": lists,
-    "blocks": blocks,
     "rewriter": rewriter,
     "proofreader": proofreader,
 }
-OURS = ("lists", "blocks", "rewriter", "proofreader")
-"""Those that need a base model or a trained one, and run only if they are asked for."""
+OURS = ("rewriter", "proofreader")
+"""Those that need a trained model, and run only if they are asked for."""
 
 
 # -- results ----------------------------------------------------------------------------------
@@ -312,10 +272,9 @@ def main() -> None:
     parser.add_argument("--only", choices=RIVALS, nargs="*", help="rivals to score")
     parser.add_argument("--sets", choices=[*TEST_SETS, "clean units", "clean docs"], nargs="*")
     parser.add_argument("--first", type=int, default=400, help="texts of each set")
-    parser.add_argument("--tuning", type=int, default=100, help="sentences that tune lists")
     parser.add_argument("--hunspell", default="hunspell -d en_US", help="command of hunspell")
     parser.add_argument("--languagetool", help="class path of LanguageTool's server")
-    parser.add_argument("--base", type=Path, help="base model, for lists, blocks and proofreader")
+    parser.add_argument("--base", type=Path, help="base model of proofreader")
     parser.add_argument("--model", type=Path, help="folder of proofreader")
     parser.add_argument("--rewriter", type=Path, help="folder of rewriter")
     parser.add_argument("--table", type=Path, help="print the tables of a JSON file, and stop")

@@ -208,10 +208,10 @@ def spread(items: Sequence[Any], count: int) -> list[Any]:
     return [items[n * len(items) // count] for n in range(count)]
 
 
-def with_edits(path: Path, count: int, *, part: slice = slice(None)) -> list[Draft]:
+def with_edits(path: Path, count: int) -> list[Draft]:
     """Return sentences of an M2 file, with the edits of annotator 0."""
     found = []
-    for words, gold in spread(read_m2(path)[part], count):
+    for words, gold in spread(read_m2(path), count):
         edits = {(a, b, new): kind for a, b, kind, new in gold}
         found.append(Draft(words, *detokenize(words), [edits], []))
     return found

@@ -1,4 +1,4 @@
-"""The proofreader experiment: what the base compares, and the scores of rivals."""
+"""The proofreader experiment: the scores of rivals."""
 
 import sys
 from pathlib import Path
@@ -14,42 +14,6 @@ pytest.importorskip("symspellpy")
 from proofreader_modules import opened  # noqa: E402
 
 Edit = opened("examples").Edit
-TEXT = "The cats sat on the mat, and they were happy. However, a dog barked at these birds."
-
-
-@pytest.fixture
-def reader(base):
-    made = opened("reader").Reader(base, frozen=2)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for value in made.model.lora.values():
-            value.normal_(std=0.3)
-        made.model.rows.normal_()
-    return made
-
-
-def test_a_cache_changes_nothing(reader):
-    model = reader.model
-    ids = torch.tensor([[0, 5, 9, 17, 30, 2, 8, 11]])
-    whole = model.upper(model.lower(ids))
-    first, cache = model.step(ids[:, :3], None)
-    second, cache = model.step(ids[:, 3:6], cache)
-    third, _ = model.step(ids[:, 6:], cache)
-    torch.testing.assert_close(torch.cat([first, second, third], 1), whole, atol=1e-4, rtol=1e-3)
-
-
-def test_the_ratio_is_that_of_the_two_texts(reader):
-    # An edit near the end, so that all tokens up to the end are compared.
-    low = TEXT.index("birds")
-    new = TEXT[:low] + "cats."
-    (ratio,) = reader.verify(TEXT, [(low, len(TEXT), "cats.")])
-
-    def likelihood(text):
-        ids = torch.tensor([[0, *reader.codec.encode(text), reader.newline]])
-        scores = reader.model.base_logits(ids)[0, :-1].log_softmax(-1)
-        return float(scores.gather(-1, ids[0, 1:, None]).sum())
-
-    assert ratio == pytest.approx(likelihood(new) - likelihood(TEXT), abs=1e-3)
 
 
 def test_words_that_no_edit_touches_stay():
@@ -119,30 +83,3 @@ def test_any_function_from_text_to_edits_is_scored():
     assert found["precision"] == found["recall"] == found["f05"][0] == 1
     found = scoring.score_clean(lambda text: [Edit(0, 1, "x")] * (len(text) > 9), ["a b"])
     assert found["per_1000_words"][0] == 0
-
-
-def test_lists_compare_edits_as_the_reader_does(reader):
-    pytest.importorskip("errant")
-    lists = opened("lists")
-    at = TEXT.index("sat")
-    edits = [
-        Edit(at, at + 3, "sits"),
-        Edit(0, 3, "A"),
-        Edit(at, at, "have "),
-        Edit(TEXT.index(","), TEXT.index(",") + 1, ""),
-        Edit(len(TEXT) - 1, len(TEXT), "!"),
-    ]
-    found = lists.ratios(reader, TEXT, edits, limit=9, first_token=-99.0)
-    expected = reader.verify(TEXT, [tuple(edit) for edit in edits])
-    assert [found[n] for n in range(5)] == pytest.approx(expected, abs=1e-3)
-
-
-def test_lists_suggest_what_people_confuse():
-    pytest.importorskip("errant")
-    lists = opened("lists")
-    text = "he go too the goverment in the evening and she sleeps"
-    made = {lists.Edit(*edit) for edit in lists.candidates(text)}
-    new = {text[: e.start] + e.text + text[e.end :] for e in made}
-    for part in ("He go", "he goes", "go to the", "government in", "at the evening", "evening, and",
-                 "too goverment", "sleeps."):  # fmt: skip
-        assert any(part in each for each in new), part
