@@ -1,1 +1,0 @@
-"""What does adapting a pretrained model change?"""
