@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,14 +65,6 @@ def run_arm(
     write_json(RESULTS / budget / f"{name}.json", found)
 
 
-def decode(world: Path, judge: Path, folder: Path, settings: dict[str, Any]) -> None:
-    """Measure a model and its baseline with other decoding settings."""
-    measured = measure(world, judge, folder, count=PROMPTS["screen"], **settings)
-    found = {"run": f"{folder.parent.name} {folder.name}", "settings": settings, **measured}
-    name = "-".join(f"{name}={value:g}" for name, value in settings.items())
-    write_json(RESULTS / "decoding" / f"{folder.parent.name}-{folder.name}-{name}.json", found)
-
-
 def check(world: Path, judges: dict[str, Path], real: Path, folder: Path) -> None:
     """Measure a model with other judges, and on prompts that stories15M did not write."""
     found: dict[str, Any] = {"run": folder.name}
@@ -94,22 +85,6 @@ def check(world: Path, judges: dict[str, Path], real: Path, folder: Path) -> Non
             "ratio": record["comparisons"][0]["perplexity_ratio"],
         }
     write_json(RESULTS / "checks" / f"{folder.parent.name}-{folder.name}.json", found)
-
-
-def measure_machine() -> None:
-    """Measure how fast one core multiplies matrices of the trunk's sizes, in bfloat16.
-
-    The fastest of many tries counts, because other processes can only slow it down.
-    """
-    torch.set_num_threads(1)
-    a, b = torch.randn(1536, 256).bfloat16(), torch.randn(256, 1024).bfloat16()
-    rates = []
-    for _ in range(200):
-        start = time.perf_counter()
-        for _ in range(20):
-            a @ b
-        rates.append(20 * 2 * a.numel() * b.shape[1] / (time.perf_counter() - start))
-    write_json(RESULTS / "machine.json", {"flops_per_second": max(rates), "tries": len(rates)})
 
 
 def ship(runs: list[Path], name: str) -> None:
@@ -156,7 +131,6 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     first = commands.add_parser("prepare", help="Make a tokenizer and shards of sampled stories.")
     first.add_argument("world", type=Path)
     first.add_argument("--source", required=True, help="Folder of stories15M.")
-    commands.add_parser("machine", help="Measure the peak speed of one core.")
     runs = commands.add_parser("run", help="Train and measure arms.")
     runs.add_argument("arms", nargs="+", choices=ARMS)
     runs.add_argument("--budget", choices=BUDGETS, default="screen")
@@ -166,14 +140,11 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     shipped.add_argument("name")
     shipped.add_argument("runs", type=Path, nargs="+", help="In order; the last one is copied.")
     shipped.add_argument("--prompts", type=Path, help="Keep continuations of ten of them to watch.")
-    others = commands.add_parser("decode", help="Measure other decoding settings.")
-    others.add_argument("--settings", type=json.loads, action="append", required=True)
     checks = commands.add_parser("check", help="Use another judge, and real stories.")
     checks.add_argument("--second", type=Path, required=True, help="Folder of SmolLM2-135M.")
     checks.add_argument("--real", type=Path, required=True, help="Path of tiny_stories.txt.xz.")
-    for command in (others, checks):
-        command.add_argument("runs", type=Path, nargs="+", help="Folders in WORLD/runs/BUDGET.")
-    for command in (runs, others, checks):
+    checks.add_argument("runs", type=Path, nargs="+", help="Folders in WORLD/runs/BUDGET.")
+    for command in (runs, checks):
         command.add_argument("--world", type=Path, required=True)
         command.add_argument("--judge", type=Path, required=True, help="Folder of stories15M.")
     return parser.parse_args(words)
@@ -183,16 +154,10 @@ def main(words: list[str] | None = None) -> None:
     given = arguments_of(words)
     if given.command == "prepare":
         prepare(given.world.absolute(), given.source)
-    elif given.command == "machine":
-        measure_machine()
     elif given.command == "ship":
         ship([run.absolute() for run in given.runs], given.name)
         if given.prompts:
             choose_rollouts(given.prompts, given.name)
-    elif given.command == "decode":
-        for folder in given.runs:
-            for settings in given.settings:
-                decode(given.world.absolute(), given.judge, folder.absolute(), settings)
     elif given.command == "check":
         judges = {"stories15M": given.judge, "SmolLM2-135M-Instruct": given.second}
         for folder in given.runs:
