@@ -1,4 +1,4 @@
-"""Measure the speed of sampler, mask and canvas, as ratios from one run (`just bench`).
+"""Measure the speed of sampler and mask, as ratios from one run (`just bench`).
 
 Machines are noisy, so no figure is absolute: the variants of a comparison take turns for many
 rounds, and a ratio is the median over the rounds with its quartiles.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reviser import Action, ActionVocab, Boundary, Canvas, Kind, Obfuscation
+from reviser import ActionVocab, Boundary, Obfuscation
 from reviser.core.actions import OPERATORS
 from reviser.trajectories.sampler import Sampler
 
@@ -179,95 +179,13 @@ def wide_mask(vocab: ActionVocab, rows: int) -> Callable[[], int]:
     return run
 
 
-# -- the canvas -----------------------------------------------------------------------------------
-
-
-def bench_canvas(rounds: int) -> dict[str, tuple[float, float, float]]:
-    vocab = ActionVocab.build(1000, operators=OPERATORS)
-    works = {
-        "insert, move, delete": edit_in_the_middle,
-        "rollback": roll_back,
-        "window": read_window,
-        "list": list_edit,
-    }
-    variants = {
-        f"{name} {size}": work(vocab, size)
-        for name, work in works.items()
-        for size in (1000, 100_000)
-    }
-    timings = take_turns(variants, rounds)
-    sizes = "100,000 tokens / 1,000 tokens"
-    return {
-        f"canvas: {name}, {sizes}": ratio(timings[f"{name} 100000"], timings[f"{name} 1000"])
-        for name in ("insert, move, delete", "rollback", "window")
-    } | {
-        f"a plain list, edited in the middle, {sizes}": ratio(
-            timings["list 100000"], timings["list 1000"]
-        )
-    }
-
-
-def edit_in_the_middle(vocab: ActionVocab, size: int) -> Callable[[], int]:
-    canvas = Canvas(vocab, [7] * size, size // 2)
-    actions = [Action(Kind.INSERT, 9), Action(Kind.MOVE, 64), Action(Kind.DELETE)]
-    actions += [Action(Kind.MOVE, -64), Action(Kind.SPAN_COPY, 4, 16), Action(Kind.SPAN_DELETE, 4)]
-    ids = [i for action in actions for i in vocab.spell(action)]
-    ids += [vocab.move_id(-16)]
-
-    def run() -> int:
-        for _ in range(50):
-            for action_id in ids:
-                canvas.apply(action_id)
-        canvas.rollback(50 * len(ids))
-        return 50 * len(ids)
-
-    return run
-
-
-def roll_back(vocab: ActionVocab, size: int) -> Callable[[], int]:
-    canvas = Canvas(vocab, [7] * size, size // 2)
-    replace = vocab.spell(Action(Kind.REPLACE, 9))
-
-    def run() -> int:
-        for _ in range(500):
-            for action_id in replace:
-                canvas.apply(action_id)
-            canvas.rollback(2)
-        return 500
-
-    return run
-
-
-def read_window(vocab: ActionVocab, size: int) -> Callable[[], int]:
-    canvas = Canvas(vocab, [7] * size, size // 2)
-
-    def run() -> int:
-        for _ in range(1000):
-            canvas.window(32, 32)
-        return 1000
-
-    return run
-
-
-def list_edit(_: ActionVocab, size: int) -> Callable[[], int]:
-    tokens = [7] * size
-
-    def run() -> int:
-        for _ in range(200):
-            tokens.insert(size // 2, 9)
-            tokens.pop(size // 2)
-        return 400
-
-    return run
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = {}
-    for bench in (bench_sampler, bench_mask, bench_canvas):
+    for bench in (bench_sampler, bench_mask):
         results |= bench(options.rounds)
     if options.json:
         print(json.dumps(results, indent=1))

@@ -152,16 +152,14 @@ def system(model: Path, prompts: Path, settings: dict[str, Any]) -> System:
     return System(name=model.name, samples=tuple(samples), folder=model)
 
 
-def measure(
-    world: Path, judge: Path, folder: Path, count: int | None = None, **settings: Any
-) -> dict[str, Any]:
+def measure(world: Path, judge: Path, folder: Path) -> dict[str, Any]:
     """Return every measure of a model's texts, and their perplexity relative to the baseline's."""
-    prompts = prompts_of(world, count or PROMPTS[folder.parent.name])
-    systems = [system(folder, prompts, settings)]
+    prompts = prompts_of(world, PROMPTS[folder.parent.name])
+    systems = [system(folder, prompts, {})]
     baseline = baseline_of(folder)
     # A baseline that is still in training is left out; run the command again later.
     if baseline != folder and (baseline / "run.json").is_file():
-        systems.append(system(baseline, prompts, settings))
+        systems.append(system(baseline, prompts, {}))
     record = evaluation.evaluate(systems, judged_by(judge), cache=world / "measured")
     found = {name: record["systems"][0][name] for name in KEPT}
     ratios = [r["ratio"] for c in record["comparisons"] for r in c["perplexity_ratio"]]
