@@ -169,14 +169,3 @@ def percentage(value: float) -> str:
     ('40.5 %', '85.93 %')
     """
     return f"{round(100 * value, 6):g} %"
-
-
-def large(n: float) -> str:
-    """Format a large count of parameters or tokens.
-
-    >>> large(659_072), large(101.36e6), large(30e9), large(6008)
-    ('0.66M', '101.4M', '30.0B', '6,008')
-    """
-    if n < 1e6:
-        return f"{n / 1e6:.2g}M" if n >= 1e5 else f"{int(n):,}"
-    return f"{n / 1e6:.1f}M" if n < 1e9 else f"{n / 1e9:.1f}B"

@@ -11,7 +11,7 @@ from typing import Any
 
 from reviser.lab.evals import paper
 from reviser.lab.evals.intervals import REPEATS
-from reviser.lab.evals.page import NOTHING, Cell, Interval, code_block, escape, large, table
+from reviser.lab.evals.page import NOTHING, Cell, Interval, code_block, escape, table
 from reviser.lab.evals.texts import REFERENCE
 
 Record = dict[str, Any]
@@ -44,10 +44,6 @@ def _flat(content: Any) -> str:
     return ", ".join(map(_flat, content)) if isinstance(content, list) else str(content)
 
 
-def _policy(policy: Any) -> str:
-    return _flat(policy).removeprefix("kind ")
-
-
 def features_name(about: Record) -> str:
     """Describe the features of MAUVE."""
     return f"{about['model']}, {about['features']}, {about['max_tokens']} tokens"
@@ -63,7 +59,7 @@ def sides_name(match: Record) -> str:
     return "both sides" if match["order"] == "both" else "sides at random"
 
 
-# -- what differs from the paper -------------------------------------------------------------------
+# -- the paper's setting ---------------------------------------------------------------------------
 
 SETTINGS = {
     "training_data": "Training data",
@@ -80,96 +76,15 @@ SETTINGS = {
 }
 
 
-def differences(record: Record) -> Iterator[str]:
-    """Compare our settings with the paper's."""
-    yield (
-        "The paper's numbers are next to the ones measured here. They were made in another"
-        " setting, and compare only as far as this table allows."
+def setting(_: Record) -> Iterator[str]:
+    """Show the setting in which the paper's numbers were made."""
+    columns = [asdict(each) for each in paper.SETTING.values()]
+    rows = [[label, *(each[name] for each in columns)] for name, label in SETTINGS.items()]
+    note = (
+        "The paper's numbers are next to the ones measured here. They compare only as far as the"
+        " settings of this evaluation, at the end of the page, are the same."
     )
-    columns = {system["name"]: _setting(record, system) for system in systems_of(record)}
-    if len({json.dumps(each, sort_keys=True) for each in columns.values()}) == 1:
-        columns = {"this evaluation": next(iter(columns.values()))}
-    columns |= {f"paper, {size}": asdict(each) for size, each in paper.SETTING.items()}
-    rows = [[label, *(each[n] for each in columns.values())] for n, label in SETTINGS.items()]
-    yield table("Settings", ["", *columns], rows)
-
-
-def _setting(record: Record, system: Record) -> dict[str, str]:
-    """Return what the record says about each row of the table."""
-    model, protocol = system["model"], record.get("protocol") or {}
-    training = model and model["training"]
-    recipe = training["recipe"] if training else None
-    found = dict.fromkeys(SETTINGS, UNKNOWN)
-    found["texts"] = f"{system['samples']:,}: {system['prompts']:,} prompts"
-    if record.get("data"):
-        found["documents"] = str(record["data"])
-    if "min_tokens" in protocol:
-        found |= _protocol(protocol, system, found)
-    if model:
-        found["trunk"] = _trunk(model, recipe)
-    if recipe:
-        found |= _trained(recipe, training["seen"])
-    if system["engine"]:
-        found["decoding"] = _decoding(system["decoding"])
-    scorers = [each["scorer"]["model"] for each in system["perplexity"]]
-    found["scorer"] = "; ".join(scorers) or "none was asked"
-    features = [features_name(each["features"]) for each in system["mauve"]]
-    found["mauve"] = "; ".join(features) or "not measured"
-    matches = [c["arena"] for c in record["comparisons"] if c["arena"]]
-    judges = dict.fromkeys(f"{judge_name(m['judge'])}, {sides_name(m)}" for m in matches)
-    found["judge"] = "; ".join(judges) or "none was asked"
-    return found
-
-
-def _protocol(protocol: Record, system: Record, known: dict[str, str]) -> dict[str, str]:
-    bounds = f"documents of {protocol['min_tokens']} to {protocol['max_tokens']} tokens"
-    documents, texts, seeds = known["documents"], known["texts"], protocol["seeds"]
-    if system["samples"] == len(seeds) * protocol["prompts"]:
-        texts = (
-            f"{system['samples']:,}: {protocol['prompts']:,} prompts for each of {len(seeds)} seeds"
-            f" ({', '.join(map(str, seeds))}), of which {system['prompts']:,} differ"
-        )
-    prefix, total = protocol["prefix_tokens"], protocol["total_tokens"]
-    return {
-        "documents": bounds if documents == UNKNOWN else f"{documents}, {bounds}",
-        "lengths": f"prefix of {prefix} tokens, {total} tokens in all",
-        "texts": texts,
-    }
-
-
-def _trunk(model: Record, recipe: Record | None) -> str:
-    size, trunk = f"{large(model['parameters'])} parameters", recipe and recipe["trunk"]
-    if trunk and {"layers", "width", "heads"} <= trunk.keys():
-        return f"{size}: {trunk['layers']} layers, width {trunk['width']}, {trunk['heads']} heads"
-    return f"{size}: {model['architecture']}"
-
-
-def _trained(recipe: Record, seen: Record) -> dict[str, str]:
-    data = recipe["data"]
-    sources = ", ".join(Path(str(source)).name for source in data["text"] or [data["shards"]])
-    if recipe["base"]:
-        sources += f"; before that, what {_flat(recipe['base'])} was trained on"
-    return {
-        "training_data": sources,
-        "policy": _policy(recipe["policy"]),
-        "trained_on": f"{large(seen['ids'])} edit-history tokens, of which"
-        f" {large(seen['text_tokens'])} of text",
-    }
-
-
-def _decoding(config: Record | None) -> str:
-    if config is None:
-        return "not the same for all texts"
-    parts = [f"temperature {config['temperature']:g}"]
-    parts.append(f"top-k {config['top_k']}" if config["top_k"] else "no top-k")
-    parts.append(f"top-p {config['top_p']:g}" if config["top_p"] < 1 else "no top-p")
-    parts.append(f"at most {config['max_actions']} actions")
-    if config["max_length"] is not None:
-        parts.append(f"texts of at most {config['max_length']} tokens")
-    usual = {"min_p": 0.0, "max_edits": None, "max_moves": None, "stop_bias": 0.0, "move_bias": 0.0}
-    found = usual | config  # a record may be older than a setting
-    parts += [f"{name} {found[name]}" for name, value in usual.items() if found[name] != value]
-    return ", ".join(parts)
+    yield table("Settings of the paper", ["", *paper.SETTING], rows, note)
 
 
 # -- where the numbers come from -------------------------------------------------------------------
@@ -192,8 +107,12 @@ def training(record: Record) -> Iterator[str]:
 
 def _run(training: Record) -> dict[str, Cell]:
     recipe, seen, metrics = training["recipe"], training["seen"], training["metrics"]
+    sources = recipe["data"]["text"] or [recipe["data"]["shards"]]
     found: dict[str, Cell] = {
-        "Order of writing": _policy(recipe["policy"]),
+        "Training data": ", ".join(Path(str(source)).name for source in sources),
+        "Started from": _flat(recipe["base"] or "random weights"),
+        "Trunk": _flat(recipe["trunk"] or "that of the base"),
+        "Order of writing": _flat(recipe["policy"]).removeprefix("kind "),
         "Steps": f"{recipe['training']['steps']:,}",
         "Examples seen": f"{seen['examples']:,}",
         "Edit-history tokens seen": f"{seen['ids']:,}",
@@ -248,6 +167,8 @@ def provenance(record: Record) -> Iterator[str]:
     matches = [c["arena"] for c in record["comparisons"] if c["arena"]]
     origin = {
         "made_with": record["made_with"],
+        "data": record.get("data", UNKNOWN),
+        "protocol": record.get("protocol", UNKNOWN),
         "systems": [
             {name: _untrained(part) for name, part in system.items() if name not in MEASURED}
             for system in systems

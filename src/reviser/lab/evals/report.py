@@ -25,13 +25,13 @@ from reviser.lab.evals.page import (
 )
 from reviser.lab.evals.provenance import (
     Record,
-    differences,
     examples,
     features_name,
     judge_name,
     listed,
     name_of,
     provenance,
+    setting,
     sides_name,
     systems_of,
     training,
@@ -328,7 +328,7 @@ def _cost(record: Record) -> Iterator[str]:
 
 SECTIONS = {
     "": _summary,
-    "What differs from the paper": differences,
+    "The paper's setting": setting,
     "evalPPL": _perplexity,
     "MAUVE and variety": _mauve,
     "Arena": _arena,
