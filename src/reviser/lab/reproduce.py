@@ -153,21 +153,21 @@ def reproduce(
         systems = []
         for name in comparison.arms:
             model = output / "models" / name
-            files = [
-                _rollouts(
-                    model,
-                    seed,
-                    path,
-                    comparison,
-                    engine,
-                    dict(options or {}),
-                    output,
-                    log,
-                    progress,
+            jobs = [
+                batch.Job(
+                    input=path,
+                    output=output / "rollouts" / name / f"{seed}.jsonl",
+                    model=str(model),
+                    engine=engine,
+                    options=dict(options or {}),
+                    settings=comparison.settings | {"seed": seed << SEED_SHIFT},
                 )
                 for seed, path in prompts.items()
             ]
-            samples = [s for f in files for s in texts.read_samples(f, system=name, prompts=known)]
+            samples = []
+            for job in jobs:
+                _roll_out(job, log, progress)
+                samples += texts.read_samples(job.output, system=name, prompts=known)
             systems.append(System(name=name, samples=tuple(samples), folder=model))
         log("evaluating")
         measures = replace(
@@ -271,46 +271,26 @@ def _content(name: str) -> list[str]:
     return [name] if name.startswith("hf:") else [Path(name).name, _hash(Path(name))]
 
 
-def _rollouts(
-    model: Path,
-    seed: int,
-    prompts: Path,
-    comparison: Comparison,
-    engine: str,
-    options: dict[str, Any],
-    output: Path,
-    log: Log,
-    progress: Progress,
-) -> Path:
+def _roll_out(job: batch.Job, log: Log, progress: Progress) -> None:
     """Write a file of rollouts; a partial one is written again, so that batches are the same."""
-    path = output / "rollouts" / model.name / f"{seed}.jsonl"
-    job = batch.Job(
-        input=prompts,
-        output=path,
-        model=str(model),
-        engine=engine,
-        options=options,
-        settings=comparison.settings | {"seed": seed << SEED_SHIFT},
-    )
+    name = f"{Path(job.model).name}, seed {job.output.stem}"
 
     def make() -> None:
-        log(f"rolling out {model.name}, seed {seed}")
-        path.unlink(missing_ok=True)
+        log(f"rolling out {name}")
+        job.output.unlink(missing_ok=True)
         shutil.rmtree(job.folder, ignore_errors=True)
-        stage = f"rollouts of {model.name}, seed {seed}"
-        _, failed = batch.run(job, lambda n, of: progress(stage, n, of))
+        _, failed = batch.run(job, lambda n, of: progress(f"rollouts of {name}", n, of))
         if failed:
-            raise EngineError(f"{failed} rollouts could not be written: see {str(path)!r}.")
+            raise EngineError(f"{failed} rollouts could not be written: see {str(job.output)!r}.")
 
     about = {
-        "model": hub.fingerprint(model),
-        "prompts": _hash(prompts),
+        "model": hub.fingerprint(Path(job.model)),
+        "prompts": _hash(job.input),
         "settings": job.settings,
-        "engine": engine,
-        "options": options,
+        "engine": job.engine,
+        "options": job.options,
     }
-    _once(path.with_suffix(".made.json"), about, [path], make)
-    return path
+    _once(job.output.with_suffix(".made.json"), about, [job.output], make)
 
 
 def _once(record: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:
