@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from support import browsers
 
+collect_ignore = ["support/vllm_mask.py"]  # only vLLM can import it
+
 settings.register_profile(
     "default", deadline=None, derandomize=os.environ.get("CI") == "true", max_examples=100
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +51,11 @@ class _KernelPolicy:
         parts = self.policies if isinstance(self, Mixture) else (self,)
         units = sorted({part.unit for part in parts if isinstance(part, Spans)} - {"token"})
 
-        def restore(targets: Targets) -> Restorations:
-            return _run_kernels(targets, compile_rows(self, targets.progress), ids, units)
+        return partial(_restore, self, ids, units)  # other processes get it: no closure
 
-        return restore
+
+def _restore(policy: TextPolicy, ids: Any, units: Any, targets: Targets) -> Restorations:
+    return _run_kernels(targets, compile_rows(policy, targets.progress), ids, units)
 
 
 @dataclass(frozen=True, kw_only=True)
