@@ -1,14 +1,11 @@
 """Measure the language server: from a keystroke to its diagnostics, the first check, and memory.
 
-    python -m experiments.editor.cost growth --before FOLDER
     python -m experiments.editor.cost model models/proofreader
     python -m experiments.editor.cost table
 
-The first two start a real server for each file and talk to it over standard input and output with
-a real language client. `growth` uses the test model, which costs almost nothing, so that the
-server's own work is left; `--before` names the `src` folder of another checkout, whose servers take
-turns with ours. `model` uses a real model. `table` prints the results for the guide. Run it from
-the root of the repository, with `tests` in PYTHONPATH.
+`model` starts a real server for each file and talks to it over standard input and output with a
+real language client; `table` prints the results for the guide. Run it from the root of the
+repository, with `tests` in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -36,7 +32,6 @@ from support.language_client import Editor, editing
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGES = ("docs/design/*.md", "docs/guides/*.md", "docs/*.md", "docs/reference/*.md", "README.md")
-SIZES = (500, 5_000, 50_000)
 END = "This is teh end."
 """The last paragraph, whose diagnostic shows that the first check is over."""
 
@@ -153,53 +148,6 @@ def summary(seconds: list[float]) -> dict[str, float]:
     }
 
 
-async def growth(before: Path | None, keystrokes: int, *, fixed: bool) -> list[dict[str, Any]]:
-    """Measure servers with the test model side by side: each round is one keystroke in each."""
-    sources = {"now": ROOT / "src"} | ({"before": before} if before else {})
-    runs = list[tuple[dict[str, Any], Editor, list[int], list[tuple[float, float]]]]()
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / ".reviser.toml").write_text("delay = 0.0\n")
-        for words in SIZES:
-            text = document(words, 5 if fixed else words // 250)
-            for version, source in sources.items():
-                path = os.pathsep.join(map(str, (source, ROOT / "tests")))
-                file = folder / f"{version}-{words}.md"
-                editor = await stack.enter_async_context(
-                    editing(file, "support.correcting", PYTHONPATH=path)
-                )
-                *_, first = await opened(editor, text, 600)
-                assert first is not None
-                row = {"version": version, "words": words, "characters": len(text),
-                       "suggestions": len(editor.diagnostics), "first_check_s": round(first, 3),
-                       "memory_mb": round(memory(editor) / 1e6, 1)}  # fmt: skip
-                print(row, flush=True)
-                row["processor_s"] = processor(editor)
-                runs.append((row, editor, targets(text, random.Random(words)), []))
-        for number in range(keystrokes):
-            for _, editor, places, times in runs:
-                # With a number after it, because no paragraph should be checked twice.
-                found = await typed(editor, places[number % len(places)], f"teh {number}")
-                assert found is not None
-                times.append(found)
-        base = {row["version"]: [new for _, new in times]
-                for row, _, _, times in runs if row["words"] == SIZES[0]}  # fmt: skip
-        for row, editor, _, times in runs:
-            row["known"] = summary([known for known, _ in times])
-            row["checked"] = summary([new for _, new in times])
-            ratios = [b / a for a, (_, b) in zip(base[row["version"]], times, strict=True)]
-            cuts = statistics.quantiles(ratios, n=4)
-            row["ratio_to_500_words"] = {
-                "median": round(cuts[1], 2),
-                "quartiles": [round(cuts[0], 2), round(cuts[2], 2)],
-            }
-            # A keystroke and its undoing are two changes.
-            spent = processor(editor) - row.pop("processor_s")
-            row["processor_ms_per_change"] = round(1000 * spent / (2 * keystrokes), 2)
-            row["memory_after_mb"] = round(memory(editor) / 1e6, 1)
-    return [row for row, *_ in runs]
-
-
 async def with_model(
     model: str, sizes: list[int], keystrokes: int, limit: float
 ) -> list[dict[str, Any]]:
@@ -244,23 +192,8 @@ async def with_model(
 
 def table() -> str:
     """Return the results as the editor guide has them."""
-    growth = json.loads((RESULTS / "growth.json").read_text("utf-8"))
-    rows = ["| words | suggestions | processor, before | now | latency, before | now |",
-            "|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
-    for name in ("five_suggestions", "one_per_250_words"):
-        found = {(row["version"], row["words"]): row for row in growth[name]}
-        for words in SIZES[1:]:
-            cells = [f"{words:,}", str(found["now", words]["suggestions"])]
-            for version in ("before", "now"):
-                key = "processor_ms_per_change"
-                cells.append(f"{found[version, words][key] / found[version, SIZES[0]][key]:.1f}")
-            for version in ("before", "now"):
-                ratio = found[version, words]["ratio_to_500_words"]
-                low, high = ratio["quartiles"]
-                cells.append(f"{ratio['median']:.1f} [{low:.1f}, {high:.1f}]")
-            rows.append(f"| {' | '.join(cells)} |")
     model = json.loads((RESULTS / "model.json").read_text("utf-8"))
-    rows += ["", "| words | keystrokes | p50 | p95 | memory |", "|--:|--:|--:|--:|--:|"]
+    rows = ["| words | keystrokes | p50 | p95 | memory |", "|--:|--:|--:|--:|--:|"]
     for row in model["files"]:
         times = row["checked"]
         cells = [f"{row['words']:,}", str(times["count"])]
@@ -273,34 +206,22 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Measure the language server.")
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("growth", help="the server without the cost of a model")
-    one.add_argument("--before", type=Path, help="src folder of another checkout")
-    one.add_argument("--keystrokes", type=int, default=40)
-    two = commands.add_parser("model", help="a real model")
-    two.add_argument("model")
-    two.add_argument("--words", type=int, nargs="+", default=[500, 5_000])
-    two.add_argument("--keystrokes", type=int, default=40)
-    two.add_argument("--limit", type=float, default=36_000, help="seconds for the first check")
+    run = commands.add_parser("model", help="a real model")
+    run.add_argument("model")
+    run.add_argument("--words", type=int, nargs="+", default=[500, 5_000])
+    run.add_argument("--keystrokes", type=int, default=40)
+    run.add_argument("--limit", type=float, default=36_000, help="seconds for the first check")
     commands.add_parser("table", help="print the results as the guide has them")
     given = parser.parse_args()
     if given.command == "table":
         print(table(), end="")
         return
-    found: dict[str, Any]
-    if given.command == "growth":
-        before = given.before and given.before.absolute()
-        found = {
-            name: asyncio.run(growth(before, given.keystrokes, fixed=fixed))
-            for name, fixed in (("five_suggestions", True), ("one_per_250_words", False))
-        }
-    else:
-        found = {
-            "model": given.model,
-            "files": asyncio.run(
-                with_model(given.model, given.words, given.keystrokes, given.limit)
-            ),
-        }
-    found["cores"], found["python"] = os.cpu_count(), sys.version.split()[0]
+    found = {
+        "model": given.model,
+        "files": asyncio.run(with_model(given.model, given.words, given.keystrokes, given.limit)),
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+    }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{given.command}.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))

@@ -182,6 +182,20 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 """Fields of OpenAI's that are not supported, each with the one value that is accepted."""
 
 
+def _describe_accepted(schema: dict[str, Any]) -> None:
+    """Add what `drop_without_effect` drops, so that the schema says all that is accepted."""
+    fields = schema["properties"]
+    prompts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1}
+    for name, field in fields.items():
+        outer = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
+        accepted = field.pop("anyOf", None) or [field]
+        accepted = [*accepted, prompts] if name == "prompt" else accepted
+        null = {"type": "null"}
+        fields[name] = {"anyOf": accepted if null in accepted else [*accepted, null], **outer}
+    fields |= {name: {"enum": [value, None]} for name, value in _WITHOUT_EFFECT.items()}
+    schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
+
+
 class CompletionBody(Settings):
     """A request of OpenAI's completions API, limited to what a reviser model can do."""
 
@@ -191,9 +205,7 @@ class CompletionBody(Settings):
     max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
     user: str | None = None
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]}
-    )
+    model_config = ConfigDict(json_schema_extra=_describe_accepted)
 
     @model_validator(mode="before")
     @classmethod

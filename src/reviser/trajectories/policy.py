@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,9 @@ class _KernelPolicy:
         return partial(_restore, self, ids, units)  # other processes get it: no closure
 
 
-def _restore(policy: TextPolicy, ids: Any, units: Any, targets: Targets) -> Restorations:
+def _restore(
+    policy: TextPolicy, ids: npt.NDArray[np.int64], units: Sequence[str], targets: Targets
+) -> Restorations:
     return _run_kernels(targets, compile_rows(policy, targets.progress), ids, units)
 
 
