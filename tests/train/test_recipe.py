@@ -92,7 +92,7 @@ shares = st.floats(0, 0.99)
     rates=st.tuples(st.floats(1e-9, 10), shares, shares),
     is_adapted=st.booleans(),
 )
-def test_a_recipe_written_as_plain_yaml_or_json_is_read_back_the_same(
+def test_a_recipe_written_as_json_which_is_yaml_is_read_back_the_same(
     tmp_path_factory: pytest.TempPathFactory,
     policy: Policy,
     scored: dict[str, Policy],
@@ -120,8 +120,6 @@ def test_a_recipe_written_as_plain_yaml_or_json_is_read_back_the_same(
     )
     path = tmp_path_factory.getbasetemp() / "there-and-back.yaml"
     plain = to_plain(recipe)
-    path.write_text(yaml.safe_dump(plain, allow_unicode=True), encoding="utf-8")
-    assert load_recipe(path) == recipe
     path.write_text(json.dumps(plain, ensure_ascii=False), encoding="utf-8")  # with its 1e-09
     assert load_recipe(path) == recipe
 
@@ -274,13 +272,20 @@ def test_a_base_is_a_folder_next_to_the_recipe_or_else_a_name(tmp_path: Path) ->
         ("vocab.delimiter=1", "vocab.delimiter is 1; it should be true or false."),
         ("data.text=a.txt", "data.text is 'a.txt'; it should be a list."),
         ("data.text=[3]", "data.text[0] is 3; it should be text."),
-        ("training.betas=[0.9]", "training.betas takes 2 values; got [0.9]."),
+        ("training.betas=[0.9]", "training.betas[1] is missing."),
+        (
+            "training.betas=[0, 0, 0]",
+            "training.betas is [0, 0, 0]; it should be a list of 2 values.",
+        ),
         ("training.betas=[0.9, x]", "training.betas[1] is 'x'; it should be a finite number."),
-        ("evaluation.policies={a: papr}", "evaluation.policies.a is 'papr'; known names: append,"),
-        ("policy={kind: [spans]}", "policy is {'kind': ['spans']}; give a name (append, "),
+        (
+            "evaluation.policies={a: papr}",
+            "evaluation.policies.a is 'papr'; it should be a name (ap",
+        ),
+        ("policy={kind: [spans]}", "policy is {'kind': ['spans']}; it should be a name (append"),
         ("policy={kind: spans, mean: 0}", "policy: Spans of mean 0.0 aligned to 'word': the mean"),
         ("policy={kind: mixture, weights: [1]}", "policy.policies is missing."),
-        ("training=", "training must be a mapping of names; got None."),
+        ("training=", "training is None; it should be a mapping of names."),
         ("training.steps=0", "training: steps is 0; it must be 1 or more."),
         ("training.warmup=-1", "training: warmup is -1; it must be 0 or more."),
         ("training.min_learning_rate=1", "training: learning_rate is 0.001, min_learning_rate 1.0"),
@@ -329,10 +334,14 @@ def test_a_change_inside_a_plain_value_is_refused(tmp_path: Path) -> None:
         (b"a: [", "is not YAML: while parsing a flow node"),
         (b"a: 1\nb: c: 1", "not YAML: mapping values are not allowed here (line 2, column 5)."),
         (b"a: !!python/object/apply:os.mkdir [intruded]", "is not YAML: could not determine a con"),
-        (b"\xff\xfe\xff", "is not YAML: 'utf-8' codec can't decode"),
-        (b"", "A recipe must be a mapping of names; got None."),
-        (b"- training", "A recipe must be a mapping of names; got ['training']."),
+        (b"\xff", "is not YAML: unacceptable character #x00ff: invalid start byte"),
+        (b"seed: 1\nseed: 2", "is not YAML: the key 'seed' is given twice (line 2, column 1)."),
+        (b"seed: 2020-99-99", "is not YAML: month must be in 1..12"),
+        (b"data: &a {text: *a}", "cannot be read: Error serializing to JSON: ValueError: Circ"),
+        (b"", "A recipe is None; it should be a mapping of names."),
+        (b"- training", "A recipe is ['training']; it should be a mapping of names."),
         (b"{}", "data is missing."),
+        (b"seed: x\nsede: 1", "`sede` is not a setting. Did you mean `seed`?"),
     ],
 )
 def test_a_file_that_is_no_recipe_is_refused_in_one_line(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import permutations
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,9 @@ from reviser.trajectories._kernels.spans import cut_spans, draw_order
 from reviser.trajectories.compiled import Compiled, one_by_one
 from reviser.trajectories.policy import (
     PRESETS,
+    AnyPolicy,
     Append,
+    ByKind,
     Edits,
     Mixture,
     Obfuscation,
@@ -230,6 +232,17 @@ def test_any_object_with_a_method_compile_is_a_policy() -> None:
     assert len(first) > 1  # each example has random numbers of its own
     with pytest.raises(ConfigError, match="give a value such as"):
         Sampler(VOCAB, object())  # type: ignore[arg-type]
+
+
+def test_pydantic_reads_a_policy_by_its_name_or_its_kind() -> None:
+    pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed.")
+    read = pydantic.TypeAdapter(Annotated[AnyPolicy, ByKind()]).validate_python
+    assert read("append") == read({"kind": "append"}) == Append()
+    mixed = {"kind": "mixture", "policies": ["append", {"kind": "spans"}], "weights": [1, 1]}
+    assert read(mixed) == HALF
+    for wrong in ("preset", {"kind": "preset"}, {"mean": 8}, [], None):
+        with pytest.raises(pydantic.ValidationError):
+            read(wrong)
 
 
 def test_policies_for_pairs_edit_or_rewrite_and_refuse_a_vocabulary_that_cannot() -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
@@ -17,7 +17,7 @@ from reviser.lab.reinforce.config import ReinforceConfig
 from reviser.models.trunk_config import TrunkConfig
 from reviser.train import recipe as base
 from reviser.train.recipe import Recipe, VocabConfig
-from reviser.trajectories.policy import PRESETS, AnyPolicy, Edits
+from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, Edits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -132,7 +132,7 @@ class CanvasTrunkConfig(TrunkConfig):
 class LabRecipe(Recipe):
     """One training run, also by a method of the appendix."""
 
-    policy: AnyPolicy | Dagger = PRESETS["paper"]
+    policy: Annotated[AnyPolicy | Dagger, ByKind()] = PRESETS["paper"]
     trunk: CanvasTrunkConfig | None = None
     reinforce: ReinforceConfig | None = None
     """Reinforcement learning from rewards, instead of learning from trajectories."""

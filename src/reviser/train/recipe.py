@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from reviser.core.layout import check_max_move
 from reviser.data.readers import SplitBy, find_sources
@@ -18,8 +18,7 @@ from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
 from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
-from reviser.train.yaml_reader import from_plain, one_line, set_value
-from reviser.trajectories.policy import PRESETS, AnyPolicy, PairPolicy
+from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, PairPolicy
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
@@ -170,7 +169,7 @@ class EvaluationConfig:
 
     examples: int = 512
     """Maximum number of held-out windows or pairs to score, rounded down to micro-batches."""
-    policies: Mapping[str, AnyPolicy] = field(default_factory=dict)
+    policies: Mapping[str, Annotated[AnyPolicy, ByKind()]] = field(default_factory=dict)
     """Policies whose trajectories are scored, by name. The default is the recipe's own policy."""
     prompts: tuple[str, ...] = ("",)
     """Prompts that the model continues (or drafts that an editor revises) at each evaluation."""
@@ -187,7 +186,7 @@ class Recipe:
 
     data: DataConfig
     training: TrainingConfig
-    policy: AnyPolicy = PRESETS["paper"]
+    policy: Annotated[AnyPolicy, ByKind()] = PRESETS["paper"]
     """A name that `reviser lab policies` prints, or a mapping with `kind` and its fields."""
     trunk: TrunkConfig | None = None
     """A new trunk with random weights. Give this, or `base`."""
@@ -235,10 +234,12 @@ def load_recipe(
     path: str | Path, changes: Sequence[str] = (), *, cls: type[Recipe] = Recipe
 ) -> Recipe:
     """Read a recipe; `changes` such as "training.steps=100" replace single values."""
+    from reviser.train.yaml_reader import from_plain
+
     fields = read_yaml(path, changes)
     if isinstance(fields, dict):
         fields.pop(COMPARISON, None)
-    recipe: Recipe = from_plain(cls, fields, "")
+    recipe: Recipe = from_plain(cls, fields)
     folder = Path(path).absolute().parent  # so that a run can be resumed from anywhere
     data = recipe.data
     return dataclasses.replace(
@@ -259,12 +260,12 @@ def absolute_paths(change: str) -> str:
 
     `load_recipe` would resolve them relative to the recipe's folder, like the paths in a recipe.
     """
-    import yaml
+    from reviser.train.yaml_reader import parse
 
     name, _, text = change.partition("=")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse(text, name)
+    except ConfigError:
         return change  # `load_recipe` reports it
     is_folder = name == "base" and isinstance(value, str) and Path(value).is_dir()
     if is_folder or name in [f"data.{key}" for key in _DATA_PATHS]:
@@ -289,19 +290,18 @@ def _is_remote(source: str) -> bool:
 
 def read_yaml(path: str | Path, changes: Sequence[str] = ()) -> Any:
     """Read a recipe's file as plain values and apply the changes."""
-    import yaml
+    from reviser.train.yaml_reader import parse, set_value
 
     try:
-        fields = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        for change in changes:
-            set_value(fields, change)
+        content = Path(path).read_bytes()
     except OSError as error:
         advice = nearest_path(path) if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(
             f"Cannot read the recipe {str(path)!r}: {error.strerror}.{advice}"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The recipe {str(path)!r} is not YAML: {one_line(error)}") from error
+    fields = parse(content, f"The recipe {str(path)!r}")
+    for change in changes:
+        set_value(fields, change)
     return fields
 
 

@@ -142,5 +142,5 @@ def claim(output: Path, recipe: Recipe, inputs: Inputs) -> None:
 
 def _with_defaults(cls: type[Recipe], saved: dict[str, Any]) -> dict[str, Any]:
     """Return a saved recipe with defaults for the settings that did not exist yet."""
-    plain: dict[str, Any] = to_plain(from_plain(cls, saved, ""))
+    plain: dict[str, Any] = to_plain(from_plain(cls, saved))
     return plain

@@ -1,146 +1,77 @@
-"""Plain YAML values to dataclasses and back.
+"""YAML to frozen dataclasses and back: pydantic checks types, this module words the errors.
 
-Error messages say which setting is wrong, its value and what is allowed. A union of dataclasses is
-one of policies: the setting `kind` is the name of the class, in lower case.
+An error says which setting is wrong, its value and what is allowed. This module knows no recipe:
+the dataclasses are the schema, and check their own ranges.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import types
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from reviser.errors import ConfigError, VocabError, did_you_mean
-from reviser.trajectories.policy import PRESETS
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
+from reviser.errors import ConfigError, did_you_mean
+from reviser.trajectories.policy import kind_of, policies_by_kind
 
-def to_plain(value: Any) -> Any:
-    """Turn a recipe into values that JSON and YAML can write; policies include their `kind`."""
-    if dataclasses.is_dataclass(value):
-        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        is_policy = callable(getattr(value, "compile", None))
-        return ({"kind": _kind(type(value))} if is_policy else {}) | plain
-    if isinstance(value, Mapping):
-        return {name: to_plain(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return [to_plain(part) for part in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _kind(policy: Any) -> str:
-    name: str = policy.__name__
-    return name.lower()
-
-
-def from_plain(cls: Any, value: Any, where: str) -> Any:
-    """Turn plain YAML into a value of some type; `where` is its path, for messages."""
-    if dataclasses.is_dataclass(cls):
-        return _read_dataclass(cls, value, where)
-    if cls is Any:
-        return value
-    origin, parts = get_origin(cls), get_args(cls)
-    if origin in (Union, types.UnionType):
-        rest = [part for part in parts if part is not types.NoneType]
-        policies = {_kind(cls): cls for cls in rest if dataclasses.is_dataclass(cls)}
-        if len(policies) > 1:
-            return _read_policy(policies, value, where)
-        if value is None or len(rest) > 1:
-            return value
-        return from_plain(rest[0], value, where)
-    if origin is tuple and value is None and parts[-1] is ...:
-        return ()
-    if origin is tuple and isinstance(value, list):
-        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
-        if len(kinds) != len(value):
-            raise ConfigError(f"{where} takes {len(kinds)} values; got {value!r}.")
-        pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(from_plain(kind, part, f"{where}[{n}]") for n, (kind, part) in pairs)
-    if origin is Mapping and isinstance(value, dict):
-        items = {str(key): (part, f"{where}.{key}") for key, part in value.items()}
-        return {key: from_plain(parts[1], *item) for key, item in items.items()}
-    return _read_leaf(cls, value, where)
-
-
-def _read_leaf(cls: Any, value: Any, where: str) -> Any:
-    if cls is float and type(value) in (int, str):  # YAML reads 1e-4, without a dot, as text
-        with suppress(ValueError):
-            value = float(value)
-    if cls is Path and isinstance(value, str):
-        return Path(value)
-    choices = get_args(cls) if get_origin(cls) is Literal else ()
-    if value in choices or (type(value) is cls and not (cls is float and not math.isfinite(value))):
-        return value
-    allowed = " or ".join(map(repr, choices)) or _WORDS[get_origin(cls) or cls]
-    raise ConfigError(f"{where} is {_brief(value)}; it should be {allowed}.")
-
-
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_UNKNOWN = "unexpected_keyword_argument"
 _WORDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a finite number",
-    str: "text",
-    Path: "a path",
-    tuple: "a list",
-    Mapping: "a mapping of names",
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping of names",
+    "dict_type": "a mapping of names",
+    "finite_number": "a finite number",
+    "float_type": "a finite number",
+    "int_type": "a whole number",
+    "path_type": "a path",
+    "string_type": "text",
+    "too_long": "a list of {max_length} values",
+    "tuple_type": "a list",
 }
+"""What is allowed, by the type of pydantic's error."""
 
 
-def _read_dataclass(cls: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where or 'A recipe'} must be a mapping of names; got {_brief(value)}.")
-    hints = get_type_hints(cls)
-    known = [f.name for f in dataclasses.fields(cls)]
-    for key in value:
-        if key not in known:
-            inner = [name for name in known if key in _names(hints[name])]
-            advice = f"Did you mean `{_path(where, inner[0])}.{key}`?" if inner else ""
-            advice = advice or did_you_mean(str(key), known)
-            raise ConfigError(f"`{_path(where, key)}` is not a setting. {advice}")
-    fields = {key: from_plain(hints[key], part, _path(where, key)) for key, part in value.items()}
-    missing = [
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.name not in fields
-        and f.default is dataclasses.MISSING
-        and f.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise ConfigError(f"{_path(where, missing[0])} is missing.")
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-4 is a number, and which refuses a key that is given twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for n, key in enumerate(keys):
+            if key.value in [earlier.value for earlier in keys[:n]]:
+                what = f"the key {key.value!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), [*"-+0123456789"]
+)
+
+
+def parse(text: str | bytes, what: str) -> Any:
+    """Return the plain values of a YAML text; `what` names it in messages."""
     try:
-        return cls(**fields)
-    except (ConfigError, VocabError) as error:
-        raise ConfigError(f"{where}: {error}" if where else str(error)) from error
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2020-99-99 is a ValueError
+        raise ConfigError(f"{what} is not YAML: {_one_line(error)}") from error
 
 
-def _names(hint: Any) -> set[str]:
-    """Return the settings of a section, or nothing for a plain value."""
-    classes = [cls for cls in (hint, *get_args(hint)) if dataclasses.is_dataclass(cls)]
-    return {field.name for cls in classes for field in dataclasses.fields(cls)}
-
-
-def _read_policy(policies: Mapping[str, Any], value: Any, where: str) -> Any:
-    if isinstance(value, str):
-        if value not in PRESETS:
-            raise ConfigError(f"{where} is {value!r}; known names: {', '.join(PRESETS)}.")
-        return PRESETS[value]
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in policies:
-        raise ConfigError(
-            f"{where} is {value!r}; give a name ({', '.join(PRESETS)}) or a mapping with kind:"
-            f" {', '.join(policies)}."
-        )
-    fields = {key: part for key, part in value.items() if key != "kind"}
-    return _read_dataclass(policies[kind], fields, where)
+def _one_line(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    words = [getattr(error, "context", None), getattr(error, "problem", None)]
+    what = ", ".join(word for word in words if word)
+    return f"{what} (line {mark.line + 1}, column {mark.column + 1})."
 
 
 def set_value(fields: Any, change: str) -> None:
     """Replace one value, as in "training.steps=100", creating its sections if needed."""
-    import yaml
-
     name, equals, value = change.partition("=")
     if not equals:
         raise ConfigError(f"Write a change as name=value, like training.steps=100; got {change!r}.")
@@ -153,26 +84,86 @@ def set_value(fields: Any, change: str) -> None:
         raise ConfigError(
             f"{name} cannot be changed: {change!r} needs a section where the recipe has a value."
         )
+    fields[last] = parse(value, f"The value of {change!r}")
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a recipe into values that JSON and YAML can write; policies include their `kind`."""
+    if dataclasses.is_dataclass(value):
+        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        is_policy = callable(getattr(value, "compile", None))
+        return ({"kind": kind_of(type(value))} if is_policy else {}) | plain
+    if isinstance(value, Mapping):
+        return {name: to_plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def from_plain(cls: type, value: Any, where: str = "") -> Any:
+    """Turn plain YAML into a dataclass; `where` is its path, for messages.
+
+    Pydantic reads it as JSON, in which a list may become a tuple, and a text a path.
+    """
+    # A dictionary of one item, because a dataclass can be given no config from outside.
+    adapter = TypeAdapter(dict[str, cls], config=_STRICT)  # type: ignore[valid-type]
     try:
-        fields[last] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The value of {change!r} is not YAML: {one_line(error)}") from error
+        return adapter.validate_json(to_json({where: value}, inf_nan_mode="constants"))[where]
+    except ValidationError as error:
+        raise ConfigError(_sentence(cls, error.errors(), where)) from error
+    except ValueError as error:  # a list that contains itself, half of a surrogate pair
+        raise ConfigError(f"The recipe cannot be read: {_one_line(error)}") from error
 
 
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _sentence(cls: type, errors: Sequence[Any], path: str) -> str:
+    """Return one sentence about the first unknown setting, wrong value or missing setting."""
+    order = {_UNKNOWN: 0, "missing": 2}
+    first = min(errors, key=lambda error: order.get(error["type"], 1))
+    kind, loc = first["type"], first["loc"][1:]
+    path, section = _find(cls, loc, path)
+    match kind:
+        case "value_error":  # the dataclass's own
+            message = str(first["ctx"]["error"])
+            return f"{path}: {message}" if path else message
+        case "missing":
+            return f"{path} is missing."
+        case "unexpected_keyword_argument":
+            hints = get_type_hints(section)
+            inner = [name for name in hints if loc[-1] in _settings(hints[name])]
+            parent = path.removesuffix(loc[-1])
+            advice = did_you_mean(loc[-1], hints)
+            if inner:
+                advice = f"Did you mean `{parent}{inner[0]}.{loc[-1]}`?"
+            return f"`{path}` is not a setting. {advice}"
+    # A Literal's choices are pydantic's, and so is the whole sentence about what is not known here.
+    context = {"expected": first["msg"]} | first.get("ctx", {})
+    allowed = _WORDS.get(kind, "{expected}").format_map(context)
+    value = repr(first["input"])
+    value = value if len(value) <= 80 else f"{value[:77]}..."
+    return f"{path or 'A recipe'} is {value}; it should be {allowed}."
 
 
-def _path(where: str, key: Any) -> str:
-    return f"{where}.{key}" if where else str(key)
+def _find(hint: Any, loc: Sequence[Any], path: str) -> tuple[str, Any]:
+    """Return the path of a setting as YAML writes it, and the dataclass that it belongs to."""
+    section = None
+    for part in loc:
+        classes = _classes(hint)
+        if isinstance(part, int):
+            path += f"[{part}]"
+            hint = get_args(hint)[0]
+        elif len(classes) > 1:  # the kind of a policy, which is no part of the path
+            hint = policies_by_kind(hint).get(part)
+        else:
+            path = f"{path}.{part}" if path else part
+            section = classes[0] if classes else None
+            hint = get_type_hints(section).get(part) if classes else get_args(hint)[1]
+    return path, section
 
 
-def one_line(error: Exception) -> str:
-    """Return an error's message without line ends and, for YAML, with its line and column."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return " ".join(str(error).split())
-    words = [getattr(error, "context", None), getattr(error, "problem", None)]
-    what = ", ".join(word for word in words if word)
-    return f"{what} (line {mark.line + 1}, column {mark.column + 1})."
+def _classes(hint: Any) -> list[Any]:
+    """Return the dataclass of a section, those of a union of policies, or nothing."""
+    return [cls for cls in (hint, *get_args(hint)) if dataclasses.is_dataclass(cls)]
+
+
+def _settings(hint: Any) -> set[str]:
+    return {field.name for cls in _classes(hint) for field in dataclasses.fields(cls)}

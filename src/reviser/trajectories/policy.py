@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,64 @@ def _restore(
     policy: TextPolicy, ids: npt.NDArray[np.int64], units: Sequence[str], targets: Targets
 ) -> Restorations:
     return _run_kernels(targets, compile_rows(policy, targets.progress), ids, units)
+
+
+class ByKind:
+    """Mark of a union of policies that pydantic reads: a preset's name, or a mapping with `kind`.
+
+    Only pydantic calls its method, so this module can be imported without it.
+    """
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: Any) -> Any:
+        """Return the schema that takes the class that `kind` names."""
+        from pydantic_core import core_schema
+
+        kinds = policies_by_kind(union)
+        preset = core_schema.literal_schema([*PRESETS])
+        choices: dict[Any, Any] = {
+            _PRESET: core_schema.no_info_after_validator_function(PRESETS.__getitem__, preset)
+        }
+        for kind, cls in kinds.items():
+            schema = handler.generate_schema(cls)
+            choices[kind] = core_schema.no_info_before_validator_function(_settings, schema)
+        return core_schema.tagged_union_schema(
+            choices,
+            _choose,
+            custom_error_type="policy",
+            custom_error_message=f"a name ({', '.join(PRESETS)}) or a mapping with kind:"
+            f" {', '.join(kinds)}",
+        )
+
+
+_PRESET = "preset"
+"""What stands for a name where pydantic expects a kind."""
+
+
+def _choose(value: Any) -> str | None:
+    """Return the kind that a policy of a recipe asks for, which may not exist."""
+    if isinstance(value, dict):
+        return str(value.get("kind"))
+    return _PRESET if str(value) in PRESETS else None
+
+
+def _settings(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's settings without its kind; its lists as tuples, for a strict reader."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in policy.items()
+        if name != "kind"
+    }
+
+
+def kind_of(policy: Any) -> str:
+    """Return the name of a class of policies in recipes."""
+    name: str = policy.__name__
+    return name.lower()
+
+
+def policies_by_kind(union: Any) -> dict[str, Any]:
+    """Return the dataclasses of a union, by their kinds."""
+    return {kind_of(cls): cls for cls in get_args(union) if is_dataclass(cls)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +187,7 @@ class Mixture(_KernelPolicy):
     `change_until`.
     """
 
-    policies: tuple[Append | Obfuscation | Spans, ...]
+    policies: tuple[Annotated[Append | Obfuscation | Spans, ByKind()], ...]
     weights: tuple[float, ...]
     final_weights: tuple[float, ...] | None = None
     change_from: float = 0.0
