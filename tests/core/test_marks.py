@@ -2,21 +2,17 @@
 
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.history import trace
-from reviser.core.mask import Boundary
 from reviser.core.trajectory import Trajectory
 from reviser.errors import InvalidAction, TrajectoryError
 from reviser.trajectories.policy import Spans
 from reviser.trajectories.sampler import Sampler
-from support.naive import pick
-from support.strategies import random_layout, random_units, seeds
+from support.strategies import random_units, seeds
 
 TOKENS = 6
 ALL = ActionVocab.build(TOKENS, operators=OPERATORS, max_move=4, marks=True, reserved=1)
@@ -128,79 +124,6 @@ def test_what_is_left_out_is_written_where_the_mark_is() -> None:
         canvas.apply(PLAIN.back)
 
 
-# -- the mask -------------------------------------------------------------------------------------
-
-
-def allowed(rows: Boundary) -> list[set[int]]:
-    return [{*np.flatnonzero(row).tolist()} for row in rows.allowed()]
-
-
-@given(seeds)
-def test_the_mask_follows_the_marks(seed: int) -> None:
-    rng = Random(seed)
-    rows, canvases, layouts = Boundary(ALL, 3), [], []
-    for n in range(3):
-        layout = random_layout(rng, 10)
-        rows.reset(n, **layout._asdict())
-        canvases.append(Canvas(ALL, [0] * layout.length, layout.cursor))
-        layouts.append(layout)
-    in_a_row, edits = [0] * 3, [0] * 3
-    for _ in range(STEPS):
-        masks = allowed(rows)
-        for n, (canvas, layout) in enumerate(zip(canvases, layouts, strict=True)):
-            may = not canvas.is_spelling and not canvas.is_finished
-            may &= layout.max_edits is None or edits[n] < layout.max_edits
-            may_move = may and (layout.max_moves is None or in_a_row[n] < layout.max_moves)
-            in_gap = any(low <= canvas.cursor <= high for low, high in rows.gaps(n))
-            assert (ALL.mark in masks[n]) == (may and in_gap and canvas.cursor not in canvas.marks)
-            assert (ALL.back in masks[n]) == (may_move and bool(canvas.marks))
-        ids = [pick(rng, ALL, mask) for mask in masks]
-        for n, (canvas, i) in enumerate(zip(canvases, ids, strict=True)):
-            if not canvas.is_finished:
-                moves = bool(ALL.is_move[i]) and not canvas.is_spelling
-                in_a_row[n] = in_a_row[n] + 1 if moves else 0
-                edits[n] += canvas.apply(i).changes_text
-        if rng.random() < 0.3:  # by way of a fork
-            forked = rows.fork([2, 0, 1])
-            forked.advance([ids[2], ids[0], ids[1]])
-            rows.put([2, 0, 1], forked)
-        elif rng.random() < 0.3:
-            rows.replay(1, [ids[1]])
-            rows.advance([ids[2], ids[0]], [2, 0])
-        else:
-            rows.advance(ids)
-        assert rows.cursor.tolist() == [canvas.cursor for canvas in canvases]
-        assert rows.length.tolist() == [len(canvas) for canvas in canvases]
-
-
-def test_a_row_can_start_with_marks() -> None:
-    rows = Boundary(PLAIN, 1)
-    rows.reset(0, length=4, gaps=[(1, 1), (3, 3)], cursor=1, marks=[3])
-    rows.advance([PLAIN.back])
-    assert rows.cursor.tolist() == [3]
-    assert PLAIN.back not in allowed(rows)[0]
-    rows.reset(0, length=4)
-    assert PLAIN.back not in allowed(rows)[0]
-
-
-@given(seeds)
-def test_the_trace_of_a_history_with_marks_is_the_canvas(seed: int) -> None:
-    rng = Random(seed)
-    rows, canvas = Boundary(ALL, 1), Canvas(ALL)
-    history, states = [], []
-    for _ in range(STEPS):
-        (mask,) = allowed(rows)
-        history.append(pick(rng, ALL, mask - {ALL.stop} or mask))
-        rows.advance(history[-1:])
-        canvas.apply(history[-1])
-        states.append((len(canvas), canvas.cursor))
-    lengths, cursors = trace(ALL, np.array([history]))
-    assert list(zip(lengths[0].tolist(), cursors[0].tolist(), strict=True)) == states
-    padding = [ALL.stop, ALL.begin, ALL.delimiter, ALL.size - 1]
-    ended = np.array([[1, ALL.mark, 2, ALL.back, 3, *padding]])
-    assert trace(ALL, ended)[0].tolist() == [[1, 1, 2, 2, 3, 3, 3, 3, 3]]
-
-
 # -- the sampler ----------------------------------------------------------------------------------
 
 
@@ -246,10 +169,3 @@ def inserts(vocab: ActionVocab, restoration: tuple[int, ...]) -> list[tuple[int,
 def test_an_obfuscation_has_no_marks() -> None:
     with pytest.raises(TrajectoryError, match="has no marks"):
         Trajectory.from_obfuscation(ALL, [1, 2], 2, [Action(Kind.MARK)])
-
-
-def test_back_does_not_lead_to_a_mark_outside_the_gaps() -> None:
-    rows = Boundary(PLAIN, 1)
-    for mark, is_in_reach in ((0, False), (1, True), (2, True), (3, False)):
-        rows.reset(0, length=3, cursor=1, gaps=[(1, 2)], marks=[mark])
-        assert (PLAIN.back in allowed(rows)[0]) == is_in_reach
