@@ -1,8 +1,6 @@
 """The story writer that comes with a checkout: it is what its card says, and it writes."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from reviser.lab.evals.texts import read_prompts
 from reviser.lab.evals.trajectories import Walk
 from reviser.models import info, trunks
 from reviser.writing.model import Reviser
-from reviser.writing.tasks import Continue, Infill
+from reviser.writing.tasks import Continue
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "models" / "stories-revise"
@@ -82,21 +80,6 @@ def test_it_has_learnt_to_tell_stories() -> None:
     assert loss < 1.7
 
 
-def test_it_writes_from_the_command_line() -> None:
-    words = ["generate", BEGINNINGS[0], "-m", "models/stories-revise", "--json", "--seed", "5"]
-    done = subprocess.run(
-        [sys.executable, "-m", "reviser", *words],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    rollout = json.loads(done.stdout)
-    assert rollout["text"].startswith(BEGINNINGS[0])
-    assert len(rollout["text"]) > 200
-    assert rollout["stop_reason"] == "stop"
-
-
 def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
     vocab = ActionVocab.load(FOLDER)
     rollouts = list(model.run_many(map(Continue, BEGINNINGS * 10), seed=1))
@@ -115,17 +98,3 @@ def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
                 assert starts[canvas.cursor] & UNITS["sentence"]
             canvas.apply(action)
             before = kind
-
-
-def test_it_fills_a_gap_and_touches_nothing_else(model: Reviser) -> None:
-    left = "Once upon a time, there was a boy named Tom. One day, he took his ball to the park."
-    right = " Tom was very sad. His mom gave him a big hug. She got him a new ball. Tom was happy."
-    tasks = [Infill(f"{left}{{}}{right}")] * 40
-    rollouts = list(model.run_many(tasks, max_actions=100))
-    for rollout in rollouts:
-        assert rollout.text.startswith(left)
-        assert rollout.text.endswith(right)
-        assert all(part.before == part.after for part in rollout.locked)
-    fills = [rollout.text[len(left) : -len(right)] for rollout in rollouts]
-    assert sum(fill.endswith((".", "!", '"', "?")) for fill in fills) >= 30
-    assert len({*fills}) >= 30

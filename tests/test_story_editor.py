@@ -16,18 +16,10 @@ from reviser.writing.model import Reviser
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "models" / "stories-edit"
 FILES = {
-    "README.md",
-    "action_vocab.json",
-    "config.json",
-    "editing.json",
-    "generation_config.json",
-    "model.safetensors",
-    "run.json",
-    "suggestions.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "words.txt",
-}
+    "README.md", "action_vocab.json", "config.json", "editing.json", "generation_config.json",
+    "model.safetensors", "run.json", "suggestions.json", "tokenizer.json",
+    "tokenizer_config.json", "words.txt",
+}  # fmt: skip
 WRONG = "Tom and Sue went too the zoo. They wanted see the big lion. The lion was verry happy."
 RIGHT = "Tom and Sue went to the zoo. They wanted to see the big lion. The lion was very happy."
 STORY = (
@@ -66,14 +58,6 @@ def test_it_corrects_a_story_from_the_command_line() -> None:
     )
     assert done.stdout.strip() == RIGHT
     assert "warning" not in done.stderr.lower()
-
-
-def test_it_keeps_locked_text(model: Reviser) -> None:
-    revision = model.revise(WRONG, locked=["verry"])
-    assert "verry happy" in revision.text
-    assert revision.text != WRONG
-    for rollout in revision.rollouts:
-        assert all(part.before == part.after for part in rollout.locked)
 
 
 def test_it_leaves_a_correct_story_alone(model: Reviser) -> None:

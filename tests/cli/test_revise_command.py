@@ -126,38 +126,32 @@ def test_a_file_that_needs_no_change_is_not_touched(tmp_path: Path, opens: Opens
     assert run(file, "--format", "diff").stdout == ""
 
 
-def test_a_file_that_another_program_changed_is_not_written(tmp_path: Path, opens: Opens) -> None:
-    file = tmp_path / "draft.md"
-    file.write_text("One.")
-    engine = ScriptedEngine(VOCAB, [*CODEC.encode("x"), VOCAB.stop])
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("changed", "has changed since it was read"),
+        ("pipe", "it is a pipe. Give the name of a file."),  # refused before it is read
+        ("protected", "it is write-protected (mode 0444). Make it writable first"),
+    ],
+)
+def test_a_file_that_cannot_be_written_back_is_left_alone(
+    tmp_path: Path, opens: Opens, kind: str, sentence: str
+) -> None:
+    file, engine = tmp_path / "draft.md", ScriptedEngine(VOCAB, [*CODEC.encode("x"), VOCAB.stop])
     opens(engine)
-    engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.write_text("One.")
+    if kind == "changed":  # by another program, while the model writes
+        engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
+    if kind == "protected":
+        file.chmod(0o444)
     result = run(file, "--in-place")
-    assert result.exit_code == 1
-    assert "has changed since it was read" in result.stderr
-    assert file.read_text() == "Two."
-
-
-def test_only_files_are_revised_in_place(tmp_path: Path, opens: Opens) -> None:
-    """A device or pipe is refused before it is read, which might never end."""
-    opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
-    pipe = tmp_path / "pipe.md"
-    os.mkfifo(pipe)
-    result = run(pipe, "--in-place")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "it is a pipe. Give the name of a file." in result.stderr
-    assert pipe.is_fifo()
-
-
-@pytest.mark.usefixtures("corrects")
-def test_a_write_protected_file_is_not_revised_in_place(tmp_path: Path) -> None:
-    file = tmp_path / "draft.md"
-    file.write_bytes(BEFORE.encode())
-    file.chmod(0o444)
-    result = run(file, "--in-place")
-    assert result.exit_code == 1
-    assert "it is write-protected (mode 0444). Make it writable first" in result.stderr
-    assert file.read_bytes().decode() == BEFORE
+    assert sentence in result.stderr
+    left = {"changed": "Two.", "protected": "One."}
+    assert file.is_fifo() if kind == "pipe" else file.read_text() == left[kind]
 
 
 def test_options_reach_the_model(opens: Opens) -> None:

@@ -98,7 +98,9 @@ def advance(rng: Random, rows: Boundary, ids: list[int]) -> None:
         rows.replay(0, ids[:1])
 
 
-def try_wrong(rng: Random, vocab: ActionVocab, rows: Boundary, ids: list[int], row: SlowRow) -> int:
+def try_wrong(
+    rng: Random, vocab: ActionVocab, rows: Boundary, ids: list[int], row: SlowRow
+) -> None:
     """Feed an id that may be refused to row 0: exactly when its canvas refuses it."""
     copied, canvas, why = rows.fork(), row.canvas.fork(), None
     before, wrong = of_rows(copied), rng.randrange(vocab.size)
@@ -112,12 +114,11 @@ def try_wrong(rng: Random, vocab: ActionVocab, rows: Boundary, ids: list[int], r
     if why is None:
         copied.advance(fed, order)
         assert (copied.length[0], copied.cursor[0]) == (len(canvas), canvas.cursor)
-        return 0
+        return
     with pytest.raises(InvalidAction) as refused:
         copied.advance(fed, order)
     assert str(refused.value) == why
     assert of_rows(copied) == before  # also of the rows that had advanced by then
-    return 1
 
 
 def compare(seed: int, count: int, steps: int) -> int:
@@ -126,7 +127,6 @@ def compare(seed: int, count: int, steps: int) -> int:
     vocab = VOCABS[seed % len(VOCABS)]
     rows = Boundary(vocab, count)
     slow = [start(rng, vocab, rows, n) for n in range(count)]
-    tried = refused = 0
     for _ in range(steps):
         found, expected = of_rows(rows), [seen(row) for row in slow]
         assert found == expected
@@ -139,15 +139,13 @@ def compare(seed: int, count: int, steps: int) -> int:
         assert of_rows(rows) == found  # it is not the view's
         ids = [choose(rng, vocab, row) for row in slow]
         if {vocab.find, vocab.end} != {None} and rng.random() < 0.2:
-            tried += 1
-            refused += try_wrong(rng, vocab, rows, ids, slow[0])
+            try_wrong(rng, vocab, rows, ids, slow[0])
         advance(rng, rows, ids)
         for n, (row, action_id) in enumerate(zip(slow, ids, strict=True)):
             replayed(row, [action_id])
             is_over = row.canvas.is_finished and rng.random() < 0.5
             if is_over or len(row.canvas) > 200:
                 slow[n] = start(rng, vocab, rows, n)
-    assert refused or tried < 5
     return steps * count
 
 

@@ -184,11 +184,6 @@ def test_a_fork_is_independent_and_shares_the_past(seed: int, data: st.DataObjec
     assert snapshot(forked) == forked_before
 
 
-def test_begin_and_delimiter_leave_the_canvas_as_it_is() -> None:
-    separators = [PLAIN.begin, PLAIN.delimiter]
-    assert snapshot(Canvas.replay(PLAIN, [*separators, 4, *separators, 5])) == ([4, 5], 2, False)
-
-
 @given(seeds, st.integers(0, 30), st.integers(0, 30))
 def test_a_window_is_a_slice_around_the_cursor(seed: int, before: int, after: int) -> None:
     canvas = random_canvas(Random(seed), ALL, 20)

@@ -27,23 +27,10 @@ HERE = Path(__file__).parent
 ASSETS = ROOT / "src/reviser/export/assets"
 STORIES = ROOT / "models/stories-revise"
 PIECES = [
-    b"a",
-    b" b",
-    b"\xc3",
-    b"\xa9",
-    b"\xe2\x82",
-    b"\xac",
-    b"\xf0\x9f",
-    b"\x98\x80",
-    b"\xff",
-    "\u00e9".encode(),
-    "\U0001f600".encode(),
-    b"\n",
-    b"\xef\xbb\xbf",
-    b"\xed\xa0\x80",
-    b"\x80z",
+    b"a", b" b", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x98\x80", b"\xff",
+    "\u00e9".encode(), "\U0001f600".encode(), b"\n", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\x80z",
     b"\xf4\x90",
-]
+]  # fmt: skip
 VOCABS = [
     ActionVocab.build(len(PIECES), max_move=8, marks=True),
     ActionVocab.build(len(PIECES), max_move=4, marks=True, delimiter=False),
@@ -55,30 +42,10 @@ VOCABS = [
     ),
 ]
 WORDS = [
-    "Tom",
-    " went",
-    " to the park",
-    ".",
-    " \u00e9\u00e8",
-    "\U0001f600",
-    "  ",
-    "\n",
-    "'s",
-    "don't",
-    "123",
-    " 4\u00bd",
-    "\u3000x",
-    "\ufeff",
-    "<|stop|>",
-    "\u0085",
-    "_!?",
-    "\u0644\u0627",
-    "\u0e01\u0e33",
-    "\t",
-    "a\u0301",
-    "\u2160",
-    "I'LL",
-]
+    "Tom", " went", " to the park", ".", " \u00e9\u00e8", "\U0001f600", "  ", "\n", "'s", "don't",
+    "123", " 4\u00bd", "\u3000x", "\ufeff", "<|stop|>", "\u0085", "_!?", "\u0644\u0627",
+    "\u0e01\u0e33", "\t", "a\u0301", "\u2160", "I'LL",
+]  # fmt: skip
 
 
 def mirrored(job: str, vocab: ActionVocab, cases: list[Any], folder: Path | None = None) -> Any:
@@ -171,15 +138,8 @@ def texts(rng: Random, count: int) -> list[str]:
 
 def random_texts(rng: Random, count: int) -> list[str]:
     """Return texts of any characters; rare ones were assigned later than some Unicode tables."""
-    ranges = [
-        (0, 0x7F),
-        (0x80, 0x24F),
-        (0x370, 0x5FF),
-        (0x900, 0x97F),
-        (0x2000, 0x206F),
-        (0x4E00, 0x4E40),
-        (0x1F600, 0x1F640),
-    ]
+    ranges = [(0, 0x7F), (0x80, 0x24F), (0x370, 0x5FF), (0x900, 0x97F), (0x2000, 0x206F)]
+    ranges += [(0x4E00, 0x4E40), (0x1F600, 0x1F640)]
     return [
         "".join(chr(rng.randint(*rng.choice(ranges))) for _ in range(rng.randint(1, 20)))
         for _ in range(count)

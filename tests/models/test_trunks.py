@@ -1,7 +1,6 @@
 """Trunks: reproducible, complete after a save, safe to open, and unchanged by adaptation."""
 
 import json
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from transformers import (  # noqa: E402
 from reviser.models import adaptation, trunks  # noqa: E402
 from reviser.models.adaptation import adapt, with_lora  # noqa: E402
 from reviser.models.trunks import TrunkConfig, build, load, load_base  # noqa: E402
+from support.hostile_folders import INTRUDED, Intruder  # noqa: E402
 
 SIZES = {"layers": 2, "width": 32, "heads": 2, "mlp_width": 48, "context": 64}
 VOCAB = ActionVocab.build(100, operators=["delete"])
@@ -193,19 +193,16 @@ def test_weights_that_lack_a_tensor_are_refused_by_its_name(folder: Path, change
     assert refusal(load, folder).endswith(f"The first is {name}.")
 
 
+def change_config(folder: Path, **fields: Any) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | fields), encoding="utf-8")
+
+
 def test_code_that_a_folder_names_is_not_run(folder: Path) -> None:
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["model_type"] = "own"
-    config["auto_map"] = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}
-    path.write_text(json.dumps(config), encoding="utf-8")
+    classes = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}
+    change_config(folder, model_type="own", auto_map=classes)
     (folder / "code.py").write_text("raise SystemExit('run')", encoding="utf-8")
     assert "Cannot open a model in" in refusal(load, folder)
-
-
-class Intruder:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, ("intruded",)
 
 
 def named_by_an_index(folder: Path) -> None:
@@ -225,10 +222,7 @@ def named_by_an_index_further_down(folder: Path) -> None:
 
 
 def named_by_the_config(folder: Path, name: str = "weights.bin") -> None:
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["transformers_weights"] = name
-    path.write_text(json.dumps(config), encoding="utf-8")
+    change_config(folder, transformers_weights=name)
 
 
 def as_an_adapter(folder: Path) -> None:
@@ -257,7 +251,7 @@ def test_a_pickle_is_never_read_however_a_folder_offers_it(
     way(folder)
     for opener in (load, load_base):
         refusal(opener, folder)
-    assert not Path("intruded").exists()
+    assert not Path(INTRUDED).exists()
 
 
 def test_of_the_hub_neither_pickles_nor_code_are_asked_for(
@@ -297,7 +291,7 @@ def test_a_pickle_next_to_the_weights_is_ignored(folder: Path) -> None:
     expected = load(folder)[0]
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Intruder()))
     assert_same_weights(load(folder)[0], expected)
-    assert not Path("intruded").exists()
+    assert not Path(INTRUDED).exists()
 
 
 @pytest.mark.parametrize(
@@ -312,13 +306,9 @@ def test_a_pickle_next_to_the_weights_is_ignored(folder: Path) -> None:
     ],
 )
 def test_compiled_code_that_a_folder_names_is_not_fetched(folder: Path, asked: Any) -> None:
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(config | asked), encoding="utf-8")
+    change_config(folder, **asked)
     for opener in (load, load_base):
         assert "someone/kernel' as" in refusal(opener, folder)
-    path.write_text(json.dumps(config | {"attn_implementation": "eager"}), encoding="utf-8")
-    load(folder)
 
 
 # -- adapting ---------------------------------------------------------------------------------

@@ -14,15 +14,8 @@ from reviser.core.codec import Codec, TextEdit
 from support import naive
 
 CHARACTERS = "a é€😀👩\u200d🚀e\u0301你世界 👍🏽" * 2
-NEVER_UTF8 = [
-    b"\xff",
-    b"\xc0",
-    b"\xf5",
-    b"\xed",
-    b"\xa0",
-    b"\xf4",
-    b"\x90",
-]  # some never occur, some not in a row
+NEVER_UTF8 = [bytes([n]) for n in b"\xff\xc0\xf5\xed\xa0\xf4\x90"]
+"""Some never occur, some not in a row."""
 NEAR = 7  # bytes: three before, three after, and a first space
 
 

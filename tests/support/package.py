@@ -55,17 +55,8 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     Metadata.from_email(metadata, validate=True)
     with tarfile.open(sdist) as archive:
         inside = {one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()}
-    folders = (
-        "deploy/",
-        "docker/",
-        "docs/",
-        "examples/",
-        "experiments/",
-        "recipes/",
-        "src/",
-        "tests/",
-    )
-    wanted = {name for name in listed if name.startswith(folders)}
+    folders = ["deploy", "docker", "docs", "examples", "experiments", "recipes", "src", "tests"]
+    wanted = {name for name in listed if name.startswith(tuple(f"{each}/" for each in folders))}
     wanted |= {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"}
     assert inside >= wanted, wanted - inside
     assert not (stray := {name for name in inside - wanted if "/" in name}), stray
