@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from reviser.core.trajectory import Trajectory
 from reviser.errors import DataError
 from reviser.train.recipe import Recipe, absolute_paths, load_recipe
 from reviser.trajectories.alignment import Hunk, diff
-from reviser.trajectories.policy import AnyPolicy, Rewrite, TokenPair
+from reviser.trajectories.policy import AnyPolicy, ByKind, Rewrite, TokenPair
 
 PART, END = "\x1f", "\x1e"
 """The characters between a search and its replacement, and after each block."""
@@ -52,7 +52,7 @@ class Blocks(Rewrite):
 class BlocksRecipe(Recipe):
     """A recipe whose policy writes blocks."""
 
-    policy: AnyPolicy | Blocks = Blocks()
+    policy: Annotated[AnyPolicy | Blocks, ByKind()] = Blocks()
 
 
 class Applied(NamedTuple):

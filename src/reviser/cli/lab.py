@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,24 @@ from reviser.lab.evals.texts import Protocol
 
 if TYPE_CHECKING:
     from reviser.lab.order_tax import CostEstimate, PolicyCost
+
+
+_device_option = click.option(
+    "--device", default="auto", show_default=True,
+    help="Device that runs the measuring models, such as cpu or cuda:0; auto takes a GPU if there"
+         " is one.",
+)  # fmt: skip
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Any, Any]]:
+    """Show progress of work that the same command continues after an interruption."""
+    with progress_bars() as (log, progress):
+        try:
+            with terminable():
+                yield log, progress
+        except KeyboardInterrupt as error:
+            exit_interrupted(error, "Run the same command again to continue.")
 
 
 @click.group()
@@ -114,9 +133,7 @@ def prompts(
 @click.option("--judge-url", metavar="URL",
               help="Endpoint with OpenAI's API, up to /v1; its key is read from"
                    " REVISER_JUDGE_KEY.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True,
-              help="Device that runs the models, such as cpu or cuda:0; auto takes a GPU if there"
-                   " is one.")  # fmt: skip
+@_device_option
 def evaluate(
     systems: tuple[str, ...], output: Path, references: tuple[Path, ...], folders: tuple[str, ...],
     scorers: tuple[str, ...], mauve: tuple[str, ...], judge: str | None, judge_url: str | None,
@@ -148,13 +165,9 @@ def evaluate(
         System(name=name, samples=tuple(own), folder=models.get(name))
         for name, own in samples.items()
     ]
-    with progress_bars() as (_, progress):
-        try:
-            cache = output.with_suffix(".measured")
-            with terminable():
-                record = evaluate(compared, measures, cache=cache, progress=progress)
-        except KeyboardInterrupt as error:
-            exit_interrupted(error, "Run the same command again to continue.")
+    with _progress() as (_, progress):
+        cache = output.with_suffix(".measured")
+        record = evaluate(compared, measures, cache=cache, progress=progress)
     record |= texts.read_prompts_manifest(references)
     write_json(output, record)
     _print_record(record)
@@ -235,17 +248,14 @@ def train(recipe: Path, output: Path, changes: tuple[str, ...]) -> None:
 
 
 @lab.command()
-@click.argument("recipe", type=InputPath(dir_okay=False), metavar="RECIPE.yaml")
+@recipe_argument
 @folder_option("-o", "--output",
                help="Folder for models, rollouts and the page, or such a folder to"
                     " continue.")  # fmt: skip
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Replace a value of the recipe for all models; may be repeated.")  # fmt: skip
+@changes_option
 @engine_option
 @engine_options_option
-@click.option("--device", default="auto", show_default=True,
-              help="Device that runs the measuring models, such as cpu or cuda:0; auto takes a GPU"
-                   " if there is one.")  # fmt: skip
+@_device_option
 def reproduce(
     recipe: Path, output: Path, changes: tuple[str, ...], engine: str,
     engine_options: tuple[str, ...], device: str,
@@ -266,16 +276,11 @@ def reproduce(
             check_inputs(read)
         # After the checks, because importing torch takes seconds.
         from reviser.lab.reproduce import reproduce
-    with progress_bars() as (log, progress):
-        try:
-            with terminable():
-                page = reproduce(
-                    recipe, output, changes=changes, engine=engine,
-                    options=parse_options(engine_options), device=device, log=log,
-                    progress=progress,
-                )  # fmt: skip
-        except KeyboardInterrupt as error:
-            exit_interrupted(error, "Run the same command again to continue.")
+    with _progress() as (log, progress):
+        page = reproduce(
+            recipe, output, changes=changes, engine=engine, options=parse_options(engine_options),
+            device=device, log=log, progress=progress,
+        )  # fmt: skip
     click.echo(page)
 
 
@@ -350,15 +355,10 @@ def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tup
 
 def _print_costs(rows: Sequence[tuple[str, PolicyCost]]) -> None:
     header = ("policy", "actions per token", "moves, %", "order tax, bits")
-    table = [
-        (
-            name,
-            _format(cost.actions_per_token),
-            _format(cost.move_fraction, scale=100, digits=1),
-            _format(cost.order_tax),
-        )
-        for name, cost in rows
-    ]
+    table = []
+    for name, cost in rows:
+        moves = _format(cost.move_fraction, scale=100, digits=1)
+        table.append((name, _format(cost.actions_per_token), moves, _format(cost.order_tax)))
     print_table(header, table, width=80, no_wrap=True)
 
 

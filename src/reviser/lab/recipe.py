@@ -51,9 +51,7 @@ class Dagger(Edits):
     """Temperature at which the model samples its actions; 0 takes the most likely one."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "drafts", "turn"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
+        base.at_least(1, self, "rounds", "drafts", "turn")
         for name in ("oracle", "last_oracle"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be from 0 to 1.")

@@ -94,7 +94,7 @@ class LoraConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        _at_least(0, self, "rank")
+        at_least(0, self, "rank")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
@@ -140,10 +140,10 @@ class TrainingConfig:
     """Reporters in addition to log.jsonl, by the names that Transformers knows."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "steps", "batch", "micro_batch")
-        _at_least(1, self, "log_every", "evaluate_every", "save_every")
-        _at_least(0, self, "min_learning_rate", "warmup", "weight_decay", "epsilon", "clip")
-        _at_least(0, self, "workers")
+        at_least(1, self, "steps", "batch", "micro_batch")
+        at_least(1, self, "log_every", "evaluate_every", "save_every")
+        at_least(0, self, "min_learning_rate", "warmup", "weight_decay", "epsilon", "clip")
+        at_least(0, self, "workers")
         if not (self.learning_rate > 0 and self.min_learning_rate <= self.learning_rate):
             raise ConfigError(
                 f"learning_rate is {self.learning_rate}, min_learning_rate"
@@ -177,7 +177,7 @@ class EvaluationConfig:
     """Maximum number of actions in each sample text."""
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "examples", "max_actions")
+        at_least(1, self, "examples", "max_actions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class Recipe:
         if self.trunk is not None and self.context is not None:
             raise ConfigError("context is for a base; for a new trunk set trunk.context.")
         if self.context is not None:
-            _at_least(1, self, "context")
+            at_least(1, self, "context")
         if data.windows.held_out == 0:
             raise ConfigError("data.windows.held_out is 0, which leaves nothing to evaluate on.")
         if not 0 <= self.seed < 1 << 32:
@@ -345,7 +345,8 @@ def resolve_base(folder: Path, base: str | None) -> str | None:
     return next((str(path.absolute()) for path in candidates if path.is_dir()), base)
 
 
-def _at_least(least: int, config: Any, *names: str) -> None:
+def at_least(least: int, config: Any, *names: str) -> None:
+    """Refuse a dataclass of which one of some fields is below a limit."""
     for name in names:
         if getattr(config, name) < least:
             raise ConfigError(f"{name} is {getattr(config, name)}; it must be {least} or more.")

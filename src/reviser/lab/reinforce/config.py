@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reviser.errors import ConfigError
+from reviser.train.recipe import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,7 @@ class RewardConfig:
             raise ConfigError(f"For a reward of kind {self.kind}, {wanted[self.kind]}.")
         if (self.url is None) != (self.judge is None):
             raise ConfigError("Give judge, the name of a model, and the url that serves it.")
-        if self.price_per_byte < 0:
-            raise ConfigError(f"price_per_byte is {self.price_per_byte}; it must be 0 or more.")
+        at_least(0, self, "price_per_byte")
         if self.kind != "edits" and self.price_per_byte:
             raise ConfigError("price_per_byte is for a reward of kind edits.")
 
@@ -88,12 +88,9 @@ class ReinforceConfig:
     """Share of the steps after which the oracle takes no actions. The share decreases linearly."""
 
     def __post_init__(self) -> None:
-        for name, least in (("group", 2), ("max_actions", 1), ("updates", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be {least} or more.")
-        for name in ("kl", "entropy", "types", "price_per_action"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more.")
+        at_least(2, self, "group")
+        at_least(1, self, "max_actions", "updates")
+        at_least(0, self, "kl", "entropy", "types", "price_per_action")
         if not (self.temperature > 0 and self.clip > 0):
             raise ConfigError(
                 f"temperature is {self.temperature} and clip {self.clip}; both must be above 0."
