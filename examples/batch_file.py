@@ -5,20 +5,15 @@ and run it again: it continues where it stopped. `reviser generate --input` does
 """
 
 import sys
-from pathlib import Path
 
-from reviser.writing.batch import Job, run
+from reviser.batch.job import begin
+from reviser.batch.run import run
 
 
 def main(prompts: str, output: str, model: str = "models/stories-revise") -> None:
-    job = Job(
-        input=Path(prompts),
-        output=Path(output),
-        model=model,
-        settings={"seed": 7, "max_actions": 60},
-    )
-    lines, failed = run(job, lambda done, total: print(f"{done} of {total} lines"))
-    print(f"{output}: {lines} lines, {failed} with an error")
+    job = begin(prompts, output, model, settings={"seed": 7, "max_actions": 60})
+    counts = run(job, progress=lambda done, total: print(f"{done} of {total} lines"))
+    print(f"{output}: {counts.documents} lines, {counts.failed} with an error")
 
 
 if __name__ == "__main__":  # workers are processes that import this file

@@ -23,11 +23,12 @@ HEAVY = ("torch", "transformers", "vllm", "numba")
 
 def heavy_modules_after(code: str) -> list[str]:
     """The heavy modules that a fresh interpreter holds once it has run `code`."""
+    paths = os.pathsep.join(str(ROOT / name) for name in ("src", "tests"))  # of this checkout
     report = f"\nimport sys; print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", code + report],
         capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},  # some code imports `support`
+        env={**os.environ, "PYTHONPATH": paths},  # some code imports `support`
     )  # fmt: skip
     *_, last_line = run.stdout.splitlines()
     label, *names = last_line.split()
@@ -68,7 +69,7 @@ sys.modules["numba"] = None
     [
         "import reviser.serve.client",
         "import reviser.serve.app, reviser.cli.serve",
-        "from reviser.writing import batch, model, plan, tasks",
+        "from reviser.batch import job, results, run; from reviser.writing import model, tasks",
         "from support import serving\n"
         "with serving.serving() as server: server.post('/v1/generate', {'prompt': 'a'})",
         "from reviser.cli import main\nmain(['data', 'corrupt', 'README.md', '-o', '/dev/null'],"

@@ -3,7 +3,7 @@
     python -m experiments.scale.growth TEXT TOKENIZER
 
 Tokens: pieces of a text are tokenized, each twice as long as the one before. Documents: what the
-loader of a training process keeps in memory when it opens shards. Processes: one job over a corpus
+loader of a training process keeps in memory when it opens shards. Processes: one batch job
 is done by more and more processes. Processor seconds are counted, not the time on the
 wall: two cores cannot show how fast eight processes would be, but they show what these cost.
 """
@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.scale.corpus import RESULTS, SETTINGS, make_corpus, make_model
-from reviser.corpus.job import begin
-from reviser.corpus.run import run
+from experiments.scale.batch import RESULTS, SETTINGS, make_corpus, make_model
+from reviser.batch.job import begin
+from reviser.batch.run import run
 from reviser.data.shards import Manifest, Shard, TokenShards, tokenize
 from reviser.data.window_config import WindowConfig
 from reviser.data.windows import Windows

@@ -16,6 +16,8 @@ import torch
 
 from experiments.stories.arms import BASELINE, stream_of
 from experiments.stories.world import PROMPTS, PROTOCOL, held_out_texts, prompts_of, read_lines
+from reviser.batch.job import begin
+from reviser.batch.run import run
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
@@ -26,7 +28,6 @@ from reviser.lab.order_tax import policy_cost
 from reviser.models import trunks
 from reviser.train import inputs
 from reviser.train.recipe import Recipe
-from reviser.writing import batch
 from reviser.writing.rollout import Rollout
 
 POLICY_LENGTH, POLICY_TARGETS = 145, 1000
@@ -139,15 +140,9 @@ def system(model: Path, prompts: Path, settings: dict[str, Any]) -> System:
     path = model / "rollouts" / prompts.stem / f"{name}.jsonl"
     path.parent.mkdir(exist_ok=True, parents=True)
     limits = {"max_actions": 352, "max_length": PROTOCOL.total_tokens, "seed": 123 << 20}
-    job = batch.Job(
-        input=prompts,
-        output=path,
-        model=str(model),
-        options={"rows": 64, "dtype": "float32"},
-        settings=limits | settings,
-    )
     if not path.is_file():
-        batch.run(job)
+        options = {"rows": 64, "dtype": "float32"}
+        run(begin(str(prompts), str(path), str(model), options=options, settings=limits | settings))
     samples = texts.read_samples(path, system=model.name, prompts=texts.read_prompts(prompts))
     return System(name=model.name, samples=tuple(samples), folder=model)
 

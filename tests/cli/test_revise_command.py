@@ -205,7 +205,7 @@ def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Open
         (["--input", "x.jsonl"], None, 2, "--input and --output together"),
         (["x.md", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),
         (["--check", "--input", "x.jsonl", "--output", "y.jsonl"], None, 2, "--output together"),
-        (["--input", "x.jsonl", "--output", "y.jsonl"], None, 1, "no file 'x.jsonl'"),
+        (["--input", "x.jsonl", "--output", "y.jsonl"], None, 1, "no file to read at 'x.jsonl'"),
         (["x.md", "--in-place", "--check"], "a", 2, "--check writes nothing"),
         (["--lock", "b"], "a", 1, "which does not occur in the draft"),
         (["--precision", "0.9"], "a", 1, "was not trained to give edit probabilities"),

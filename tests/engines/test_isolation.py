@@ -22,11 +22,11 @@ from support import fuzz, small_tokenizers
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
+from reviser.batch.job import begin  # noqa: E402
+from reviser.batch.run import run as run_batch  # noqa: E402
 from reviser.engines.hf import HFEngine  # noqa: E402
 from reviser.engines.vllm_state import BatchMask  # noqa: E402
 from reviser.models import trunks  # noqa: E402
-from reviser.writing import batch  # noqa: E402
-from reviser.writing.batch import Job  # noqa: E402
 
 VOCAB = ActionVocab.build(20, max_move=8, operators=OPERATORS, marks=True, search=True)
 SIZES: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
@@ -181,10 +181,10 @@ def test_a_line_of_a_batch_file_that_fails_has_its_error_and_the_others_go_on(
         lines = [{"prompt": f"The {n}", "settings": {"max_actions": 8}} for n in range(6)]
         if is_bad:
             lines[BAD]["settings"] = {"top_k": 10**309}
-        (tmp_path / "in").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        output = tmp_path / f"out-{is_bad}"
-        counts = batch.run(Job(input=tmp_path / "in", output=output, model=str(folder)))
-        assert counts == (6, int(is_bad))
+        (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        output = tmp_path / f"out-{is_bad}.jsonl"
+        counts = run_batch(begin(str(tmp_path / "in.jsonl"), str(output), str(folder)))
+        assert (counts.documents, counts.failed) == (6, int(is_bad))
         written[is_bad] = [json.loads(line) for line in output.read_text().splitlines()]
     failed = written[True].pop(BAD)
     assert failed.keys() == {"line", "error"}

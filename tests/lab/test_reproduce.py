@@ -124,7 +124,7 @@ def test_a_finished_run_does_nothing_again(
 ) -> None:
     before = pages(finished)
     said: list[str] = []
-    monkeypatch.setattr(module.batch, "run", None)
+    monkeypatch.setattr(module, "run", None)
     assert reproduce(recipe, finished, log=said.append) == finished / "report.md"
     assert said == ["evaluating"]
     assert pages(finished) == before

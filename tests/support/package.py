@@ -259,24 +259,23 @@ def agents(env: Environment) -> None:
     env.run("-c", "import reviser.agents.server")
 
 
-def corpus(env: Environment) -> None:
+def batch(env: Environment) -> None:
     """Parquet and URLs, without torch."""
     assert "torch" not in env.names
     program = """
 import pyarrow as pa, pyarrow.parquet as pq
-from reviser.corpus.sources import read, scan
-from reviser.corpus.storage import find_files
+from reviser.batch.sources import find_sources, read, scan
 pq.write_table(pa.table({"prompt": ["a", "b"]}), "in.parquet")
-[found] = find_files("in.parquet")
-print([*read(scan(*found, 1), 1, 2, chunk_rows=1, fields=["prompt"])])
+[found] = find_sources("in.parquet")
+print([*read(scan(found, 1), 1, 2, chunk_rows=1, fields=["prompt"])])
 """
     assert "[{'prompt': 'b'}]" in env.run("-c", program)
 
 
 def on_ray(env: Environment) -> None:
-    """Ray Data, which `--on ray` imports."""
-    corpus(env)
-    env.run("-c", "import ray.data, reviser.corpus.run")
+    """Ray Data, which `--backend ray` imports."""
+    batch(env)
+    env.run("-c", "import ray.data, reviser.batch.run")
 
 
 def serve(env: Environment) -> None:
@@ -326,7 +325,7 @@ PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
     ("editor",): editor,
     ("agents",): agents,
     ("web",): web,
-    ("corpus",): corpus,
+    ("batch",): batch,
     ("ray",): on_ray,
     ("serve",): serve,
     ("hf", "serve"): serve_hf,

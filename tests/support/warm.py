@@ -18,7 +18,7 @@ MODULES = (
     "reviser.lab.evals.report",
     "reviser.lab.reproduce",
     "reviser.train.run",
-    "reviser.writing.batch",
+    "reviser.batch.run",
     "reviser.lab.reinforce.run",  # last: an environment without TRL has all the others
 )
 for name in MODULES:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from reviser.batch.job import FILE_CHUNK, FOLDER_CHUNK, Backend
 from reviser.cli.output import announce_if_slow, quiet_libraries
-from reviser.corpus.job import CHUNK_ROWS, Scheduler
 from reviser.data.readers import SplitBy
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import DataError, exists, nearest_path
@@ -237,16 +237,16 @@ def decoding_options(config: DecodeConfig) -> Decorator:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchChoice:
-    """The texts to work through, and where to do it, as chosen on the command line."""
+    """A batch of texts, and where to run it, as chosen on the command line."""
 
     source: str | None
     output: str | None
     workers: int
-    on: Scheduler
-    on_options: tuple[str, ...]
+    backend: Backend
+    backend_options: tuple[str, ...]
     part: tuple[int, int]
     text_key: str | None
-    chunk_rows: int
+    chunk_rows: int | None
 
     @property
     def is_chosen(self) -> bool:
@@ -262,11 +262,6 @@ class BatchChoice:
         assert self.output is not None
         return self.source, self.output
 
-    @property
-    def is_file(self) -> bool:
-        """True for one file of JSON lines; otherwise the output is a folder."""
-        return self.paths[1].endswith(".jsonl")
-
 
 def _part(_: click.Context, __: click.Parameter, value: str) -> tuple[int, int]:
     """Parse K/N."""
@@ -277,31 +272,28 @@ def _part(_: click.Context, __: click.Parameter, value: str) -> tuple[int, int]:
 
 
 def batch_options(source: str, instead_of: str, results: str) -> Decorator:
-    """Return the options of a command that also works through a file or a corpus of texts."""
+    """Return the options of a command that also runs a batch of texts."""
     return with_options(
         click.option("--input", "source", metavar="PATH",
-                     help=f"{source.capitalize()} to read in place of {instead_of}: a file of JSON"
-                          " lines. For an --output folder also Parquet, a folder, a pattern or a"
-                          " URL such as s3://..."),
+                     help=f"{source.capitalize()} to read in place of {instead_of}: JSON lines or"
+                          " Parquet, as a file, a folder, a pattern or a URL such as s3://..."),
         click.option("--output", metavar="PATH",
                      help=f"FILE.jsonl, or a folder or URL with a file of {results} per chunk;"
                           " needs --input."),
         click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
                      help="Number of processes for --input; each loads the model."),
-        click.option("--on", default="local", show_default=True,
-                     type=click.Choice(get_args(Scheduler)),
-                     help="Where the workers run: on this machine, or on a Ray cluster. For an"
-                          " --output folder."),
-        click.option("--on-option", "on_options", multiple=True, metavar="NAME=JSON",
+        click.option("--backend", default="local", show_default=True,
+                     type=click.Choice(get_args(Backend)),
+                     help="Where the workers run: on this machine, or on a Ray cluster."),
+        click.option("--backend-option", "backend_options", multiple=True, metavar="NAME=JSON",
                      help="Option of Ray's map_batches, such as num_gpus=1; may be repeated."),
         click.option("--part", default="1/1", metavar="K/N", callback=_part,
                      help="Run only the K-th of N equal shares of an --output folder; the others"
                           " can run on other machines at the same time."),
         click.option("--text-key", metavar="NAME",
-                     help=f"Field or column with the text of an --input to a folder. By default,"
-                          f" as in a file of {source}."),
-        click.option("--chunk-size", "chunk_rows", default=CHUNK_ROWS, show_default=True,
-                     type=click.IntRange(1),
-                     help="Documents per file of an --output folder, and per unit of work."),
+                     help=f"Field or column with the text. By default, as in a file of {source}."),
+        click.option("--chunk-size", "chunk_rows", type=click.IntRange(1),
+                     help="Documents per unit of work, and per file of an --output folder. By"
+                          f" default {FOLDER_CHUNK}, or {FILE_CHUNK} for FILE.jsonl."),
         collected("batch", [field.name for field in fields(BatchChoice)], BatchChoice),
     )  # fmt: skip

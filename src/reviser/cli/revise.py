@@ -82,9 +82,9 @@ def revise(
     MODEL must be trained to edit; see recipes/revise.yaml. Without FILE, the draft is read from
     standard input. --in-place, --check and --format rdjson take many files. With the first two, the
     number of changes is printed in place of the text; other formats are still printed. Markup and
-    code never change: see --markup. With --input and --output, the command processes a file or a
-    corpus of any size: each line is a JSON object with a "draft", or the "before" of a pair, and an
-    optional "instruction". Run the same command again to continue after an interruption.
+    code never change: see --markup. With --input and --output, the command runs a batch of any
+    size: each line is a JSON object with a "draft", or the "before" of a pair, and an optional
+    "instruction". Run the same command again to continue after an interruption.
     """
     options: dict[str, Any] = {
         "instruction": instruction, "min_edit_probability": min_edit_probability,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,9 +55,9 @@ def generate(
     For example: reviser generate "Ben had a" -m models/stories-revise
 
     A terminal shows the text while it is edited. Without PROMPT, the prompt is read from standard
-    input. With --input and --output, the command processes a file or a corpus of any size: each
-    line is a JSON object with a "prompt", or with a text to "infill". Run the same command again to
-    continue after an interruption.
+    input. With --input and --output, the command runs a batch of any size: each line is a JSON
+    object with a "prompt", or with a text to "infill". Run the same command again to continue after
+    an interruption.
     """
     from reviser.writing.tasks import Continue
 
@@ -132,6 +131,8 @@ def write_batch(
     batch: BatchChoice, choice: ModelChoice, *, settings: dict[str, Any], is_revision: bool = False
 ) -> None:
     """Write a file or a folder of rollouts or revisions, with a progress bar."""
+    from reviser.batch.job import begin
+    from reviser.batch.run import run
     from reviser.models.editing import Editing, check_ability
     from reviser.writing.tasks import Revise
 
@@ -140,69 +141,25 @@ def write_batch(
     elif exists(Path(choice.model)):
         check_ability(Editing.load(choice.model), choice.model, revises=False)
     quiet_libraries(choice.model)
-    write = _write_file if batch.is_file else _write_corpus
     with progress_bars() as (_, progress):
         try:
             with terminable():
-                written, failed = write(
-                    batch, choice, settings, is_revision, lambda *done: progress("writing", *done)
-                )
+                job = begin(
+                    *batch.paths, choice.model, engine=choice.engine, options=choice.options,
+                    settings=settings, is_revision=is_revision, text_key=batch.text_key,
+                    chunk_rows=batch.chunk_rows,
+                )  # fmt: skip
+                counts = run(
+                    job, backend=batch.backend, workers=batch.workers, part=batch.part,
+                    options=parse_options(batch.backend_options),
+                    progress=lambda *done: progress("writing", *done),
+                )  # fmt: skip
         except KeyboardInterrupt as error:
             exit_interrupted(error, "Run the same command again to continue.")
     result = "revision" if is_revision else "rollout"
-    click.echo(f"{batch.output}: {plural(written - failed, result)}")
-    if failed:
+    click.echo(f"{batch.output}: {plural(counts.documents - counts.failed, result)}")
+    if counts.failed:
         raise EngineError(
-            f"{failed:,} of {plural(written, 'line' if batch.is_file else 'document')} failed. To"
-            f" see why, look for 'error' in {batch.output!r}."
+            f"{counts.failed:,} of {plural(counts.documents, 'document')} failed. To see why, look"
+            f" for 'error' in {batch.output!r}."
         )
-
-
-def _write_file(
-    batch: BatchChoice,
-    choice: ModelChoice,
-    settings: dict[str, Any],
-    is_revision: bool,
-    progress: Callable[[int, int], None],
-) -> tuple[int, int]:
-    """Write one file of JSON lines; return the numbers of lines and of failed ones."""
-    from reviser.corpus.storage import is_url
-    from reviser.writing import batch as batches
-
-    source, output = batch.paths
-    is_plain = batch.on == "local" and batch.text_key is None and not batch.on_options
-    is_plain &= batch.part == (1, 1)
-    if not is_plain or is_url(source) or is_url(output) or source.endswith(".parquet"):
-        raise click.UsageError(
-            "--output is one file, which takes local JSON lines and --on local. For Parquet, URLs,"
-            " --text-key, --part or Ray, name a folder."
-        )
-    job = batches.Job(
-        input=Path(source), output=Path(output), model=choice.model,
-        engine=choice.engine, options=choice.options, settings=settings, is_revision=is_revision,
-        workers=batch.workers,
-    )  # fmt: skip
-    return batches.run(job, progress)
-
-
-def _write_corpus(
-    batch: BatchChoice,
-    choice: ModelChoice,
-    settings: dict[str, Any],
-    is_revision: bool,
-    progress: Callable[[int, int], None],
-) -> tuple[int, int]:
-    """Write a folder with a file per chunk; return the numbers of documents and of failed ones."""
-    from reviser.corpus.job import begin
-    from reviser.corpus.run import run
-
-    job = begin(
-        *batch.paths, choice.model, engine=choice.engine, options=choice.options,
-        settings=settings, is_revision=is_revision, text_key=batch.text_key,
-        chunk_rows=batch.chunk_rows,
-    )  # fmt: skip
-    counts = run(
-        job, on=batch.on, workers=batch.workers, options=parse_options(batch.on_options),
-        part=batch.part, progress=progress,
-    )  # fmt: skip
-    return counts.documents, counts.failed

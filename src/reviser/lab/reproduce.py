@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from reviser.batch.job import begin
+from reviser.batch.run import run
 from reviser.core.codec import Codec
 from reviser.data.readers import Reader, Tally, find_sources
 from reviser.data.shards import TokenShards
@@ -35,7 +37,6 @@ from reviser.train.inputs import open_text
 from reviser.train.recipe import COMPARISON, read_yaml, resolve_base
 from reviser.train.resume import check_claim
 from reviser.train.yaml_reader import from_plain
-from reviser.writing import batch
 
 OWN = "own"
 """The name of the scorer that is trained here."""
@@ -152,22 +153,16 @@ def reproduce(
         known = [prompt for path in prompts.values() for prompt in texts.read_prompts(path)]
         systems = []
         for name in comparison.arms:
-            model = output / "models" / name
-            jobs = [
-                batch.Job(
-                    input=path,
-                    output=output / "rollouts" / name / f"{seed}.jsonl",
-                    model=str(model),
-                    engine=engine,
-                    options=dict(options or {}),
-                    settings=comparison.settings | {"seed": seed << SEED_SHIFT},
-                )
-                for seed, path in prompts.items()
-            ]
-            samples = []
-            for job in jobs:
-                _roll_out(job, log, progress)
-                samples += texts.read_samples(job.output, system=name, prompts=known)
+            model, samples = output / "models" / name, []
+            for seed, path in prompts.items():
+                rollouts = output / "rollouts" / name / f"{seed}.jsonl"
+                decoding = {
+                    "settings": comparison.settings | {"seed": seed << SEED_SHIFT},
+                    "engine": engine,
+                    "options": dict(options or {}),
+                }
+                _roll_out(path, rollouts, model, decoding, log, progress)
+                samples += texts.read_samples(rollouts, system=name, prompts=known)
             systems.append(System(name=name, samples=tuple(samples), folder=model))
         log("evaluating")
         measures = replace(
@@ -271,26 +266,28 @@ def _content(name: str) -> list[str]:
     return [name] if name.startswith("hf:") else [Path(name).name, _hash(Path(name))]
 
 
-def _roll_out(job: batch.Job, log: Log, progress: Progress) -> None:
-    """Write a file of rollouts; a partial one is written again, so that batches are the same."""
-    name = f"{Path(job.model).name}, seed {job.output.stem}"
+def _roll_out(
+    prompts: Path,
+    output: Path,
+    model: Path,
+    decoding: dict[str, Any],
+    log: Log,
+    progress: Progress,
+) -> None:
+    """Write a file of rollouts, unless it was made from the same prompts with the same model."""
+    name = f"{model.name}, seed {output.stem}"
 
     def make() -> None:
         log(f"rolling out {name}")
-        job.output.unlink(missing_ok=True)
-        shutil.rmtree(job.folder, ignore_errors=True)
-        _, failed = batch.run(job, lambda n, of: progress(f"rollouts of {name}", n, of))
-        if failed:
-            raise EngineError(f"{failed} rollouts could not be written: see {str(job.output)!r}.")
+        output.unlink(missing_ok=True)
+        shutil.rmtree(output.with_name(output.name + ".parts"), ignore_errors=True)
+        job = begin(str(prompts), str(output), str(model), **decoding)
+        counts = run(job, progress=lambda n, of: progress(f"rollouts of {name}", n, of))
+        if counts.failed:
+            raise EngineError(f"{counts.failed} rollouts failed: see {str(output)!r}.")
 
-    about = {
-        "model": hub.fingerprint(Path(job.model)),
-        "prompts": _hash(job.input),
-        "settings": job.settings,
-        "engine": job.engine,
-        "options": job.options,
-    }
-    _once(job.output.with_suffix(".made.json"), about, [job.output], make)
+    about = {"model": hub.fingerprint(model), "prompts": _hash(prompts), **decoding}
+    _once(output.with_suffix(".made.json"), about, [output], make)
 
 
 def _once(record: Path, about: dict[str, Any], files: list[Path], make: Callable[[], None]) -> None:

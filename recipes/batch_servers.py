@@ -1,6 +1,6 @@
-"""Prompts of a corpus to servers that already run, with datatrove's InferenceRunner.
+"""Many prompts to servers that already run, with datatrove's InferenceRunner.
 
-    python recipes/corpus_servers.py http://localhost:8000 MODEL INPUT OUTPUT
+    python recipes/batch_servers.py http://localhost:8000 MODEL INPUT OUTPUT
 
 INPUT is a folder of Parquet files with a column `prompt`, local or a URL. MODEL is the name that
 /v1/models gives. Run the same command again to continue. For a cluster, put datatrove's

@@ -1,8 +1,8 @@
-"""Run one job over a corpus on each scheduler while its workers are killed, and compare results.
+"""Run one batch job on each backend while its workers are killed, and compare results.
 
-    python -m experiments.scale.corpus --documents 10000 --on local ray --kills 10
+    python -m experiments.scale.batch --documents 10000 --backend local ray --kills 10
 
-A single process runs the job first. Then each scheduler runs it: processes of this machine, or a
+A single process runs the job first. Then each backend runs it: processes of this machine, or a
 Ray cluster of three node processes. At random moments a random worker gets SIGKILL. Every document
 must be there exactly once, and every file must equal that of the single process, byte for byte. The
 model is a random one of one layer.
@@ -25,10 +25,10 @@ from typing import Any, get_args
 
 import psutil
 
+from reviser.batch import results
+from reviser.batch.job import Backend, Job, begin
+from reviser.batch.run import run
 from reviser.core.actions import ActionVocab
-from reviser.corpus import results
-from reviser.corpus.job import Job, Scheduler, begin
-from reviser.corpus.run import run
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import EngineError
 from reviser.models import trunks
@@ -72,13 +72,13 @@ def make_corpus(folder: Path, documents: int, files: int = 3) -> Path:
     return corpus
 
 
-def workers_of(on: Scheduler) -> list[psutil.Process]:
+def workers_of(backend: Backend) -> list[psutil.Process]:
     """Return the processes that hold a model now."""
     found = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
-            if on == "local":
+            if backend == "local":
                 is_worker = process.ppid() == os.getpid() and "spawn_main" in " ".join(words)
             else:
                 is_worker = bool(words) and words[0].startswith("ray::") and "Chunk" in words[0]
@@ -90,18 +90,18 @@ def workers_of(on: Scheduler) -> list[psutil.Process]:
 
 
 @contextmanager
-def killing(on: Scheduler, job: Job, kills: int, rng: Random) -> Iterator[list[int]]:
+def killing(backend: Backend, job: Job, kills: int, rng: Random) -> Iterator[list[int]]:
     """Kill a random worker whenever one more of some random numbers of chunks is done."""
-    goals = sorted(rng.sample(range(1, job.chunks), kills))
+    goals = sorted(rng.sample(range(1, len(job.chunks)), kills))
     killed: list[int] = []
     is_over = threading.Event()
 
     def kill() -> None:
         while goals and not is_over.wait(0.02):
-            if job.chunks - len(job.missing()) < goals[0]:
+            if len(job.chunks) - len(job.missing()) < goals[0]:
                 continue
             time.sleep(rng.random() * 0.2)  # in the middle of whatever it does
-            if victims := workers_of(on):
+            if victims := workers_of(backend):
                 victim = rng.choice(victims)
                 os.kill(victim.pid, signal.SIGKILL)
                 killed.append(victim.pid)
@@ -117,9 +117,9 @@ def killing(on: Scheduler, job: Job, kills: int, rng: Random) -> Iterator[list[i
 
 
 @contextmanager
-def cluster_of(on: Scheduler, nodes: int = 3) -> Iterator[None]:
+def cluster_of(backend: Backend, nodes: int = 3) -> Iterator[None]:
     """Start a Ray cluster with a process per node."""
-    if on != "ray":
+    if backend != "ray":
         yield
         return
     import ray
@@ -137,11 +137,11 @@ def cluster_of(on: Scheduler, nodes: int = 3) -> Iterator[None]:
         cluster.shutdown()
 
 
-def run_until_done(job: Job, on: Scheduler) -> tuple[results.Counts, int]:
+def run_until_done(job: Job, backend: Backend) -> tuple[results.Counts, int]:
     """Run a job, and again if it fails, as a user would; return its counts and the tries."""
     for tries in range(1, 100):
         try:
-            return run(job, on=on, workers=WORKERS), tries
+            return run(job, backend=backend, workers=WORKERS), tries
         except EngineError as error:
             print(f"  {error}", flush=True)
     raise AssertionError("It never ended.")
@@ -150,19 +150,20 @@ def run_until_done(job: Job, on: Scheduler) -> tuple[results.Counts, int]:
 def compare(reference: Job, job: Job) -> None:
     """Check that every document is there exactly once, and equal to the single process's."""
     records = list(results.read(job.output))
-    assert [record["row"] for record in records] == list(range(job.documents))
-    assert [record["id"] for record in records] == [f"document-{n}" for n in range(job.documents)]
+    numbers = range(sum(source.rows for source in job.sources))
+    assert [record["row"] for record in records] == [*numbers]
+    assert [record["id"] for record in records] == [f"document-{n}" for n in numbers]
     names = {name for name in job.folder.names() if not name.startswith("_")}
-    assert names == {job.file_name(n) for n in range(job.chunks)}
+    assert names == {job.file_name(n) for n in range(len(job.chunks))}
     for name in names:
         assert job.folder.read(name) == reference.folder.read(name), name
 
 
 def measure(
-    folder: Path, documents: int, schedulers: Sequence[Scheduler], kills: int, chunk_rows: int,
+    folder: Path, documents: int, backends: Sequence[Backend], kills: int, chunk_rows: int,
     log: Callable[..., None] = print,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run a job in one process and on each scheduler; return a row of figures for each."""
+    """Run a job in one process and on each backend; return a row of figures for each."""
     model, corpus = make_model(folder), make_corpus(folder, documents)
 
     def started(name: str) -> Job:
@@ -177,17 +178,17 @@ def measure(
          "tries": 1, "seconds": round(time.monotonic() - start, 1), "sha256": counts.sha256}
     ]  # fmt: skip
     log(json.dumps(rows[-1]), flush=True)
-    for on in schedulers:
-        job = started(on)
-        with cluster_of(on):
+    for backend in backends:
+        job = started(backend)
+        with cluster_of(backend):
             start = time.monotonic()
-            with killing(on, job, kills, Random(on)) as killed:
-                counts, tries = run_until_done(job, on)
+            with killing(backend, job, kills, Random(backend)) as killed:
+                counts, tries = run_until_done(job, backend)
             seconds = time.monotonic() - start
         compare(reference, job)
         assert counts.sha256 == rows[0]["sha256"]
         rows.append(
-            {"on": on, "documents": counts.documents, "failed": counts.failed,
+            {"on": backend, "documents": counts.documents, "failed": counts.failed,
              "kills": len(killed), "tries": tries, "seconds": round(seconds, 1),
              "sha256": counts.sha256}
         )  # fmt: skip
@@ -198,17 +199,17 @@ def measure(
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=10_000)
-    parser.add_argument("--on", nargs="+", choices=get_args(Scheduler), default=["local"])
+    parser.add_argument("--backend", nargs="+", choices=get_args(Backend), default=["local"])
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--chunk-size", type=int, default=100)
-    parser.add_argument("--save", action="store_true", help="Write results/corpus.json.")
+    parser.add_argument("--save", action="store_true", help="Write results/batch.json.")
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        rows = measure(Path(folder), given.documents, given.on, given.kills, given.chunk_size)
+        rows = measure(Path(folder), given.documents, given.backend, given.kills, given.chunk_size)
     if given.save:
         made = made_with("numpy", "torch", "transformers", "pyarrow", "fsspec", "ray")
         content = {"rows": rows, "made": made | {"load": os.getloadavg()[0]}}
-        (RESULTS / "corpus.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        (RESULTS / "batch.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Process a corpus as a Slurm array, whose tasks share the chunks:
+# Run a batch as a Slurm array, whose tasks share the chunks:
 #
-#   sbatch --array=1-32 recipes/corpus_slurm.sh revise -m MODEL --input IN/ --output OUT/
+#   sbatch --array=1-32 recipes/batch_slurm.sh revise -m MODEL --input IN/ --output OUT/
 #
 # Input and output must be on a shared disk, or URLs. A task that dies leaves chunks that are
 # missing: submit the same array again.

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from support import serving  # noqa: E402
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "corpus_servers.py"
+RECIPE = Path(__file__).parents[2] / "recipes" / "batch_servers.py"
 
 LOSING = """
 import runpy, sys

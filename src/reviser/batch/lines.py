@@ -1,4 +1,4 @@
-"""One document of a batch file or a corpus: a line or a row that becomes the plan of a task."""
+"""One document of a batch: a line or a row that becomes a task with its settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import DataError
-from reviser.writing.model import Reviser
-from reviser.writing.plan import Plan
-from reviser.writing.tasks import REVISE_OPTIONS, task_from_dict
+from reviser.writing.tasks import REVISE_OPTIONS, Task, task_from_dict
 
 MAX_LINE_BYTES = 1 << 20
 """Most bytes of a line. Tokenizing takes hundreds of bytes of memory for each."""
@@ -29,8 +27,8 @@ def parse_line(line: bytes | None) -> Any:
     """Return the JSON value of a line; None stands for a line that is too long."""
     if line is None:
         raise DataError(
-            f"This line is longer than {MAX_LINE_BYTES:,} bytes, the limit of a batch file. Split"
-            " its text into several lines."
+            f"This line is longer than {MAX_LINE_BYTES:,} bytes, the limit of a batch. Split its"
+            " text into several lines."
         )
     try:
         values = json.loads(line)
@@ -40,13 +38,20 @@ def parse_line(line: bytes | None) -> Any:
     return values
 
 
-def plan_line(
-    model: Reviser, values: Any, n: int, *, settings: Mapping[str, Any], is_revision: bool
-) -> Plan:
-    """Return the plan of document n: the task that its fields describe, with its own settings.
+def rename_text(values: dict[str, Any], text_key: str, is_revision: bool) -> dict[str, Any]:
+    """Return the fields of a document whose text has another name."""
+    first, _, *others = used_fields(is_revision)
+    kept = {name: values[name] for name in others if name in values}
+    return kept | ({first: values[text_key]} if text_key in values else {})
+
+
+def read_task(
+    values: Any, n: int, *, settings: Mapping[str, Any], is_revision: bool
+) -> tuple[Task, DecodeConfig]:
+    """Return the task that the fields of document n describe, and its settings.
 
     The document adds n to the seed, unless its own settings have a seed. So neither the number of
-    workers nor the split of a corpus changes what is written.
+    workers nor the split into chunks changes what is written.
     """
     names = _TEXTS[is_revision]
     if not isinstance(values, dict) or sum(name in values for name in names) != 1:
@@ -72,4 +77,4 @@ def plan_line(
         fields = options | fields  # a line's own fields win
     task = task_from_dict(fields)
     config = DecodeConfig.of(chosen, task.default_config)
-    return model.plan(task, config if "seed" in own else config.with_seed_offset(n))
+    return task, config if "seed" in own else config.with_seed_offset(n)

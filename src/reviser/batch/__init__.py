@@ -1,0 +1,1 @@
+"""Batch jobs: one file or a hundred million documents, here, on Ray or in parts."""
