@@ -207,15 +207,6 @@ def test_a_batch_is_encoded_as_its_texts_are(reader: Reader, texts: list[str]) -
     assert reader.codec.encode_batch(texts) == [reader.codec.encode(text) for text in texts]
 
 
-def test_a_batch_gets_no_special_tokens() -> None:
-    tokenizer = small_tokenizers.byte_level()
-    end = (END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))
-    tokenizer.post_processor = TemplateProcessing(f"$A {END_OF_TEXT}", None, [end])
-    codec = Codec(tokenizer)
-    assert codec.encode_batch(["The cat"]) == [codec.encode("The cat")]
-    assert end[1] not in codec.encode("The cat")
-
-
 # -- control tokens -------------------------------------------------------------------------------
 
 
@@ -264,23 +255,20 @@ def test_a_unigram_model_without_special_tokens_is_read_too() -> None:
 # -- from a tokenizer -----------------------------------------------------------------------------
 
 
-def test_padding_truncation_and_templates_do_not_reach_the_tokens() -> None:
-    tokenizer = small_tokenizers.byte_level()
-    plain = Codec(tokenizer).encode("The cat sat")
+def test_padding_truncation_and_templates_do_not_reach_the_tokens_and_remain_as_they_are() -> None:
+    tokenizer, text = small_tokenizers.byte_level(), f"The cat sat{END_OF_TEXT}"
+    plain = Codec(tokenizer).encode(text)
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(2)
-    begin = (END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))
-    tokenizer.post_processor = TemplateProcessing(f"{END_OF_TEXT} $A", special_tokens=[begin])
-    assert Codec(tokenizer).encode("The cat sat") == plain
-
-
-def test_the_tokenizer_itself_does_not_change() -> None:
-    tokenizer = small_tokenizers.byte_level()
-    tokenizer.enable_truncation(2)
+    end = (END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))
+    tokenizer.post_processor = TemplateProcessing(f"{END_OF_TEXT} $A", special_tokens=[end])
     before = tokenizer.to_str()
-    Codec(tokenizer).encode(END_OF_TEXT)
+    codec = Codec(tokenizer)
+    assert codec.encode(text) == plain
+    assert codec.encode_batch([text]) == [plain]
+    assert end[1] not in plain
     assert tokenizer.to_str() == before
-    assert tokenizer.encode(END_OF_TEXT).ids == [tokenizer.token_to_id(END_OF_TEXT)]
+    assert tokenizer.encode(END_OF_TEXT).ids[:2] == [end[1]] * 2  # which reads it as special
 
 
 def test_a_codec_is_read_from_a_model_folder(tmp_path: Path) -> None:

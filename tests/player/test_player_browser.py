@@ -95,14 +95,10 @@ def test_a_reader_plays_two_rollouts_from_start_to_end(show: Any) -> None:
     for step in (0, 20, last, 5, 0):
         scrub(page, step)
         assert (at(page), text(page)) == (step, texts[step])
-    for name, step in [
-        ("Next step", 1),
-        ("Previous step", 0),
-        ("Previous step", 0),
-        ("Last step", last),
-        ("Next step", last),
-        ("First step", 0),
-    ]:
+    for name, step in (
+        ("Next step", 1), ("Previous step", 0), ("Previous step", 0), ("Last step", last),
+        ("Next step", last), ("First step", 0),
+    ):  # fmt: skip
         page.get_by_role("button", name=name, exact=True).click()
         assert at(page) == step
     page.keyboard.press("Shift+ArrowRight")
@@ -171,36 +167,23 @@ def test_no_character_is_cut_in_two(show: Any, long_film: Film) -> None:
 
 
 @pytest.mark.full
-def test_the_cursor_stands_where_the_executors_does(show: Any) -> None:
-    shown, _ = rollout(2)
-    page = show(shown)
-    for step in range(0, len(shown.steps), 7):
+def test_every_step_shows_its_edit_and_the_cursor(show: Any) -> None:
+    shown, _ = rollout(7)
+    page, kinds = show(shown), set()
+    for step, done in enumerate(shown.steps, start=1):
         scrub(page, step)
         at(page)
-        before = page.evaluate(
+        before, fresh, gone = page.evaluate(
             """() => {
                 const range = document.createRange();
                 range.setStart(document.querySelector(".text p"), 0);
                 range.setEndBefore(document.querySelector(".cursor"));
-                return range.toString().length;
+                const joined = (name, of) => [...document.querySelectorAll(name)].map(of).join("");
+                return [range.toString().length, joined(".fresh", (node) => node.textContent),
+                        joined(".gone", (node) => node.dataset.text)];
             }"""
         )
-        assert before == (shown.steps[step - 1].edit.cursor if step else shown.cursor)
-
-
-@pytest.mark.full
-def test_the_last_edit_is_marked(show: Any) -> None:
-    shown, _ = rollout(7)
-    page = show(shown)
-    kinds = set()
-    for step, done in enumerate(shown.steps, start=1):
-        scrub(page, step)
-        at(page)
-        fresh = "".join(page.locator(".fresh").all_text_contents())
-        gone = "".join(
-            page.locator(".gone").evaluate_all("nodes => nodes.map(node => node.dataset.text)")
-        )
-        assert (fresh, gone) == (done.edit.inserted, done.edit.removed)
+        assert (before, fresh, gone) == (done.edit.cursor, done.edit.inserted, done.edit.removed)
         kinds.add((bool(fresh), bool(gone)))
     assert kinds == {(False, False), (True, False), (False, True), (True, True)}
 
@@ -269,14 +252,10 @@ def test_the_keys_work_until_they_are_turned_off(show: Any) -> None:
     other, _ = rollout(1, most=50)
     page = show(shown, other)
     of = len(shown.steps)
-    for key, step in [
-        ("ArrowRight", 1),
-        ("Shift+ArrowRight", 11),
-        ("ArrowLeft", 10),
-        ("Shift+ArrowLeft", 0),
-        ("End", of),
-        ("Home", 0),
-    ]:
+    for key, step in (
+        ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("Shift+ArrowLeft", 0),
+        ("End", of), ("Home", 0),
+    ):  # fmt: skip
         page.keyboard.press(key)
         assert at(page) == step, key
     page.keyboard.press("+")

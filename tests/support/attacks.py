@@ -110,14 +110,22 @@ class Target:
         connection.settimeout(20)
         return connection
 
+    def head(self, request: str, *more: str) -> bytes:
+        """Return the start of a request with the key: a last header may follow."""
+        lines = [f"{request} HTTP/1.1", "host: localhost", *more]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
+    def whole(self, route: str, data: bytes, *more: str) -> bytes:
+        """Return a request with a body."""
+        about = ("content-type: application/json", f"content-length: {len(data)}", *more)
+        return self.head(f"POST /v1/{route}", *about) + b"\r\n" + data
+
     def post(self, route: str, data: bytes) -> int:
         """Send a body and return the status of the response; 0 if there is none."""
-        lines = [f"POST /v1/{route} HTTP/1.1", "host: localhost", "connection: close"]
-        lines += ["content-type: application/json", f"content-length: {len(data)}"]
-        lines += [f"{name}: {value}" for name, value in self.headers.items()]
         with self.connect() as connection:
             with suppress(OSError):  # it may answer before it has read everything
-                connection.sendall("\r\n".join([*lines, "", ""]).encode() + data)
+                connection.sendall(self.whole(route, data, "connection: close"))
             return status(connection)
 
 
@@ -146,47 +154,31 @@ def send_bodies(
 # -- connections ----------------------------------------------------------------------------------
 
 
-def pipeline(target: Target, path: str = "/openapi.json", count: int = 200_000) -> int:
-    """Send requests without reading a response; return how many bytes the server took."""
-    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
-    return _pour(target, request * 500, count // 500)
+Pieces = tuple[bytes, bytes, int]
+"""What a connection sends first, what then, and how often."""
+CHUNKED = ("POST /v1/generate", "transfer-encoding: chunked")
+
+PIECES: dict[str, Callable[[Target], Pieces]] = {
+    "pipelined requests": lambda to: (b"", (to.head("GET /openapi.json") + b"\r\n") * 500, 400),
+    "an endless header": lambda to: (to.head("GET /") + b"x: ", b"a" * 65_536, 500),
+    "an endless address": lambda _: (b"GET /", b"a" * 65_536, 500),
+    "many headers": lambda to: (to.head("GET /"), b"x: y\r\n" * 10_000, 500),
+    "an endless trailer": lambda to: (
+        to.head(*CHUNKED) + b"\r\n1\r\na\r\n0\r\nx: ", b"a" * 65_536, 500,
+    ),
+    "chunks of a byte": lambda to: (to.head(*CHUNKED) + b"\r\n", b"1\r\na\r\n" * 20_000, 250),
+}  # fmt: skip
 
 
-def endless_header(target: Target) -> int:
-    return _pour(target, b"a" * 65_536, 500, b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
+def _sender(pieces: Callable[[Target], Pieces]) -> Callable[[Target], int]:
+    return lambda target: _pour(target, *pieces(target))
 
 
-def endless_address(target: Target) -> int:
-    return _pour(target, b"a" * 65_536, 500, b"GET /")
+CONNECTIONS = {name: _sender(pieces) for name, pieces in PIECES.items()}
+"""Each sends without reading a response, and returns how many bytes the server took."""
 
 
-def many_headers(target: Target) -> int:
-    return _pour(target, b"x: y\r\n" * 10_000, 500, b"GET / HTTP/1.1\r\nhost: localhost\r\n")
-
-
-def endless_trailer(target: Target) -> int:
-    head = b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
-    head += "".join(f"{k}: {v}\r\n" for k, v in target.headers.items()).encode()
-    return _pour(target, b"a" * 65_536, 500, head + b"\r\n1\r\na\r\n0\r\nx: ")
-
-
-def small_chunks(target: Target) -> int:
-    head = b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
-    head += "".join(f"{k}: {v}\r\n" for k, v in target.headers.items()).encode()
-    return _pour(target, b"1\r\na\r\n" * 20_000, 250, head + b"\r\n")
-
-
-CONNECTIONS: dict[str, Callable[[Target], int]] = {
-    "pipelined requests": pipeline,
-    "an endless header": endless_header,
-    "an endless address": endless_address,
-    "many headers": many_headers,
-    "an endless trailer": endless_trailer,
-    "chunks of a byte": small_chunks,
-}
-
-
-def _pour(target: Target, data: bytes, count: int, first: bytes = b"", seconds: float = 3) -> int:
+def _pour(target: Target, first: bytes, data: bytes, count: int, seconds: float = 3) -> int:
     """Send data until the server refuses it, or takes none for a while; return what it took."""
     until, sent = time.monotonic() + seconds, 0
     with target.connect() as connection, suppress(OSError):
@@ -203,13 +195,9 @@ def _pour(target: Target, data: bytes, count: int, first: bytes = b"", seconds: 
 def long_jobs(target: Target, count: int = 4) -> None:
     """Start texts that take long, and leave."""
     body = {"prompt": "x", "max_actions": 4096, "stop_bias": -1e30}
-    data = json.dumps(body).encode()
-    lines = ["POST /v1/generate HTTP/1.1", "host: localhost", "content-type: application/json"]
-    lines += [f"content-length: {len(data)}"]
-    lines += [f"{name}: {value}" for name, value in target.headers.items()]
     opened = [target.connect() for _ in range(count)]
     for connection in opened:
-        connection.sendall("\r\n".join([*lines, "", ""]).encode() + data)
+        connection.sendall(target.whole("generate", json.dumps(body).encode()))
     time.sleep(0.5)
     for connection in opened:
         connection.close()

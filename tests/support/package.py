@@ -171,6 +171,8 @@ class Environment:
 
 # -- what each extra promises ---------------------------------------------------------------------
 
+Promise = Callable[[Environment], None]
+
 
 def core(env: Environment) -> None:
     """No torch; the rest names the extra that it needs."""
@@ -183,7 +185,7 @@ def core(env: Environment) -> None:
         (("generate", PROMPT, "-m", MODEL), "hf"),
         (("train", ROOT / "recipes" / "smoke.yaml", "-o", "run"), "train"),
         (("serve", MODEL), "serve"),
-        (("policies",), "train"),  # which needs numba alone
+        (("lab", "policies"), "train"),  # which needs numba alone
         (("generate", PROMPT, "-m", MODEL, "--engine", "vllm"), "vllm"),
     ):
         told = env.run(*words, status=1)
@@ -223,17 +225,6 @@ def evaluate(env: Environment) -> None:
     env.run("-c", "import sklearn, httpx2; from reviser.lab.evals import judges, mauve")
 
 
-def rl(env: Environment) -> None:
-    """The modules of reinforcement learning."""
-    env.run("-c", "import reviser.lab.reinforce.run")
-
-
-def web(env: Environment) -> None:
-    """A model as ONNX."""
-    env.run("export", MODEL, "--to", "onnx", "-o", "onnx")
-    assert (env.folder / "onnx" / "model.onnx").stat().st_size > 10_000_000
-
-
 def markup(env: Environment) -> None:
     """Locked markup, without torch."""
     assert "torch" not in env.names
@@ -243,20 +234,6 @@ for language in ("text", "markdown", "rst", "latex", "code"):
     print(locked_spans("A word. http://a.b", language, "x.py"))
 """
     assert "[(8, 18)]" in env.run("-c", program)
-
-
-def editor(env: Environment) -> None:
-    """The language server's modules, and locked markup."""
-    markup(env)
-    env.run("lsp", "--help")
-    env.run("-c", "import reviser.lsp.server")
-
-
-def agents(env: Environment) -> None:
-    """The MCP server's modules, and locked markup."""
-    markup(env)
-    env.run("mcp", "--help")
-    env.run("-c", "import reviser.agents.server")
 
 
 def batch(env: Environment) -> None:
@@ -270,12 +247,6 @@ pq.write_table(pa.table({"prompt": ["a", "b"]}), "in.parquet")
 print([*read(scan(found, 1), 1, 2, chunk_rows=1, fields=["prompt"])])
 """
     assert "[{'prompt': 'b'}]" in env.run("-c", program)
-
-
-def on_ray(env: Environment) -> None:
-    """Ray Data, which `--backend ray` imports."""
-    batch(env)
-    env.run("-c", "import ray.data, reviser.batch.run")
 
 
 def serve(env: Environment) -> None:
@@ -315,18 +286,33 @@ with Client("{url}") as client:
         assert process.wait(60) == 0
 
 
-PROMISES: dict[tuple[str, ...], Callable[[Environment], None]] = {
+HAS_WEIGHTS = "import os; assert os.path.getsize('onnx/model.onnx') > 10_000_000"
+
+
+def running(*commands: tuple[str | Path, ...], first: Promise | None = None) -> Promise:
+    """Return the promise that some commands run, after another promise if one is given."""
+
+    def promise(env: Environment) -> None:
+        if first is not None:
+            first(env)
+        for words in commands:
+            env.run(*words)
+
+    return promise
+
+
+PROMISES: dict[tuple[str, ...], Promise] = {
     (): core,
     ("hf",): hf,  # whose rollouts the next ones use
     ("train",): train,
-    ("rl",): rl,
+    ("rl",): running(("-c", "import reviser.lab.reinforce.run")),
     ("eval",): evaluate,
     ("markup",): markup,
-    ("editor",): editor,
-    ("agents",): agents,
-    ("web",): web,
+    ("editor",): running(("lsp", "--help"), ("-c", "import reviser.lsp.server"), first=markup),
+    ("agents",): running(("mcp", "--help"), ("-c", "import reviser.agents.server"), first=markup),
+    ("web",): running(("export", MODEL, "--to", "onnx", "-o", "onnx"), ("-c", HAS_WEIGHTS)),
     ("batch",): batch,
-    ("ray",): on_ray,
+    ("ray",): running(("-c", "import ray.data, reviser.batch.run"), first=batch),
     ("serve",): serve,
     ("hf", "serve"): serve_hf,
 }
@@ -342,11 +328,6 @@ def check_vllm(wheel: Path) -> None:
             assert needed.specifier.contains(version), (str(needed), version)
 
 
-def spent() -> float:
-    """Seconds of CPU so far, with those of the programs that were run."""
-    return sum(os.times()[:4])
-
-
 def main() -> int:
     """Check what `python -m build` left in dist, with all extras or with those named."""
     wanted = {(name,) for name in sys.argv[1:]} or {*PROMISES}
@@ -359,14 +340,11 @@ def main() -> int:
         for n, (extras, promise) in enumerate(PROMISES.items()):
             if extras not in wanted:
                 continue
-            began = spent()
             env = Environment(Path(folder, str(n)), wheel, extras)
-            ready = spent()
             assert ("numba" in env.names) == bool({"train", "rl"} & {*extras}), extras
             promise(env)
             name = f"{OURS}[{','.join(extras)}]" if extras else OURS
-            times = f"{ready - began:.0f} s of CPU to make, {spent() - ready:.0f} s to use"
-            print(f"{name}: {len(env.names)} distributions, {times}", flush=True)
+            print(f"{name}: {len(env.names)} distributions", flush=True)
     return 0
 
 
