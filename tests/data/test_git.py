@@ -250,15 +250,6 @@ def test_a_path_that_is_no_repository_is_refused(repo: Repo, make: Callable[[Pat
         from_git(inside)
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"max_chars": 0}, "max_chars is 0; it must be >= 1"),
-        ({"suffixes": ["md"]}, "'md'; a suffix starts with a dot"),
-    ],
-)
-def test_invalid_settings_are_refused(
-    repo: Repo, settings: dict[str, object], sentence: str
-) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        from_git(repo.folder, **settings)  # type: ignore[arg-type]
+def test_a_suffix_without_a_dot_is_refused(repo: Repo) -> None:
+    with pytest.raises(ConfigError, match="'md'; a suffix starts with a dot"):
+        from_git(repo.folder, suffixes=["md"])

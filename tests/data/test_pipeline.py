@@ -57,6 +57,16 @@ def write_jsonl(path: Path, texts: Sequence[object]) -> Path:
     return path
 
 
+def write_packed(path: Path, content: bytes) -> None:
+    """Write a file, compressed as its name says."""
+    if path.suffix == ".zst":
+        with pa.CompressedOutputStream(str(path), "zstd") as file:
+            file.write(content)
+    else:
+        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+        path.write_bytes(pack(content))
+
+
 def files_of(output: Path) -> dict[str, bytes]:
     """What counts of a shards folder."""
     names = [*output.glob("*.ds"), *output.glob("*.index"), output / "manifest.json"]
@@ -98,11 +108,7 @@ def test_files_are_read_by_their_names(suffix: str, packing: str, tmp_path: Path
     text = "\n\n".join(LINES) + "\n" if "js" not in suffix else ""
     content = (text or "".join(json.dumps({"text": t}) + "\n" for t in LINES)).encode()
     path = tmp_path / f"in{suffix}{packing}"
-    if packing == ".zst":
-        with pa.CompressedOutputStream(str(path), "zstd") as file:
-            file.write(content)
-    else:
-        path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packing](content))
+    write_packed(path, content)
     texts, tally = read_all(path)
     assert texts == LINES
     assert not tally.skipped
@@ -222,11 +228,7 @@ def test_a_truncated_file_is_read_as_far_as_it_goes_and_named(packing: str, fold
     rows = [f"{n} {os.urandom(40).hex()}" for n in range(10_000)]
     whole = write_jsonl(folder / "whole.jsonl", rows).read_bytes()
     path = folder / f"in.jsonl{packing}"
-    if packing == ".zst":
-        with pa.CompressedOutputStream(str(path), "zstd") as file:
-            file.write(whole)
-    else:
-        path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}[packing](whole))
+    write_packed(path, whole)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 3 // 4])
     write_jsonl(folder / "next.jsonl", LINES)
@@ -305,30 +307,28 @@ def test_the_number_of_workers_changes_nothing(folder: Path) -> None:
     assert one.skipped == {"not JSON": len(paths)}
 
 
-def test_small_files_share_a_task_and_many_files_do_too(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limits", "tasks"),
+    [
+        ({}, 1),  # small files share a task
+        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 4}, 3),  # and many files do too
+        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 2}, 2),
+        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 2, "MOST_TASK_BYTES": 2}, 5),  # of two files
+    ],
+)
+def test_files_are_grouped_into_tasks_in_order(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], tasks: int
 ) -> None:
     paths = corpus(folder, files=9, documents=3)
-    assert len(make_plan(paths, folder / "out", folder).tasks) == 1
-    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
-    monkeypatch.setattr(pipeline, "USUAL_TASKS", 4)
-    plan = make_plan(paths, folder / "grouped", folder)
-    assert len(plan.tasks) == 3
+    for name, limit in limits.items():
+        files = paths[0].stat().st_size if name == "MOST_TASK_BYTES" else 1
+        monkeypatch.setattr(pipeline, name, limit * files)
+    plan = make_plan(paths, folder / "out", folder)
+    assert len(plan.tasks) == tasks
     assert [Path(s.name) for task in plan.tasks for s in task] == paths
-    tokenize(paths, folder / "grouped", folder, workers=1)
-    assert texts_of(folder / "grouped", folder)[0].startswith("part0 0")
-    assert texts_of(folder / "grouped", folder)[-1].startswith("part8 2")
-
-
-def test_a_large_corpus_makes_more_tasks_and_not_larger_ones(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = corpus(folder, files=9, documents=3)
-    size = paths[0].stat().st_size
-    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
-    monkeypatch.setattr(pipeline, "USUAL_TASKS", 2)
-    monkeypatch.setattr(pipeline, "MOST_TASK_BYTES", 2 * size)
-    assert len(make_plan(paths, folder / "out", folder).tasks) == 5
+    tokenize(paths, folder / "out", folder, workers=1)
+    expected = [text for path in paths for text in read_all(path)[0]]
+    assert texts_of(folder / "out", folder) == expected
 
 
 def test_sources_are_read_through_fsspec(folder: Path) -> None:

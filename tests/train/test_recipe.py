@@ -178,11 +178,6 @@ def test_changes_replace_single_values_and_make_the_sections_they_need(least: Pa
     )
 
 
-def test_a_float_may_be_written_without_a_dot(least: Path) -> None:
-    training = load_recipe(least, ["training.learning_rate=1e-4", "training.clip=1"]).training
-    assert (training.learning_rate, training.clip, type(training.clip)) == (1e-4, 1.0, float)
-
-
 def test_a_policy_is_a_name_or_a_kind_with_its_fields(least: Path) -> None:
     for name, policy in PRESETS.items():
         assert load_recipe(least, [f"policy={name}"]).policy == policy

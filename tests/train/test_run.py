@@ -575,7 +575,6 @@ def test_the_papers_recipes_run_with_a_smaller_trunk(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["training.stps=1"], "`training.stps` is not a setting. Did you mean `steps`?"),
         (["data.shards=nowhere"], "data.shards: there is no folder "),
         (["data.shards=other"], "There is no manifest.json in "),
         (["data.tokenizer=nowhere"], "data.tokenizer: there is no folder "),

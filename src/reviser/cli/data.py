@@ -128,14 +128,12 @@ def corrupt(
 @click.option("--suffix", "suffixes", multiple=True, metavar=".SUFFIX",
               help="Suffix of the files to read, such as .md; may be repeated. The default is the"
                    " usual suffixes of prose and code.")  # fmt: skip
-@click.option("--max-chars", default=4000, show_default=True, type=click.IntRange(1),
-              help="Leave out longer texts.")  # fmt: skip
 @click.option(
     "--subjects", is_flag=True, help="Use the subject lines of the commits as instructions."
 )
 def from_git(
     repo: Path, output: Path, unchanged: float, seed: int, suffixes: tuple[str, ...],
-    max_chars: int, subjects: bool,
+    subjects: bool,
 ) -> None:  # fmt: skip
     """Collect the edits that people made in a git repository.
 
@@ -150,8 +148,7 @@ def from_git(
 
     tally = Tally()
     found = git.from_git(
-        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, max_chars=max_chars,
-        subjects=subjects,
+        repo, tally=tally, suffixes=suffixes or git.PROSE + git.CODE, subjects=subjects,
     )  # fmt: skip
     _write_pairs(output, with_unchanged(found, unchanged, seed), tally)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reviser.cli.options import (
-    SEED,
     InputPath,
     engine_option,
     engine_options_option,
@@ -289,18 +287,11 @@ def reproduce(
               help="Target length in tokens.")  # fmt: skip
 @click.option("--samples", default=2000, show_default=True, type=click.IntRange(2),
               help="Trajectories per policy.")  # fmt: skip
-@click.option("--max-move", default=512, show_default=True, help="Largest move, a power of two.")
-@click.option("--marks", is_flag=True, help="Mark positions whose text is written later.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @click.option("--text", type=InputPath(dir_okay=False),
               help="Measure on this text; by default, on made-up tokens.")  # fmt: skip
 @click.option("--tokenizer", type=InputPath(file_okay=False),
               help="Folder with the tokenizer.json for --text.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per policy.")
-def policies(
-    length: int, samples: int, max_move: int, marks: bool, seed: int, text: Path | None,
-    tokenizer: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+def policies(length: int, samples: int, text: Path | None, tokenizer: Path | None) -> None:
     """Compare the costs of trajectory policies.
 
     A policy decides the order in which a text is written. The order tax is the entropy of that
@@ -319,18 +310,13 @@ def policies(
         targets, units, tokens = _targets_from(text, tokenizer, length, samples)
     else:
         targets, tokens = synthetic_targets(length, samples), length
-    rows = []
-    vocab = ActionVocab.build(tokens, max_move=max_move, marks=marks)
-    for name, policy in PRESETS.items():
-        cost = policy_cost(policy, targets, vocab=vocab, units=units, seed=seed)
-        rows.append((name, cost))
-        if as_json:
-            settings = {"length": length, "samples": samples, "seed": seed}
-            settings |= {"max_move": max_move, "marks": marks}
-            click.echo(json.dumps({"policy": name, **settings, **asdict(cost)}))
-    if not as_json:
-        click.echo(f"{len(targets):,} trajectories per policy, {plural(length, 'token')} each")
-        _print_costs(rows)
+    vocab = ActionVocab.build(tokens)
+    rows = [
+        (name, policy_cost(policy, targets, vocab=vocab, units=units))
+        for name, policy in PRESETS.items()
+    ]
+    click.echo(f"{len(targets):,} trajectories per policy, {plural(length, 'token')} each")
+    _print_costs(rows)
 
 
 def _targets_from(text: Path, tokenizer: Path, length: int, samples: int) -> tuple[Any, Any, int]:

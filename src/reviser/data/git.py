@@ -30,6 +30,8 @@ _CONTEXT = 3
 _MIN_SIMILARITY = 0.5
 """Share of words that the two texts must have in common, in order."""
 _MOST_FILE_BYTES = 2**20
+_MOST_CHARS = 4000
+"""Maximum length of a text; a longer one would not fit the context of most models."""
 _MOST_ALIGNED = 400
 """Maximum number of paragraph pairings to compare. A larger change counts as a rewrite."""
 _GENERATED_PATH = re.compile(
@@ -61,7 +63,6 @@ def from_git(
     repo: str | Path,
     *,
     suffixes: Sequence[str] = PROSE + CODE,
-    max_chars: int = 4000,
     subjects: bool = False,
     tally: Tally | None = None,
 ) -> Iterator[Pair]:
@@ -70,12 +71,9 @@ def from_git(
     Args:
         repo: The folder that holds .git, or a bare repository.
         suffixes: Suffixes of the files to read. Code is cut into hunks, prose into paragraphs.
-        max_chars: Maximum length of a text; longer ones are left out.
         subjects: Use the subject line of the commit as instruction.
         tally: Counts of the changes that are left out, by reason.
     """
-    if max_chars < 1:
-        raise ConfigError(f"max_chars is {max_chars}; it must be >= 1.")
     if bad := [suffix for suffix in suffixes if not re.fullmatch(r"\.\S+", suffix)]:
         raise ConfigError(f"suffixes has {bad[0]!r}; a suffix starts with a dot, like .md.")
     found = subprocess.run(**_command(Path(repo), "rev-parse --git-dir"), capture_output=True)
@@ -86,7 +84,7 @@ def from_git(
             " that holds .git, or a bare repository."
         )
     skipped = Counter[str]() if tally is None else tally.skipped
-    return _pairs(Path(repo), tuple(suffixes), max_chars, subjects, skipped)
+    return _pairs(Path(repo), tuple(suffixes), subjects, skipped)
 
 
 def _command(repo: Path, command: str) -> dict[str, Any]:
@@ -167,7 +165,7 @@ def _versions(lines: Iterator[bytes], old: int, new: int) -> tuple[bytes, bytes]
 
 
 def _pairs(
-    repo: Path, suffixes: tuple[str, ...], max_chars: int, subjects: bool, skipped: Counter[str]
+    repo: Path, suffixes: tuple[str, ...], subjects: bool, skipped: Counter[str]
 ) -> Iterator[Pair]:
     seen, befores = set[bytes](), set[bytes]()
     for change in _changes(repo):
@@ -180,7 +178,7 @@ def _pairs(
         parts = _hunks if is_code else _paragraphs
         for before, after in parts(*texts, skipped):
             key, old, new = map(_digest, (f"{before}\0{after}", before, after))
-            reason = _objection(before, after, is_code, max_chars)
+            reason = _objection(before, after, is_code)
             reason = reason or ("duplicate" if key in seen else "revert" if new in befores else "")
             if reason:
                 skipped[reason] += 1
@@ -213,13 +211,13 @@ def _texts(change: _Change, is_code: bool) -> tuple[str, str] | str:
     return before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
 
 
-def _objection(before: str, after: str, is_code: bool, max_chars: int) -> str:
+def _objection(before: str, after: str, is_code: bool) -> str:
     """Return why two texts teach nothing; empty if they do."""
     if _bare(before, is_code) == _bare(after, is_code):
         return "only white space"
     if not before.strip() or not after.strip():
         return "added or removed"
-    if max(len(before), len(after)) > max_chars:
+    if max(len(before), len(after)) > _MOST_CHARS:
         return "too long"
     return "too different" if similarity(before, after) < _MIN_SIMILARITY else ""
 
