@@ -158,6 +158,7 @@ def test_changes_replace_single_values_and_make_the_sections_they_need(least: Pa
     changes = [
         "training.steps=20",
         "training.lora.rank=4",
+        "training.clip=1e-4",
         "evaluation.prompts=[one, '2=3']",
         "policy={kind: spans, mean: 4}",
         "seed=1",
@@ -169,7 +170,7 @@ def test_changes_replace_single_values_and_make_the_sections_they_need(least: Pa
     expected = load_recipe(least)
     assert load_recipe(least, changes) == replace(
         expected,
-        training=TrainingConfig(steps=20, lora=LoraConfig(rank=4)),
+        training=TrainingConfig(steps=20, lora=LoraConfig(rank=4), clip=0.0001),
         evaluation=EvaluationConfig(prompts=("one", "2=3")),
         policy=Spans(mean=4.0),
         vocab=VocabConfig(begin="="),
