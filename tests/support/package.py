@@ -244,7 +244,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 from reviser.batch.sources import find_sources, read, scan
 pq.write_table(pa.table({"prompt": ["a", "b"]}), "in.parquet")
 [found] = find_sources("in.parquet")
-print([*read(scan(found, 1), 1, 2, chunk_rows=1, fields=["prompt"])])
+print([*read(scan(found, 1), 1, 2, 1, ["prompt"])])
 """
     assert "[{'prompt': 'b'}]" in env.run("-c", program)
 

@@ -18,9 +18,10 @@ _OTHERS = {False: ("spans",), True: ("instruction", "locked")}
 """Fields of a document besides its text, by whether it is to be revised; others are ignored."""
 
 
-def used_fields(is_revision: bool) -> tuple[str, ...]:
-    """Return the fields of a document that are read; a text comes under one of the first two."""
-    return (*_TEXTS[is_revision], *_OTHERS[is_revision], "id", "settings", *SETTINGS)
+def used_fields(is_revision: bool, text_key: str | None) -> set[str]:
+    """Return the fields of a document that are read."""
+    texts = _TEXTS[is_revision] if text_key is None else (text_key,)
+    return {*texts, *_OTHERS[is_revision], "id", "settings", *SETTINGS}
 
 
 def parse_line(line: bytes | None) -> Any:
@@ -38,15 +39,8 @@ def parse_line(line: bytes | None) -> Any:
     return values
 
 
-def rename_text(values: dict[str, Any], text_key: str, is_revision: bool) -> dict[str, Any]:
-    """Return the fields of a document whose text has another name."""
-    first, _, *others = used_fields(is_revision)
-    kept = {name: values[name] for name in others if name in values}
-    return kept | ({first: values[text_key]} if text_key in values else {})
-
-
 def read_task(
-    values: Any, n: int, *, settings: Mapping[str, Any], is_revision: bool
+    values: Any, n: int, settings: Mapping[str, Any], is_revision: bool, text_key: str | None
 ) -> tuple[Task, DecodeConfig]:
     """Return the task that the fields of document n describe, and its settings.
 
@@ -54,6 +48,9 @@ def read_task(
     workers nor the split into chunks changes what is written.
     """
     names = _TEXTS[is_revision]
+    if isinstance(values, dict) and text_key is not None:  # the usual names do not count then
+        others = {name: value for name, value in values.items() if name not in names}
+        values = others | ({names[0]: values[text_key]} if text_key in values else {})
     if not isinstance(values, dict) or sum(name in values for name in names) != 1:
         raise DataError(
             f"A line must be a JSON object, or a row, with either {names[0]!r} or {names[1]!r}."

@@ -25,9 +25,9 @@ from typing import Any
 
 from reviser.batch.job import DONE, Backend, Job
 from reviser.batch.results import Counts, count, finish
-from reviser.batch.storage import CONTINUE
+from reviser.batch.storage import CONTINUE, require
 from reviser.batch.worker import Worker
-from reviser.errors import ConfigError, EngineError, MissingExtra, ReviserError, reason_of
+from reviser.errors import ConfigError, EngineError, ReviserError, reason_of
 from reviser.files import lock
 
 _BLOCKS = 10_000
@@ -111,14 +111,11 @@ def _run_here(job: Job, numbers: list[int]) -> Iterator[int]:
             yield from worker.run(number)
 
 
-@cache
-def _worker(output: str) -> Worker:
-    """Return the one worker of a process that others have started."""
-    return Worker(output)
+_worker = cache(Worker)
+"""The worker of a process in a pool. The first chunk opens it, so its errors reach the caller."""
 
 
 def _run_chunk(output: str, number: int) -> int:
-    """Run a chunk; the first one opens the model, so that its errors reach the caller."""
     return sum(_worker(output).run(number))
 
 
@@ -171,24 +168,17 @@ def _run_on_ray(
     job: Job, numbers: list[int], workers: int, options: Mapping[str, Any]
 ) -> Iterator[int]:
     """Run chunks in actors of Ray; yield the documents of each chunk."""
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise MissingExtra(
-            f"--backend ray needs the ray extra: {error.name} is not installed. Install it with:"
-            " pip install 'reviser-lm[ray]'."
-        ) from error
+    ray, data = (require(name, "The backend ray", "ray") for name in ("ray", "ray.data"))
     logging.getLogger("ray.data").setLevel(logging.WARNING)
-    ray.data.DataContext.get_current().raise_original_map_exception = True
+    data.DataContext.get_current().raise_original_map_exception = True
     if not ray.is_initialized():
         ray.init(log_to_driver=False)  # the cluster of RAY_ADDRESS, or a new local one
     rows = [{"chunk": number} for number in numbers]
-    done = ray.data.from_items(rows, override_num_blocks=min(len(rows), _BLOCKS)).map_batches(
+    done = data.from_items(rows, override_num_blocks=min(len(rows), _BLOCKS)).map_batches(
         _ChunkActor,
         fn_constructor_args=(job.output,),
         batch_size=1,
-        **{"compute": ray.data.ActorPoolStrategy(size=workers), **options},
+        **{"compute": data.ActorPoolStrategy(size=workers), **options},
     )
     try:
         for row in done.iter_rows():

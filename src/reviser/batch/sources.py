@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -94,7 +94,7 @@ def scan(source: Source, chunk_rows: int) -> Source:
 
 
 def read(
-    source: Source, start: int, stop: int, *, chunk_rows: int, fields: Sequence[str]
+    source: Source, start: int, stop: int, chunk_rows: int, fields: Collection[str]
 ) -> Iterator[Any]:
     """Yield documents `start` to `stop` of a file: lines as bytes, or rows as dicts without nulls.
 
@@ -133,7 +133,7 @@ def _parquet(file: Any, name: str) -> Any:
         raise DataError(f"{name!r} is not a Parquet file: {reason_of(error)}.") from error
 
 
-def _rows(table: Any, start: int, stop: int, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(table: Any, start: int, stop: int, fields: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield rows from the row groups that hold them; rows before them in a group are skipped."""
     groups: list[int] = []
     first = skipped = 0

@@ -16,14 +16,14 @@ from reviser.files import write_whole
 CONTINUE = "Finished chunks are kept; run the same command again to continue."
 
 
-def require(module: str, reason: str) -> Any:
-    """Import a module of the batch extra."""
+def require(module: str, reason: str, extra: str = "batch") -> Any:
+    """Import a module of an extra."""
     try:
         return import_module(module)
     except ImportError as error:
         raise MissingExtra(
             f"{reason} needs {error.name or module}. Install it with: pip install"
-            " 'reviser-lm[batch]'."
+            f" 'reviser-lm[{extra}]'."
         ) from error
 
 

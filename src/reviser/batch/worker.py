@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from reviser.batch.job import Chunk, Job
-from reviser.batch.lines import parse_line, read_task, rename_text, used_fields
+from reviser.batch.lines import parse_line, read_task, used_fields
 from reviser.batch.results import Record, encode, sha256
 from reviser.batch.sources import read
 from reviser.engines.settings import DecodeConfig
@@ -50,7 +50,7 @@ class Worker:
         if job.folder.exists(job.file_name(number)):
             yield len(chunk)
             return
-        documents = self._documents(chunk)
+        documents = self._read(chunk)
         records = [self._new_record(chunk, n) for n in range(len(chunk))]
         asked = [self._ask(*each) for each in zip(documents, records, strict=True)]
         outcomes: list[Outcome] = []
@@ -74,12 +74,9 @@ class Worker:
                 record["text_sha256"] = sha256(outcome.text)
         job.folder.write(job.file_name(number), encode(records, job.format))
 
-    def _documents(self, chunk: Chunk) -> list[Any]:
-        job, fields = self.job, used_fields(self.job.is_revision)
-        fields = (*fields, job.text_key) if job.text_key else fields
-        found = read(
-            chunk.source, chunk.start, chunk.stop, chunk_rows=job.chunk_rows, fields=fields
-        )
+    def _read(self, chunk: Chunk) -> list[Any]:
+        job, fields = self.job, used_fields(self.job.is_revision, self.job.text_key)
+        found = read(chunk.source, chunk.start, chunk.stop, job.chunk_rows, fields)
         documents = list(found)
         if len(documents) != len(chunk):
             raise EngineError(f"{chunk.source.name!r} is shorter than it was when the job began.")
@@ -96,19 +93,17 @@ class Worker:
         job = self.job
         try:
             values = document if isinstance(document, dict) else parse_line(document)
-            if isinstance(values, dict):
-                if values.get("id") is not None:  # of Parquet it may be a time, or bytes
-                    record["id"] = json.loads(json.dumps(values["id"], default=str))
-                if job.text_key is not None:
-                    values = rename_text(values, job.text_key, job.is_revision)
+            if isinstance(values, dict) and values.get("id") is not None:
+                # In Parquet, it may be a time, or bytes.
+                record["id"] = json.loads(json.dumps(values["id"], default=str))
             row = record["row"] if "row" in record else record["line"] - 1
-            found = read_task(values, row, settings=job.settings, is_revision=job.is_revision)
+            task, config = read_task(values, row, job.settings, job.is_revision, job.text_key)
         except ReviserError as error:
             return error
-        match found[0]:
+        match task:
             case Continue(text) | Infill(text) | Revise(text) if not job.is_one_file:
                 record["input_sha256"] = sha256(text)
-        return found
+        return task, config
 
 
 def run_tasks(model: Reviser, asked: list[Asked]) -> Iterator[Outcome]:
