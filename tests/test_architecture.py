@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+import threading
 import tomllib
 from collections.abc import Callable
 from types import FrameType
@@ -55,11 +56,13 @@ def first_calls(work: Callable[[], object]) -> list[tuple[str, str]]:
             seen.setdefault((path[len(str(SOURCE)) + 1 :], frame.f_code.co_qualname))
 
     before = sys.getprofile()
+    threading.setprofile(note)  # of the thread that owns the engine, which starts now
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(before)
+        threading.setprofile(None)
     return list(seen)
 
 

@@ -16,8 +16,8 @@ from reviser import ActionVocab, Canvas, Codec, Kind
 from reviser.core.codec import UNITS
 from reviser.lab.evals.texts import read_prompts
 from reviser.lab.evals.trajectories import Walk
+from reviser.model import Reviser
 from reviser.models import info, trunks
-from reviser.writing.model import Reviser
 from reviser.writing.tasks import Continue
 
 ROOT = Path(__file__).parent.parent

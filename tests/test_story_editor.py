@@ -10,8 +10,8 @@ import pytest
 
 import reviser
 from experiments.stories.editor_scores import RESULT
+from reviser.model import Reviser
 from reviser.models import info
-from reviser.writing.model import Reviser
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "models" / "stories-edit"

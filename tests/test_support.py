@@ -63,7 +63,7 @@ def test_a_shared_folder_is_made_once_and_again_when_an_ingredient_changes(
 def test_a_mutation_can_be_made(mutation: mutations.Mutation, tmp_path: Path) -> None:
     """Whether a test notices it, `just mutations` says."""
     copy = tmp_path / mutation.file
-    copy.parent.mkdir(parents=True)
+    copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(mutations.SOURCE / mutation.file, copy)
     mutation.apply(tmp_path)
     if copy.suffix == ".py":

@@ -69,7 +69,7 @@ sys.modules["numba"] = None
     [
         "import reviser.serve.client",
         "import reviser.serve.app, reviser.cli.serve",
-        "from reviser.batch import job, results, run; from reviser.writing import model, tasks",
+        "from reviser import model; from reviser.batch import job, results, run",
         "from support import serving\n"
         "with serving.serving() as server: server.post('/v1/generate', {'prompt': 'a'})",
         "from reviser.cli import main\nmain(['data', 'corrupt', 'README.md', '-o', '/dev/null'],"

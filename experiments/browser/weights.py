@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from math import exp
 from pathlib import Path
@@ -25,7 +26,7 @@ from reviser import ActionVocab, Boundary, Codec
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.logits import LogitsMask
 from reviser.export.onnx import MODEL_FILE, export_onnx
-from reviser.writing.plan import plan_task
+from reviser.writing.prompts import Model, prompts_of
 from reviser.writing.tasks import Continue, Infill
 
 WHO = ["dog", "girl named Lily", "boy who had a red ball", "cat with a hat", "bird", "frog", "bear"]
@@ -96,9 +97,8 @@ def main() -> None:
     stories = [codec.encode(json.loads(line)["text"])[:256] for line in lines]
     tasks = [Infill(text) if "{}" in text else Continue(text) for text in PROMPTS]
     config = DecodeConfig(temperature=0)
-    requests = [
-        plan_task(task, config, vocab=vocab, codec=codec).parts[0].request for task in tasks
-    ]
+    model = Model(vocab=vocab, codec=codec, context=sys.maxsize)
+    requests = [prompts_of(task, model, config)[0].request for task in tasks]
     reference: tuple[list[list[int]], float] | None = None
     print("| weights | MB | same greedy actions | perplexity ratio |\n|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:

@@ -31,8 +31,8 @@ import reviser
 from reviser.data.english import ARTICLES, CONFUSED, PREPOSITIONS
 from reviser.models.editing import Editing
 from reviser.models.wordlists import LISTS, WORDS, Source
+from reviser.proofread.keep import most_confident
 from reviser.writing.changes import Change
-from reviser.writing.plan import most_confident
 from reviser.writing.tasks import Revise
 
 THRESHOLD = 0.1
@@ -144,10 +144,8 @@ def main() -> None:
     found: list[tuple[int, Change, bool]] = []
     mistakes, words, began = 0, 0, time.monotonic()
     for n, (draft, original) in enumerate(pairs(given.units, given.count, given.seed)):
-        plan = model.plan(Revise(draft))
-        revision = plan.result([model.start(part).rollout() for part in plan.parts])
-        for changes, _ in plan.candidates(revision.rollouts):
-            found += [(n, each, is_right(draft, original, each)) for each in changes]
+        suggestions = model.run(Revise(draft)).suggestions
+        found += [(n, each, is_right(draft, original, each)) for each in suggestions]
         steps = Levenshtein.opcodes(draft.split(), original.split())
         mistakes += sum(step.tag != "equal" for step in steps)
         words += len(draft.split())

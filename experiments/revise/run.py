@@ -37,8 +37,8 @@ from reviser import ActionVocab, Codec
 from reviser.data.pairs import Pair, read_pairs
 from reviser.files import write_json, write_whole
 from reviser.lab.evals import intervals, revision
+from reviser.model import Reviser
 from reviser.models.editing import Editing
-from reviser.writing.model import Reviser
 from reviser.writing.tasks import Revise
 
 RESULTS = Path(__file__).parent / "results"

@@ -15,8 +15,9 @@ from typing import Any
 
 from experiments.revise import blocks
 from reviser.engines.settings import DecodeConfig
-from reviser.writing.model import Reviser
-from reviser.writing.running import run_plans
+from reviser.model import Reviser
+from reviser.writing.driver import Flow, run_many
+from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, Revise
 from reviser.writing.windows import windows
 
@@ -54,14 +55,15 @@ def edit(model: Reviser, *, min_edit_probability: float = 0.0, **settings: Any) 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
         tasks = (Revise(draft, **options) for draft in drafts)
         for made in model.run_many(tasks, **settings):
-            ends = {rollout.stop_reason for rollout in made.rollouts}
             read = 0
             if min_edit_probability:
                 # A window that is locked as a whole was read and left alone. Reading was its only
                 # step, and is counted already.
                 locked = ([part.text for part in rollout.locked] for rollout in made.rollouts)
                 read = sum(a != [b.prompt] for a, b in zip(locked, made.rollouts, strict=True))
-            yield Attempt(text=made.text, steps=made.actions + read, is_whole=ends == {"stop"})
+            yield Attempt(
+                text=made.text, steps=made.actions + read, is_whole=made.stop_reason == "stop"
+            )
 
     return attempts
 
@@ -71,18 +73,17 @@ def rewrite(
 ) -> System:
     """Return a system that continues each window; `read` turns window and output into a text."""
 
-    def plans(draft: str) -> Iterator[Any]:
+    def flows(draft: str) -> Iterator[Flow[Rollout]]:
         for _, start, end, _ in windows(model.codec, draft, WINDOW, 0):
             part = draft[start:end]
             most = 2 * len(model.codec.encode(part)) + 16
-            yield model.plan(Continue(part), DecodeConfig(temperature=0.0, max_actions=most))
+            yield model.flow(Continue(part), DecodeConfig(temperature=0.0, max_actions=most))
 
     def attempts(drafts: Sequence[str]) -> Iterator[Attempt]:
-        asked = [list(plans(draft)) for draft in drafts]
-        each_plan = (plan for some in asked for plan in some)
-        written = run_plans(each_plan, model.driver, model.provenance)
+        asked = [list(flows(draft)) for draft in drafts]
+        runs = run_many((flow for some in asked for flow in some), model.driver)
         for some in asked:
-            rollouts = list(islice(written, len(some)))
+            rollouts = [run.wait() for run in islice(runs, len(some))]
             made = [read(each.prompt, each.text[len(each.prompt) :]) for each in rollouts]
             ends = {each.stop_reason for each in rollouts}
             yield Attempt(

@@ -30,11 +30,10 @@ from experiments.speed.core import Timing, ratio, take_turns
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.mask import Boundary
 from reviser.engines import vllm_process
-from reviser.engines.base import DecodeConfig, Engine, Request
+from reviser.engines.base import Act, DecodeConfig, Engine, Request
 from reviser.engines.logits import LogitsMask
 from reviser.engines.vllm_process import VLLMProcess, words_of
 from reviser.engines.vllm_server import VLLMServer
-from reviser.writing.driver import Driver
 
 PREFIX = 35
 TOKENS = 50_257
@@ -51,7 +50,11 @@ def drive(engine: Engine, batch: int, steps: int, vocab: ActionVocab) -> Callabl
 
     def run() -> int:
         requests = [Request.continuation(vocab, prefix, config) for prefix in prefixes(batch)]
-        count = sum(1 for _ in Driver(engine).run(requests))
+        running, count = {engine.add(Act(request)) for request in requests}, 0
+        while running:
+            answers = engine.step(0.05)
+            count += len(answers)
+            running -= {answer.number for answer in answers if answer.is_last}
         assert count == steps * batch, count
         return steps
 

@@ -34,7 +34,8 @@ from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
 from reviser.engines.settings import DecodeConfig
-from reviser.writing.model import load
+from reviser.model import load
+from reviser.writing.driver import run_many
 from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue
 
@@ -67,13 +68,10 @@ def bare(args: argparse.Namespace) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        requests = [
-            part.request
-            for body in asked
-            for part in model.plan(Continue(body.pop("prompt")), DecodeConfig.of(body)).parts
-        ]
+        flows = [model.flow(Continue(body.pop("prompt")), DecodeConfig.of(body)) for body in asked]
         start = time.perf_counter()
-        actions = sum(1 for _ in model.driver.run(requests, ahead=args.concurrency))
+        runs = run_many(flows, model.driver, ahead=args.concurrency)
+        actions = sum(run.wait().statistics.actions for run in runs)
         print(json.dumps([time.perf_counter() - start, actions]), flush=True)
 
 

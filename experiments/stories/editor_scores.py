@@ -31,8 +31,8 @@ from reviser.files import write_json
 from reviser.lab.evals import intervals, revision
 from reviser.models.editing import Editing
 from reviser.models.wordlists import Source
+from reviser.proofread.keep import most_confident
 from reviser.writing.changes import Change
-from reviser.writing.plan import most_confident
 from reviser.writing.tasks import Revise
 
 RESULT = Path(__file__).parent / "results" / "editor.json"
@@ -114,10 +114,8 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     wanted = 0
     with reviser.load(folder) as model:
         for n, pair in enumerate(pairs):
-            plan = model.plan(Revise(pair.before))
-            rollouts = [model.start(part).rollout() for part in plan.parts]
-            for changes, _ in plan.candidates(rollouts):
-                found += [(n, each, is_right(pair, each)) for each in changes]
+            suggestions = model.run(Revise(pair.before)).suggestions
+            found += [(n, each, is_right(pair, each)) for each in suggestions]
             source, target = tokenize(pair.before), tokenize(pair.after)
             wanted += len(revision.edits_between(source, target))
     fitted: dict[Source, tuple[float, ...]] = {}

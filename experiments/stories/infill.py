@@ -28,10 +28,13 @@ from reviser.engines.hf import HFEngine
 from reviser.files import write_json
 from reviser.lab.evals import intervals, perplexity
 from reviser.lab.evals.texts import Sample
+from reviser.model import Reviser
 from reviser.models import trunks
-from reviser.writing.model import Reviser
-from reviser.writing.plan import Plan
-from reviser.writing.running import run_plans
+from reviser.writing.driver import Flow, run_many
+from reviser.writing.flows import act
+from reviser.writing.prompts import prompts_of
+from reviser.writing.rollout import Rollout
+from reviser.writing.text import Writing
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, including the space before it."""
@@ -89,8 +92,8 @@ def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     prefix would be longer than any in training.
     """
     with reviser.load(model) as writer:
-        plans = [_plan(writer, gap.left, seed) for seed, gap in enumerate(gaps)]
-        rollouts = list(run_plans(plans, writer.driver, writer.provenance))
+        flows = (_continue(writer, gap.left, seed) for seed, gap in enumerate(gaps))
+        rollouts = [run.wait() for run in run_many(flows, writer.driver)]
     fills = []
     for gap, rollout in zip(gaps, rollouts, strict=True):
         parts = SENTENCE.findall(rollout.text[len(gap.left) :])
@@ -98,13 +101,14 @@ def continued(model: Path, gaps: list[Gap]) -> tuple[list[str], list[int]]:
     return fills, [rollout.statistics.actions for rollout in rollouts]
 
 
-def _plan(writer: Reviser, left: str, seed: int) -> Plan:
-    plan = writer.plan(Continue(left), DecodeConfig.of(SETTINGS | {"seed": seed}))
-    (part,) = plan.parts
-    history = (*writer.engine.vocab.prefix_actions([]), *part.prefix)
-    request = replace(part.request, history=history)
-    part = replace(part, prefix=(), preamble=part.prefix, request=request)
-    return replace(plan, parts=(part,))
+def _continue(writer: Reviser, left: str, seed: int) -> Flow[Rollout]:
+    model = writer.model(revises=False)
+    (prompt,) = prompts_of(Continue(left), model, DecodeConfig.of(SETTINGS | {"seed": seed}))
+    history = (*model.vocab.prefix_actions([]), *prompt.prefix)
+    request = replace(prompt.request, history=history)
+    writing = Writing(replace(prompt, prefix=(), preamble=prompt.prefix, request=request), model)
+    yield from act([writing])
+    return writing.rollout()
 
 
 def judged(scorer: perplexity.Scorer, gaps: list[Gap], fills: list[str]) -> dict[str, Any]:
@@ -139,8 +143,8 @@ def surprise(folder: Path, gaps: list[Gap], *, sees_right: bool) -> list[float]:
         left, middle, _ = writer.codec.encode_parts([gap.left, gap.gap, gap.right])
         history = (*vocab.prefix_actions([]), *left)
         if sees_right:
-            plan = writer.plan(Infill(f"{gap.left}{{}}{gap.right}"))
-            history = plan.parts[0].request.history
+            task = Infill(f"{gap.left}{{}}{gap.right}")
+            history = prompts_of(task, writer.model(revises=False))[0].request.history
         ids = torch.tensor([[*history, *middle]])
         logits = model(input_ids=ids).logits[0, :-1]
         logits[:, torch.from_numpy(vocab.controls)] = -torch.inf

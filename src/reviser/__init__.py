@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reviser.core.trajectory import Trajectory
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
+    from reviser.model import Reviser, load
     from reviser.trajectories.policy import (
         PRESETS,
         Append,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     )
     from reviser.trajectories.sampler import Sampler
     from reviser.writing.changes import Change, Changes
-    from reviser.writing.model import Reviser, load
     from reviser.writing.rollout import Revision, Rollout
     from reviser.writing.tasks import Continue, Infill, Revise, Task
 
@@ -79,7 +79,7 @@ _MODULES = {
     "reviser.trajectories.sampler": ("Sampler",),
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
-    "reviser.writing.model": ("Reviser", "load"),
+    "reviser.model": ("Reviser", "load"),
     "reviser.writing.rollout": ("Revision", "Rollout"),
     "reviser.writing.tasks": ("Continue", "Infill", "Revise", "Task"),
 }

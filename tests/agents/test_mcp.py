@@ -22,8 +22,8 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError
 from reviser.markup import locked_spans
+from reviser.model import Reviser, load
 from reviser.models.editing import Editing
-from reviser.writing.model import Reviser, load
 from support import fuzz, small_tokenizers
 from support.correcting import FILL
 from support.random_engine import RandomEngine

@@ -29,7 +29,7 @@ from reviser.batch.run import run
 from reviser.batch.sources import Source, find_sources, scan
 from reviser.batch.storage import Folder
 from reviser.cli import main
-from reviser.engines.base import failed_step
+from reviser.engines.base import Answer
 from reviser.errors import ConfigError, DataError, EngineError
 from reviser.models import hub
 from reviser.writing.rollout import Revision, Rollout
@@ -559,13 +559,13 @@ def test_an_engine_that_fails(
         found = load(*words, **more)
         step = found.engine.step
 
-        def faulty() -> Any:
-            steps = step()
-            for n, each in enumerate(steps):
+        def faulty(wait: float) -> Any:
+            answers = step(wait)
+            for n, each in enumerate(answers):
                 if each.is_last and left[0]:
                     left[0] -= 1
-                    steps[n] = failed_step(each.request, EngineError("gone"))
-            return steps
+                    answers[n] = Answer(each.number, EngineError("gone"))
+            return answers
 
         found.engine.step = faulty
         return found

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reviser.writing.model
+import reviser.model
 from reviser.cli import main
 from reviser.cli.rdjson import result_of
 from reviser.writing.changes import Change, Changes
@@ -106,7 +106,7 @@ def test_applying_all_suggestions_gives_the_revised_text(draft: str, data: st.Da
 def test_the_command_prints_one_result_for_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviser.writing.model, "load", correcting.load)
+    monkeypatch.setattr(reviser.model, "load", correcting.load)
     monkeypatch.chdir(tmp_path)
     Path("a.md").write_text("Old `teh` text.\n\nNew teh text.\n")
     Path("b.md").write_text("Fine.\n")

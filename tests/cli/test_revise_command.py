@@ -14,18 +14,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import reviser.writing.model
+import reviser.model
 from reviser.cli import main
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
-from reviser.engines.base import DecodeConfig, Request, ScriptedEngine
+from reviser.engines.base import Act, DecodeConfig, Question, Request
+from reviser.model import Reviser
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import revision as oracle
 from reviser.writing.changes import Changes
-from reviser.writing.model import Reviser
 from support import small_tokenizers
 from support.correcting import CorrectingEngine
 from support.random_engine import RandomEngine
+from support.scripted import ScriptedEngine
 
 TOKENIZER = small_tokenizers.byte_level()
 VOCAB = ActionVocab.from_tokenizer(TOKENIZER, operators=("delete", "replace"), max_move=8)
@@ -47,10 +48,24 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Opens:
 
     def use(engine: Any, *calibration: tuple[float, float]) -> list[Request]:
         asked: list[Request] = []
-        engine.check = asked.append
+        engine.scored = 0
+        add = engine.add
+
+        def record(question: Question) -> int:
+            if isinstance(question, Act):
+                asked.append(question.request)
+            else:
+                engine.scored += 1
+            number: int = add(question)
+            return number
+
+        engine.add = record
         editing = Editing(edit_probabilities=bool(calibration), calibration=calibration)
-        opened = Reviser(engine, CODEC, editing=editing)
-        monkeypatch.setattr(reviser.writing.model, "load", lambda *_, **__: opened)
+
+        def load(*_: Any, **__: Any) -> Reviser:
+            return Reviser(engine, CODEC, editing=editing)
+
+        monkeypatch.setattr(reviser.model, "load", load)
         return asked
 
     return use
@@ -137,14 +152,15 @@ def test_a_file_that_needs_no_change_is_not_touched(tmp_path: Path, opens: Opens
 def test_a_file_that_cannot_be_written_back_is_left_alone(
     tmp_path: Path, opens: Opens, kind: str, sentence: str
 ) -> None:
-    file, engine = tmp_path / "draft.md", ScriptedEngine(VOCAB, [*CODEC.encode("x"), VOCAB.stop])
+    file, actions = tmp_path / "draft.md", [*CODEC.encode("x"), VOCAB.stop]
+    engine = ScriptedEngine(VOCAB, actions)
     opens(engine)
     if kind == "pipe":
         os.mkfifo(file)
     else:
         file.write_text("One.")
     if kind == "changed":  # by another program, while the model writes
-        engine.check = lambda _: file.write_text("Two.")  # type: ignore[method-assign]
+        engine.script = lambda _: actions * bool(file.write_text("Two."))  # type: ignore[method-assign]
     if kind == "protected":
         file.chmod(0o444)
     result = run(file, "--in-place")
@@ -174,15 +190,16 @@ def test_options_reach_the_model(opens: Opens) -> None:
 
 
 def test_a_model_that_gives_edit_probabilities_reads_the_draft_first(opens: Opens) -> None:
-    asked = opens(RandomEngine(VOCAB), (0.5, 0.5), (0.8, 0.9))
+    engine: Any = RandomEngine(VOCAB)
+    opens(engine, (0.5, 0.5), (0.8, 0.9))
     draft = "one two one three"
     for option in ((), ("--precision", 0.8), ("--min-edit-probability", 0.7)):
         result = run(*option, stdin=draft)
         assert result.exit_code == 0
-        assert asked[0].then is not None
-        asked.clear()
+        assert engine.scored == 1
+        engine.scored = 0
     run("--min-edit-probability", 0, stdin=draft)
-    assert asked[0].then is None
+    assert engine.scored == 0
 
 
 def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Opens) -> None:

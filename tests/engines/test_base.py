@@ -1,12 +1,13 @@
 """Requests: measured, checked, and the same after the way to another process."""
 
+from math import log
 from typing import Any
 
 import pytest
 
 from reviser.core.actions import Action, ActionVocab, Kind
-from reviser.engines import wire
-from reviser.engines.base import DecodeConfig, Request, measure
+from reviser.engines import mask_args
+from reviser.engines.base import DecodeConfig, Request, Scores, measure
 from reviser.errors import ConfigError, ReviserError
 
 VOCAB = ActionVocab.build(20, operators=["delete", "replace", "span_delete"], max_move=4)
@@ -21,16 +22,16 @@ def test_what_the_mask_needs_of_a_request_survives_the_way_to_another_process() 
         gaps=((0, 1), (2, 2)),
         config=config,
     )
-    args = wire.write(request)
+    args = mask_args.write(request)
     assert all(isinstance(value, int | float | list) for value in args.values())
-    assert wire.read(VOCAB, request.history, args) == request
+    assert mask_args.read(VOCAB, request.history, args) == request
     nothing = Request(history=request.history, length=4, cursor=2, gaps=())
-    assert wire.read(VOCAB, request.history, wire.write(nothing)) == nothing
+    assert mask_args.read(VOCAB, request.history, mask_args.write(nothing)) == nothing
 
 
 def test_without_arguments_a_history_is_locked_and_gone_on_from_at_its_end() -> None:
     history = VOCAB.prefix_actions([1, 2])
-    assert wire.read(VOCAB, history, {}) == Request.continuation(VOCAB, [1, 2])
+    assert mask_args.read(VOCAB, history, {}) == Request.continuation(VOCAB, [1, 2])
 
 
 def test_a_history_is_measured_whatever_its_actions() -> None:
@@ -60,6 +61,22 @@ def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None
         measure(VOCAB, ids)
 
 
+def test_control_ids_are_no_text() -> None:
+    """As an engine says how likely they are: it may not know, and then they count as impossible."""
+    assert Scores((-2.0,), (-1.0,)).text_logprobs() == [-2.0]
+    (found,) = Scores((-2.0,), (-1.0,), (log(0.5),)).text_logprobs()
+    assert found == pytest.approx(-2.0 - log(0.5))
+    assert Scores((-2.0,), (0.0,), (0.0,)).text_logprobs()[0] < 20  # nothing but control ids
+
+
+def test_an_edit_is_as_likely_as_not_stopping_among_all_ids_or_among_control_ids() -> None:
+    scores = Scores((-2.0,), (log(0.3), log(0.9)), (log(0.4),))
+    assert scores.edit_probabilities() == pytest.approx([0.7])
+    assert scores.edit_probabilities(among_controls=True) == pytest.approx([0.25])
+    with pytest.raises(ConfigError, match="Use engine 'hf'"):
+        Scores((-2.0,), (-1.0,)).edit_probabilities(among_controls=True)
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -80,6 +97,6 @@ def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None
     ],
 )
 def test_an_argument_of_the_mask_that_cannot_be_is_refused_by_name(args: dict[str, Any]) -> None:
-    wire.check({"another": "thing"})
+    mask_args.check({"another": "thing"})
     with pytest.raises(ConfigError, match=next(iter(args))):
-        wire.check(args)
+        mask_args.check(args)

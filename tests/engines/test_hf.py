@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.mask import Boundary
-from reviser.engines.base import DecodeConfig, Request
-from reviser.writing.driver import Driver
+from reviser.engines.base import Act, DecodeConfig, Request
 from support import naive, strategies
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
@@ -28,6 +26,7 @@ from reviser.engines.hf import HFEngine, MaskProcessor  # noqa: E402
 from reviser.engines.logits import LogitsMask  # noqa: E402
 from reviser.errors import ConfigError, ReviserError  # noqa: E402
 from reviser.models import trunks  # noqa: E402
+from support.asking import records_of  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "mlp_width": 24, "context": 96}
 MISTRAL = {
@@ -106,11 +105,11 @@ def rollouts(
 ) -> list[Trajectory]:
     """What the engine chooses for some prefixes, so many at a time."""
     requests = [Request.continuation(vocab, prefix, config) for prefix, config in asked]
-    actions: list[list[int]] = [[] for _ in requests]
-    for step in Driver(HFEngine(model, vocab, rows=rows)).run(requests):
-        actions[step.request].append(step.action)
-    pairs = zip(asked, actions, strict=True)
-    return [Trajectory(prefix=tuple(p), restoration=tuple(chosen)) for (p, _), chosen in pairs]
+    records = records_of(HFEngine(model, vocab, rows=rows), requests)
+    return [
+        Trajectory(prefix=tuple(prefix), restoration=tuple(record["actions"]))
+        for (prefix, _), record in zip(asked, records, strict=True)
+    ]
 
 
 configs = st.builds(
@@ -169,74 +168,11 @@ def test_with_a_cache_and_in_company_the_same_actions_are_chosen(
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@every_trunk
-@every_vocab
-def test_edit_probabilities_are_those_of_not_stopping_and_change_nothing(
-    architecture: str, name: str
-) -> None:
-    model, vocab, rng = trunk(architecture, name), VOCABS[name], Random(8)
-    config = DecodeConfig(temperature=0.0, max_actions=9)
-    prefixes = [[rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 30))] for _ in range(40)]
-    plain = [Request.continuation(vocab, prefix, config) for prefix in prefixes]
-    asked = [
-        replace(request, with_reading=rng.random() < 0.5, top=rng.choice([0, 5]))
-        for request in plain
-    ]
-    read: dict[int, Any] = {}
-    taken: list[list[list[int]]] = []
-    for requests in (plain, asked):
-        taken.append([[] for _ in requests])
-        for step in Driver(HFEngine(model, vocab, rows=16)).run(requests):
-            if taken[-1][step.request]:
-                assert step.reading is None
-            else:
-                read[step.request] = step.reading
-            taken[-1][step.request].append(step.action)
-    assert taken[0] == taken[1]
-    for n, request in enumerate(asked):
-        assert (read[n] is not None) == request.with_reading
-        if request.with_reading:
-            with torch.no_grad():
-                logits_TA = model(input_ids=torch.tensor([request.history])).logits[0, :-1]
-            shares_TA = logits_TA.softmax(-1)
-            stop_T = shares_TA[:, vocab.stop]
-            controls_T = shares_TA[:, vocab.tokens : vocab.size].sum(-1)
-            found, close = read[n], partial(pytest.approx, abs=1e-5)
-            assert found.edit_probabilities() == close((1 - stop_T).tolist())
-            among = found.edit_probabilities(among_controls=True)
-            assert among == close((1 - stop_T / controls_T).tolist())
-            actual_T = shares_TA[range(len(shares_TA)), request.history[1:]]
-            assert np.exp(found.actual) == close(actual_T.numpy())
-            text_T = (actual_T / (1 - controls_T)).log().numpy()
-            assert found.text_logprobs() == pytest.approx(text_T, abs=1e-4)
-            if request.top:
-                logs_TA = shares_TA.log()
-                for t, row in enumerate(logs_TA.tolist()):
-                    fifth = sorted(row)[-5]
-                    for following, each in enumerate(row):
-                        assert found.at_most(t, following) == close(max(each, fifth))
-
-
-def test_a_cancelled_request_gives_no_further_step_and_the_others_go_on() -> None:
-    model, vocab = trunk("llama", "plain"), VOCABS["plain"]
-    config = DecodeConfig(max_actions=20, temperature=2.0, stop_bias=-50.0)
-    engine = HFEngine(model, vocab, rows=2)
-    numbers = [engine.add(Request.continuation(vocab, [1] * n, config)) for n in range(4)]
-    for _ in range(3):
-        engine.step()
-    engine.cancel(numbers[0])  # running
-    engine.cancel(numbers[3])  # waiting
-    seen: Counter[int] = Counter()
-    while steps := engine.step():
-        seen.update(step.request for step in steps)
-    assert seen == {numbers[1]: 17, numbers[2]: 20}
-
-
 def test_a_step_that_is_broken_off_leaves_an_engine_that_works() -> None:
     model, vocab = trunk("llama", "plain"), VOCABS["plain"]
     config = DecodeConfig(max_actions=9, stop_bias=-9.0)
     requests = [Request.continuation(vocab, [1] * n, config) for n in range(6)]
-    expected = [s.action for s in Driver(HFEngine(model, vocab)).run(requests[:1])]
+    expected = records_of(HFEngine(model, vocab), requests[:1])
     for call in range(1, 5):
         engine, calls = HFEngine(model, vocab, rows=3), 0
 
@@ -248,13 +184,13 @@ def test_a_step_that_is_broken_off_leaves_an_engine_that_works() -> None:
 
         hook = model.model.layers[1].register_forward_hook(interrupt)
         for request in requests:
-            engine.add(request)
+            engine.add(Act(request))
         with pytest.raises(KeyboardInterrupt):
             [engine.step() for _ in range(9)]
         hook.remove()
         for number in range(1, 7):
             engine.cancel(number)
-        assert [s.action for s in Driver(engine).run(requests[:1])] == expected
+        assert records_of(engine, requests[:1]) == expected
 
 
 def test_a_history_that_cannot_be_is_refused() -> None:
@@ -262,18 +198,18 @@ def test_a_history_that_cannot_be_is_refused() -> None:
     for ids, length in [([1, 99999], 2), ([1, 2], 3), ([vocab.move_id(-1)], 0)]:
         request = Request(history=tuple(ids), length=length, cursor=length, gaps=((0, length),))
         with pytest.raises(ReviserError):
-            engine.add(request)
+            engine.add(Act(request))
 
 
 def test_a_request_ends_where_the_context_does() -> None:
     model, vocab = trunk("llama", "plain"), VOCABS["plain"]
     config = DecodeConfig(max_actions=500, stop_bias=-1e9)
     request = Request.continuation(vocab, [1] * 50, config)
-    steps = list(Driver(HFEngine(model, vocab)).run([request]))
-    assert steps[-1].ended == "context"
-    assert len(request.history) + len(steps) == SIZES["context"]
+    (record,) = records_of(HFEngine(model, vocab), [request])
+    assert record["ended"] == "context"
+    assert len(request.history) + len(record["actions"]) == SIZES["context"]
     with pytest.raises(ConfigError, match="this model's limit is 95"):
-        HFEngine(model, vocab).add(Request.continuation(vocab, [1] * 96, config))
+        HFEngine(model, vocab).add(Act(Request.continuation(vocab, [1] * 96, config)))
 
 
 def test_log_probabilities_are_the_models_own() -> None:
@@ -282,19 +218,20 @@ def test_log_probabilities_are_the_models_own() -> None:
         vocab, [1, 2], DecodeConfig(max_actions=12, temperature=2.0, stop_bias=-3.0)
     )
     history = list(request.history)
-    for step in Driver(HFEngine(model, vocab)).run([request]):
+    (record,) = records_of(HFEngine(model, vocab), [request])
+    for action, logprob in zip(record["actions"], record["logprobs"], strict=True):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([history])).logits[0, -1]
-        expected = torch.log_softmax(logits, 0)[step.action]
-        assert step.logprob == pytest.approx(float(expected), abs=1e-4)
-        history.append(step.action)
+        expected = torch.log_softmax(logits, 0)[action]
+        assert logprob == pytest.approx(float(expected), abs=1e-4)
+        history.append(action)
 
 
 def test_a_trunk_without_a_cache_of_keys_and_values_is_refused() -> None:
     vocab = VOCABS["plain"]
     model = MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1))
     engine = HFEngine(model, vocab)
-    engine.add(Request.continuation(vocab, [1, 2]))
+    engine.add(Act(Request.continuation(vocab, [1, 2])))
     with pytest.raises(ConfigError, match="MambaForCausalLM has no cache of plain keys"):
         engine.step()
 

@@ -8,49 +8,48 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 import pytest
 
 from reviser.core.actions import ActionVocab
-from reviser.engines.base import DecodeConfig, Request, ScriptedEngine, Step
+from reviser.engines.base import Act, Answer, Branch, DecodeConfig, Question, Request, Score, Step
 from reviser.engines.process import ProcessEngine
 from reviser.errors import ConfigError, EngineError
-from reviser.writing.driver import Driver
-from reviser.writing.model import load
+from reviser.model import load
 from reviser.writing.tasks import Continue, Infill, Revise
+from support import noting
+from support.scripted import ScriptedEngine
 
 VOCAB = ActionVocab.build(20)
 SCRIPT = [3, 4, 5, VOCAB.stop]
 
 
 class Scripted(ScriptedEngine):
-    """A scripted engine with what a process needs to know; some tokens make it fail."""
-
-    context = 100_000
-    versions: ClassVar = {"scripted": "1"}
+    """A scripted engine; some tokens make it fail."""
 
     def __init__(self, script: list[int]) -> None:
         super().__init__(VOCAB, script)
         self._fails = False
 
-    def add(self, request: Request) -> int:
-        """Refuse a request that begins with 7; fail all after one that begins with 8 or 9."""
-        first = request.history[1:2]
+    def add(self, question: Question) -> int:
+        """Refuse a text that begins with 7; fail all after one that begins with 8 or 9."""
+        asked = question.request if isinstance(question, Act) else question
+        first = asked.history[1:2]
         if first == (7,):
             raise ConfigError("Not this one.")
         if first == (9,):
             os.kill(os.getpid(), signal.SIGKILL)
         self._fails |= first == (8,)
-        return super().add(request)
+        return super().add(question)
 
-    def step(self) -> list[Step]:
-        """Return the next steps, or fail once."""
+    def step(self, wait: float = 0.0) -> list[Answer]:
+        """Return the next answers, or fail once."""
         if self._fails:
             self._fails = False
             raise RuntimeError("Out of memory.")
-        return super().step()
+        return super().step(wait)
 
 
 def open_refused() -> Any:
@@ -64,27 +63,33 @@ def engine() -> Any:
     opened.close()
 
 
-def request(first: int = 2, tokens: int = 1) -> Request:
-    return Request.continuation(VOCAB, [first] * tokens, DecodeConfig())
+def request(first: int = 2, tokens: int = 1) -> Act:
+    asked = Request.continuation(VOCAB, [first] * tokens, DecodeConfig())
+    return Act(asked, take=lambda _: None)  # which is not sent: no lambda can be
 
 
-def drain(engine: ProcessEngine) -> dict[int, list[Step]]:
-    found: dict[int, list[Step]] = {}
-    while steps := engine.step():
-        for step in steps:
-            found.setdefault(step.request, []).append(step)
+def drain(engine: ProcessEngine) -> dict[int, list[Any]]:
+    """Return all answers to what runs, by number."""
+    found: dict[int, list[Any]] = {}
+    while engine._running:
+        for number, value in engine.step(1.0):
+            found.setdefault(number, []).append(value)
     return found
 
 
-def test_every_request_gets_the_steps_of_the_engine_in_order(engine: ProcessEngine) -> None:
+def test_every_question_gets_the_answers_of_the_engine_in_order(engine: ProcessEngine) -> None:
     assert (engine.vocab, engine.versions) == (VOCAB, Scripted.versions)
-    numbers = [engine.add(request()) for _ in range(50)]
+    asked = Score((1, 2, 3), 1, (Branch(2, (4, 5)),))
+    numbers = [engine.add(request() if n % 5 else asked) for n in range(50)]
     found = drain(engine)
     assert sorted(found) == numbers
-    for steps in found.values():
-        assert [step.action for step in steps] == SCRIPT
-        assert [step.ended for step in steps] == [None, None, None, "stop"]
-    assert engine.step() == []
+    for n, values in enumerate(found.values()):
+        if n % 5 == 0:
+            assert values == [noting.scores(asked)]
+        else:
+            ends = [None, None, None, "stop"]
+            assert values == [Step(*each) for each in zip(SCRIPT, [0.0] * 4, ends, strict=True)]
+    assert engine.step(0.0) == []
 
 
 def test_transformers_gives_the_same_results(tmp_path: Path) -> None:
@@ -116,13 +121,15 @@ def test_neither_side_waits_for_the_other_with_its_pipe_full(engine: ProcessEngi
 def test_a_request_that_is_refused_in_the_process_fails_alone(engine: ProcessEngine) -> None:
     bad, good = engine.add(request(7)), engine.add(request())
     found = drain(engine)
-    assert "Not this one." in str(found[bad][0].error)
+    assert str(found[bad]) == "[ConfigError('Not this one.')]"
     assert len(found[good]) == len(SCRIPT)
 
 
 def test_the_caller_refuses_what_the_engine_would(engine: ProcessEngine) -> None:
     with pytest.raises(ConfigError, match="limit"):
         engine.add(request(tokens=Scripted.context))
+    with pytest.raises(ConfigError, match="limit"):
+        engine.add(Score((1,) * (Scripted.context + 1)))
 
 
 def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) -> None:
@@ -131,7 +138,7 @@ def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) 
     with pytest.raises(EngineError, match=r"RuntimeError: Out of memory\."):
         drain(engine)
     number = engine.add(request())
-    assert [step.action for step in drain(engine)[number]] == SCRIPT
+    assert [value.action for value in drain(engine)[number]] == SCRIPT
 
 
 def test_a_process_that_is_killed_is_an_error_and_never_a_wait() -> None:
@@ -140,7 +147,7 @@ def test_a_process_that_is_killed_is_an_error_and_never_a_wait() -> None:
     with pytest.raises(EngineError, match="exit code -9"):
         drain(engine)
     with pytest.raises(EngineError, match="exit code -9"):
-        Driver(engine).take([Driver(engine).add(request())])
+        engine.add(request())
     engine.cancel(number)  # a process that has ended runs nothing
 
 

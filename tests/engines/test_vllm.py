@@ -10,53 +10,47 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 
-from reviser.core.actions import OPERATORS, ActionVocab, Kind
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary
-from reviser.engines import wire
-from reviser.engines.base import DecodeConfig, EngineEnded, Request
+from reviser.engines import mask_args
+from reviser.engines.base import Act, DecodeConfig, EngineEnded, Request, Score
 from reviser.engines.vllm_server import VLLMServer
-from reviser.errors import ConfigError, InvalidAction
-from reviser.writing.driver import Driver
+from reviser.errors import ConfigError, EngineError, InvalidAction
 from reviser.writing.tasks import Continue
 
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed; `just test-vllm` installs it.", allow_module_level=True)
 
-import torch
-
-from reviser.engines.hf import HFEngine
+from reviser import model
 from reviser.models import trunks
-from reviser.writing import model
-from support import small_tokenizers, vllm_runs
+from support import vllm_runs
+from support.asking import answers_of
+from support.engine_suite import (
+    SIZES,
+    TOKENIZER,
+    VOCABS,
+    EngineSuite,
+    check_greedy,
+    check_scores,
+    random_requests,
+    trunk,
+)
 from support.serving import eventually
 from support.vllm_runs import Server
 
 # With the counts of preempted requests.
 OPTIONS = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 16, "disable_log_stats": None}
-# vLLM's attention on a CPU wants heads of 32 or more.
-SIZES = {"layers": 2, "width": 64, "heads": 2, "mlp_width": 48, "context": 96}
 ARCHITECTURES = ["gpt_neox", "llama"]
-TOKENIZER = small_tokenizers.few_tokens()
-VOCABS = {
-    "plain": ActionVocab.build(20, max_move=8),
-    "operators": ActionVocab.from_tokenizer(
-        TOKENIZER, max_move=8, operators=OPERATORS, reserved=3, marks=True, search=True
-    ),
-    "bare": ActionVocab.build(20, begin=4, delimiter=False, max_move=4, never_insert=[0, 7]),
-}
 TRITON = os.environ.get("REVISER_TRITON")
 """A folder with package triton, which must not be in the environment itself."""
 
@@ -69,61 +63,7 @@ full = pytest.mark.full
 # -- what is asked --------------------------------------------------------------------------------
 
 
-@cache
-def trunk(architecture: str, name: str) -> Any:
-    """A small trunk that has opinions: fresh weights hold every action for equally likely."""
-    config = trunks.TrunkConfig(architecture=architecture, **SIZES)
-    model = trunks.build(config, VOCABS[name], seed=3)
-    for parameter in model.parameters():
-        parameter.data.mul_(4)
-    return model.eval()
-
-
-def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Request:
-    """A text with a few gaps, and the cursor somewhere between them."""
-    tokens = np.flatnonzero(vocab.kinds == Kind.INSERT).tolist()
-    length = rng.randint(0, 20)
-    count = rng.randint(1, 3)
-    bounds = sorted(rng.sample(range(length + 1), min(length + 1, 2 * count)))
-    gaps = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
-    cursor = rng.randint(gaps[0][0], gaps[-1][1])
-    moves = (
-        vocab.split_move(cursor - length, cursor=length, length=length) if cursor < length else ()
-    )
-    return Request(
-        history=(
-            *vocab.prefix_actions(rng.choices(tokens, k=length)),
-            *(vocab.move_id(delta) for delta in moves),
-        ),
-        length=length,
-        cursor=cursor,
-        gaps=tuple(gaps),
-        config=replace(
-            config,
-            seed=rng.getrandbits(64),
-            max_actions=rng.randint(1, 60),
-            max_edits=rng.choice([None, None, 0, 3, 20]),
-            max_moves=rng.choice([None, None, 0, 2]),
-            max_length=rng.choice([None, None, length, length + 5]),
-            stop_bias=rng.choice([0.0, 0.0, -3.0]),
-            move_bias=rng.choice([0.0, 0.0, -3.0, 2.0]),
-        ),
-    )
-
-
-def random_requests(name: str, count: int, **settings: Any) -> list[Request]:
-    rng = Random(count)
-    config = DecodeConfig(**settings)
-    return [random_request(rng, VOCABS[name], config) for _ in range(count)]
-
-
-GREEDY = {
-    name: [
-        replace(request, with_reading=n % 5 == 0)
-        for n, request in enumerate(random_requests(name, 200, temperature=0.0))
-    ]
-    for name in VOCABS
-}
+GREEDY = {name: random_requests(name, 200, temperature=0.0) for name in VOCABS}
 WILD = {
     name: random_requests(name, 150, temperature=1.5, top_k=0, stop_bias=0.0) for name in VOCABS
 }
@@ -217,8 +157,8 @@ def quick(servers: Servers) -> Server:
 def unchecked(args: dict[str, Any]) -> Iterator[None]:
     """Send requests whatever they hold, with other arguments for the mask."""
     with (
-        mock.patch.object(VLLMServer, "check"),
-        mock.patch.object(wire, "write", return_value=args),
+        mock.patch.object(Request, "check"),
+        mock.patch.object(mask_args, "write", return_value=args),
     ):
         yield
 
@@ -246,7 +186,7 @@ def faults(name: str, requests: list[Request], records: list[dict[str, Any]]) ->
                 break
         else:
             assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
-            if "error" in record:  # an id that is never allowed
+            if "The mask failed" in str(record["error"]):  # an id that is never allowed
                 wrong, count = wrong + 1, count + 1
     return wrong, count
 
@@ -266,72 +206,27 @@ def check_ends(name: str, requests: list[Request], records: list[dict[str, Any]]
         assert stop not in actions[:-1]
 
 
-@cache
-def by_transformers(
-    architecture: str, name: str
-) -> list[tuple[list[int], list[float], list[float]]]:
-    rolled: list[tuple[list[int], list[float], list[float]]] = [([], [], []) for _ in GREEDY[name]]
-    for step in Driver(HFEngine(trunk(architecture, name), VOCABS[name])).run(GREEDY[name]):
-        actions, logprobs, probabilities = rolled[step.request]
-        actions.append(step.action)
-        logprobs.append(step.logprob)
-        probabilities += step.reading.edit_probabilities() if step.reading else ()
-    return rolled
-
-
-def check_probabilities(ours: Sequence[float], theirs: Sequence[float]) -> None:
-    """Compare them as far as vLLM knows them: it does not report STOP where it is unlikely."""
-    for one, other in zip(ours, theirs, strict=True):
-        assert one == pytest.approx(other, abs=2e-4) if other < 0.95 else one >= 0.95
-
-
 def check_equal(
     architecture: str, name: str, records: list[dict[str, Any]], part: slice = slice(None)
 ) -> None:
-    truth = by_transformers(architecture, name)[part]
-    read = 0
-    for record, (actions, logprobs, probabilities) in zip(records, truth, strict=True):
-        assert record["actions"] == actions
-        assert record["logprobs"] == pytest.approx(logprobs, abs=2e-4)
-        check_probabilities(record["edit_probabilities"], probabilities)
-        read += len(probabilities)
-    assert read > 20
+    for request, record in zip(GREEDY[name][part], records, strict=True):
+        check_greedy(trunk(architecture, name), VOCABS[name], request, record)
     taken = {action for record in records for action in record["actions"]}
     assert (VOCABS[name].find in taken) == (name == "operators")
 
 
-@torch.no_grad()
-def without_cache(
-    model: Any, vocab: ActionVocab, request: Request, actions: list[int]
-) -> list[int]:
-    """The likeliest action behind each part of a history, which is read in one go."""
-    rows = Boundary(vocab, 1)
-    request.enter(rows, 0)
-    ids = torch.tensor([[*request.history, *actions]])
-    logits_TA = model(input_ids=ids, use_cache=False).logits[0, len(request.history) - 1 : -1]
-    likeliest = []
-    for action, logits in zip(actions, logits_TA, strict=True):
-        logits[vocab.stop] += request.config.stop_bias
-        allowed = np.flatnonzero(rows.allowed()[0])
-        for place in allowed[np.isin(vocab.kinds[allowed], [Kind.MOVE, Kind.MARK])]:
-            logits[place] += request.config.move_bias
-        likeliest.append(int(allowed[logits[torch.from_numpy(allowed)].argmax()]))
-        rows.advance([action])
-    return likeliest
+class TestSuite(EngineSuite):
+    @pytest.fixture
+    def engine(self, quick: Server) -> VLLMServer:
+        return quick.engine
 
 
-@full
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_greedy_actions_are_the_same_alone_and_without_a_cache(architecture: str) -> None:
-    model, vocab, requests = trunk(architecture, "plain"), VOCABS["plain"], GREEDY["plain"]
-    alone: list[list[int]] = [[] for _ in requests]
-    for step in Driver(HFEngine(model, vocab, rows=1)).run(requests):
-        alone[step.request].append(step.action)
-    together = [actions for actions, *_ in by_transformers(architecture, "plain")]
-    assert len(together) == 200
-    assert alone == together
-    pairs = zip(requests, together, strict=True)
-    assert [without_cache(model, vocab, *pair) for pair in pairs] == together
+def test_texts_and_branches_are_scored_with_every_trunk(
+    servers: Servers, pair: tuple[str, str]
+) -> None:
+    engine = servers.get(pair).engine
+    answer = lambda questions: answers_of(engine, questions)  # noqa: E731
+    check_scores(answer, trunk(*pair), VOCABS[pair[1]], texts=2)
 
 
 def test_greedy_actions_are_those_of_transformers(servers: Servers, pair: tuple[str, str]) -> None:
@@ -345,6 +240,7 @@ def test_greedy_actions_are_those_of_transformers(servers: Servers, pair: tuple[
 def test_nothing_but_what_is_allowed_is_sampled(servers: Servers, pair: tuple[str, str]) -> None:
     name = pair[1]
     records = servers.get(pair).run(WILD[name], **restless(VOCABS[name]))
+    assert [record["error"] for record in records if record["error"] is not None] == []
     wrong, count = faults(name, WILD[name], records)
     assert wrong == 0
     assert count > 1000
@@ -359,9 +255,11 @@ def test_a_fault_of_one_row_fails_that_row_alone(quick: Server, poison: int) -> 
     config = DecodeConfig(max_edits=poison, temperature=0.0)
     records = quick.run([*asked[:3], replace(asked[3], config=config), *asked[3:]])
     poisoned = records.pop(3)
-    assert (poisoned["ended"], poisoned["error"]) == ("error", "The mask failed on this request.")
-    alone = by_transformers(*QUICK)[FEW]
-    assert [record["actions"] for record in records] == [actions for actions, *_ in alone]
+    assert (poisoned["ended"], str(poisoned["error"])) == (
+        "error",
+        "The mask failed on this request.",
+    )
+    check_equal(*QUICK, records, FEW)
     assert sum(len(record["actions"]) for record in records) > 20
 
 
@@ -403,32 +301,9 @@ def test_wrong_arguments_are_refused_before_they_reach_a_worker(quick: Server) -
     for name, value in WRONG_ARGS.items():
         with unchecked({name: value}):
             (record,) = quick.run(few)
-        assert re.search(f"refused: .*{name}", record["error"])
-    assert "Did you mean `reviser_max_length`?" in record["error"]
-    assert "thinking" in quick.run(few, thinking_token_budget=3)[0]["error"]
-
-
-def test_a_request_that_does_not_fit_its_model_or_its_history_is_refused(quick: Server) -> None:
-    one = GREEDY["operators"][0]
-    for request, words in (
-        (replace(one, history=(0,) * 97), "this model's limit is 95"),
-        (replace(one, length=one.length + 1), "but the request says"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            quick.engine.add(request)
-
-
-def test_a_cancelled_request_gives_no_further_step(quick: Server) -> None:
-    engine, config = quick.engine, DecodeConfig(max_actions=60, stop_bias=-100.0, seed=2**64 - 1)
-    numbers = [engine.add(Request.continuation(engine.vocab, [1], config)) for _ in range(3)]
-    seen = [step.request for step in engine.step()]
-    engine.cancel(numbers[0])
-    after = []
-    while steps := engine.step():
-        after += [step.request for step in steps]
-    assert numbers[0] not in after
-    for number in numbers[1:]:
-        assert [*seen, *after].count(number) == 60
+        assert re.search(f"refused: .*{name}", str(record["error"]))
+    assert "Did you mean `reviser_max_length`?" in str(record["error"])
+    assert "thinking" in str(quick.run(few, thinking_token_budget=3)[0]["error"])
 
 
 def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> None:
@@ -446,17 +321,17 @@ def test_a_server_that_is_killed_is_reported_as_ended(quick: Server, servers: Se
     assert engine._process is not None
     group = engine._process._popen.pid
     request = Request.continuation(engine.vocab, [1], config)
-    for _ in range(16):
-        engine.add(request)
-    engine.step()
+    numbers = [engine.add(Act(request)) for _ in range(16)]
+    engine.step(10.0)
     os.kill(group, signal.SIGKILL)
-    errors = []
-    while steps := engine.step():
-        errors += [step.error for step in steps if step.error is not None]
-    assert errors
-    engine.add(request)
-    (failed,) = engine.step()
-    assert isinstance(failed.error, EngineEnded)
+    ended: dict[int, Any] = {}
+    while len(ended) < len(numbers):
+        ended |= {answer.number: answer.value for answer in engine.step(1.0) if answer.is_last}
+    assert any(isinstance(value, EngineError) for value in ended.values())
+    for question in (Act(request), Score((1, 2))):
+        engine.add(question)
+        ((_, failed),) = engine.step(10.0)
+        assert isinstance(failed, EngineEnded)
     servers.close()
     eventually(lambda: not running_in(group))
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
-from reviser.engines import wire
+from reviser.engines import mask_args
 from reviser.errors import ConfigError
 from support import naive, strategies
 
@@ -65,7 +65,7 @@ class Asked:
 
     def allowed(self, vocab: ActionVocab, more: list[int] | None = None) -> np.ndarray[Any, Any]:
         rows = Boundary(vocab, 1)
-        wire.read(vocab, self.prompt, self.args).enter(rows, 0)
+        mask_args.read(vocab, self.prompt, self.args).enter(rows, 0)
         rows.replay(0, [*self.output, *(more or [])])
         return rows.allowed()[0]
 

@@ -19,7 +19,7 @@ import pytest
 
 from reviser.core.actions import ActionVocab
 from reviser.engines import vllm_process
-from reviser.engines.base import EngineEnded, Request
+from reviser.engines.base import Act, EngineEnded, Request
 from reviser.engines.vllm_process import PROCESSOR, VLLMProcess, words_of
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import ConfigError, EngineError, MissingExtra
@@ -153,9 +153,9 @@ def test_a_server_that_is_killed_has_ended(folder: Path, relayed: Callable[[], l
     engine, _ = VLLMServer.load(folder)
     server, child = relayed()
     os.kill(server, signal.SIGKILL)
-    engine.add(Request.continuation(VOCAB, [1]))
-    (failed,) = engine.step()
-    assert isinstance(failed.error, EngineEnded)
+    engine.add(Act(Request.continuation(VOCAB, [1])))
+    ((_, failed),) = engine.step(10.0)
+    assert isinstance(failed, EngineEnded)
     engine.close()
     eventually(lambda: not is_running(child))
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,12 +16,15 @@ from unittest import mock
 import pytest
 
 from reviser.core.actions import ActionVocab
-from reviser.engines.base import DecodeConfig, Request
+from reviser.engines.base import Act, Answer, Branch, DecodeConfig, Request, Score, Scores
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import CheckpointError, ConfigError, EngineError
-from reviser.writing.driver import Driver
+from support.asking import answers_of, records_of
 
 httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed: no server can be asked.")
+
+import httpcore2  # noqa: E402
+from httpcore2._backends import auto  # noqa: E402
 
 VOCAB = ActionVocab.build(20, max_move=4)
 PROBED = {"token_ids": [VOCAB.stop], "logprobs": {"top_logprobs": [{"a": -1.0, "b": -2.0}]}}
@@ -35,6 +39,8 @@ class Fake(BaseHTTPRequestHandler):
     delay = 0.0
     asked = 0
     """Number of requests, without probes."""
+    texts: list[tuple[int, ...]]
+    """Those that were scored."""
 
     def do_GET(self) -> None:
         self.answer(200, json.dumps({"data": [{"id": "m", "max_model_len": 30}]}).encode())
@@ -42,11 +48,26 @@ class Fake(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not asked.get("stream"):
-            self.answer(200, json.dumps({"choices": [self.probed]}).encode())
+            choices = [self.probed] if "vllm_xargs" in asked else self.read(asked)
+            self.answer(200, json.dumps({"choices": choices}).encode())
             return
         type(self).asked += 1
         time.sleep(self.delay)
         self.answer(self.status, b"".join(b"data: " + line + b"\n\n" for line in self.lines))
+
+    def read(self, asked: dict[str, Any]) -> Any:
+        """Report that an id is as likely as it is large, and the first `count` ids."""
+        ids = range(asked["prompt_logprobs"])
+        type(self).texts += [tuple(prompt) for prompt in asked["prompt"]]
+        return [
+            {
+                "index": n,
+                "prompt_logprobs": [None]
+                + [{str(i): {"logprob": -float(i)} for i in (*ids, each)} for each in prompt[1:]],
+                "logprobs": {"top_logprobs": [{f"token_id:{i}": -float(i) for i in ids}]},
+            }
+            for n, prompt in reversed([*enumerate(asked["prompt"])])
+        ]
 
     def answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -63,7 +84,7 @@ class Fake(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Any]:
     class Mine(Fake):
-        pass
+        texts: list[tuple[int, ...]] = []  # noqa: RUF012
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Mine) as server:
         server.handle_error = lambda *_: None  # type: ignore[method-assign] # whom we left
@@ -86,15 +107,39 @@ def chunk(*actions: int) -> bytes:
 
 
 def actions_of(fake: Any, **options: Any) -> list[tuple[int, str | None]]:
+    with opened(fake, **options) as engine:
+        request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
+        number, values = engine.add(Act(request)), list[Any]()
+        while not values or not Answer(number, values[-1]).is_last:
+            values += [value for _, value in engine.step(1.0)]
+    if isinstance(values[-1], Exception):
+        raise values[-1]
+    return [(step.action, step.ended) for step in values]
+
+
+@contextmanager
+def opened(fake: Any, **options: Any) -> Iterator[VLLMServer]:
     engine = VLLMServer(fake.url, VOCAB, **options)
-    request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
     try:
-        steps = list(Driver(engine).run([request]))
-        if steps[-1].error is not None:
-            raise steps[-1].error
-        return [(step.action, step.ended) for step in steps]
+        yield engine
     finally:
         engine.close()
+
+
+def test_only_what_the_text_does_not_report_is_asked_as_a_prompt_of_its_own(fake: Any) -> None:
+    history = (1, 27, 2)
+    branches = [(1, (5,)), (1, (25,)), (2, (3, 4)), (3, (19,)), (3, (28,)), (1, (25,)), (2, (3, 4))]
+    asked = Score(history, 1, tuple(Branch(*each) for each in branches))
+    with opened(fake) as engine:
+        (found,) = answers_of(engine, [asked])
+    assert isinstance(found, Scores)
+    assert found.logprobs == (-27.0, -2.0)
+    assert found.stop == (-inf,) * 3  # it is not among the reported ones
+    assert [each.logprobs for each in found.branches] == [
+        tuple(-float(i) for i in ids) for _, ids in branches
+    ]
+    assert found.controls is None
+    assert sorted(fake.texts) == sorted([history, (1, 25), (1, 27, 3, 4), (*history, 28)])
 
 
 def test_of_a_model_from_the_hub_the_small_files_are_enough(
@@ -196,26 +241,11 @@ def test_an_id_that_is_never_legal_is_the_failure_of_its_request(fake: Any) -> N
         actions_of(fake)
 
 
-@contextmanager
-def opened(fake: Any, **options: Any) -> Iterator[VLLMServer]:
-    engine = VLLMServer(fake.url, VOCAB, **options)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
 def results(engine: VLLMServer, count: int) -> list[list[int] | str]:
     """What became of some requests that run at the same time: their actions, or their error."""
     request = Request.continuation(VOCAB, [1, 2], DecodeConfig(max_actions=5))
-    found: dict[int, Any] = {engine.add(request): [] for _ in range(count)}
-    while steps := engine.step():
-        for step in steps:
-            if step.error is not None:
-                found[step.request] = str(step.error)
-            else:
-                found[step.request].append(step.action)
-    return list(found.values())
+    records = records_of(engine, [request] * count)
+    return [str(each["error"] or "") or each["actions"] for each in records]
 
 
 def test_a_request_that_fails_fails_alone_and_is_not_sent_again(fake: Any) -> None:
@@ -234,17 +264,19 @@ def test_a_connection_that_is_refused_once_is_tried_again(
     fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.lines = (chunk(5, VOCAB.stop),)
+    backend = auto.AutoBackend
+    connect, failures = backend.connect_tcp, [False]
+
+    async def unsteady(*words: Any, **options: Any) -> Any:
+        if failures and failures.pop(0):
+            raise httpcore2.ConnectError("no")
+        return await connect(*words, **options)
+
+    monkeypatch.setattr(backend, "connect_tcp", unsteady)
     with opened(fake) as engine:
-        stream, failures = engine._client.stream, [httpx2.ConnectError("no"), None]
-
-        def unsteady(*words: Any, **options: Any) -> Any:
-            if failure := failures.pop(0):
-                raise failure
-            return stream(*words, **options)
-
-        monkeypatch.setattr(engine._client, "stream", unsteady)
+        failures += [True]
         assert results(engine, 1) == [[5, VOCAB.stop]]
-        failures += [httpx2.ConnectTimeout("no"), httpx2.ConnectError("no")]
+        failures += [True, True]
         assert "There is no server" in results(engine, 1)[0]
     assert fake.asked == 1
 

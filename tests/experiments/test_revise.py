@@ -12,8 +12,8 @@ from reviser.data.pairs import Pair
 from reviser.errors import DataError
 from reviser.lab.evals import intervals
 from reviser.lab.evals.revision import edits_between
+from reviser.model import Reviser
 from reviser.models.editing import Editing
-from reviser.writing.model import Reviser
 from support import small_tokenizers
 from support.random_engine import RandomEngine
 

@@ -18,7 +18,7 @@ from reviser.core.mask import Boundary
 from reviser.core.text_stream import TextStream
 from reviser.engines.base import replay
 from reviser.writing._spaces import SpacedStream
-from reviser.writing.plan import Part, plan_task
+from reviser.writing.prompts import Model, Prompt, prompts_of
 from reviser.writing.tasks import Continue, Infill
 from support.browsers import node
 from support.paths import ROOT
@@ -178,9 +178,9 @@ def test_tasks_become_the_same_requests(marks: bool) -> None:
         assert each["spaces"] == list(part.spaces)
 
 
-def part_of(text: str, vocab: ActionVocab, codec: Codec) -> Part:
+def part_of(text: str, vocab: ActionVocab, codec: Codec) -> Prompt:
     task = Infill(text) if "{}" in text else Continue(text)
-    return plan_task(task, vocab=vocab, codec=codec).parts[0]
+    return prompts_of(task, Model(vocab=vocab, codec=codec, context=100_000))[0]
 
 
 def test_the_space_before_a_gap_is_handed_over_alike() -> None:

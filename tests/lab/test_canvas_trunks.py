@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed, so there ar
 import reviser  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
-from reviser.engines.base import DecodeConfig, Request  # noqa: E402
+from reviser.engines.base import Act, DecodeConfig, Request, Step  # noqa: E402
 from reviser.engines.hf import HFEngine  # noqa: E402
 from reviser.errors import ConfigError, VocabError  # noqa: E402
 from reviser.lab.canvas_trunks import reads_canvas  # noqa: E402
@@ -134,12 +134,12 @@ def test_the_engine_with_its_cache_chooses_what_whole_passes_do(kind: str) -> No
     engine = HFEngine(model, VOCAB, rows=2)
     config = DecodeConfig(temperature=0, max_actions=25, stop_bias=-100)
     requests = [Request.continuation(VOCAB, prompt, config) for prompt in prompts]
-    numbers = [engine.add(request) for request in requests]
+    numbers = [engine.add(Act(request)) for request in requests]
     taken: dict[int, list[tuple[int, float]]] = {number: [] for number in numbers}
-    while steps := engine.step():
-        for step in steps:
-            assert step.error is None
-            taken[step.request].append((step.action, step.logprob))
+    while answers := engine.step():
+        for number, step in answers:
+            assert isinstance(step, Step)
+            taken[number].append((step.action, step.logprob))
     for request, number in zip(requests, numbers, strict=True):
         actions = [action for action, _ in taken[number]]
         ids = [*request.history, *actions]

@@ -27,7 +27,7 @@ from reviser.cli import main  # noqa: E402
 from reviser.core.actions import ActionVocab  # noqa: E402
 from reviser.core.canvas import Canvas  # noqa: E402
 from reviser.core.mask import Boundary  # noqa: E402
-from reviser.engines.base import DecodeConfig, Request  # noqa: E402
+from reviser.engines.base import Act, DecodeConfig, Request, Step  # noqa: E402
 from reviser.engines.hf import HFEngine  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, VocabError  # noqa: E402
 from reviser.lab.checkpoints import CONTEXTS, convert  # noqa: E402
@@ -278,10 +278,12 @@ def greedy(model: Any, vocab: ActionVocab, requests: Iterable[Request]) -> list[
     """The actions that the engine chooses for each request."""
     engine = HFEngine(model, vocab)
     config = DecodeConfig(temperature=0, max_actions=40)
-    chosen = {engine.add(replace(request, config=config)): list[int]() for request in requests}
-    while steps := engine.step():
-        for step in steps:
-            chosen[step.request].append(step.action)
+    asked = (Act(replace(request, config=config)) for request in requests)
+    chosen = {engine.add(question): list[int]() for question in asked}
+    while answers := engine.step():
+        for number, step in answers:
+            assert isinstance(step, Step)
+            chosen[number].append(step.action)
     return [*chosen.values()]
 
 

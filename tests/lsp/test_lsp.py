@@ -37,8 +37,8 @@ from reviser.lsp.server import make_server
 from reviser.lsp.settings import Settings, find_settings
 from reviser.lsp.suggestions import actions_for, diagnostic_of, title_of
 from reviser.markup import format_of, locked_spans
+from reviser.model import Reviser
 from reviser.writing.changes import Change
-from reviser.writing.model import Reviser
 from support import correcting
 from support.browsers import missing
 from support.correcting import FILL

@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused, ReviserError
-from reviser.serve.client import AsyncClient, Client
+from reviser.serve.client import AsyncClient, Call, Client
 from reviser.writing.tasks import Continue, Infill, Revise
 from support.serving import NAME, Served, reviser
 
@@ -80,7 +80,7 @@ def test_errors_are_those_of_the_library(server: Served) -> None:
         with pytest.raises(EngineError, match="closed before its end"):
             stream.rollout()
         with pytest.raises(RequestRefused, match="nothing at this address") as refused:
-            client._send("POST", "/v1/none")
+            client._send(Call("/v1/none", str, {}))
         assert refused.value.status == 404
     with Client("http://127.0.0.1:9") as nobody:
         for ask in (nobody.generate, lambda: nobody.stream(Continue("The"))):

@@ -20,9 +20,9 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 pytest.importorskip("torch", reason="torch is not installed, so nothing can write.")
 
 from reviser.cli import main
+from reviser.model import load
 from reviser.serve.client import Client
-from reviser.serve.text_log import write_for_people
-from reviser.writing.model import load
+from reviser.serve.logs import TextLogFormatter
 from reviser.writing.tasks import Infill
 
 
@@ -89,15 +89,11 @@ def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: P
     used.close()
 
 
-def test_people_get_an_address_to_open_and_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_get_an_address_to_open_and_short_lines() -> None:
     seen: list[str] = []
-    log = logging.getLogger("reviser.serve")
-    handler = logging.StreamHandler()
-    monkeypatch.setattr(handler, "emit", lambda record: seen.append(handler.format(record)))
-    monkeypatch.setattr(log, "handlers", [handler])
-    monkeypatch.setattr(log, "level", logging.INFO)
-    monkeypatch.setattr(logging.getLogger("uvicorn"), "level", logging.INFO)
-    write_for_people()
+    log, handler = logging.Logger("reviser.serve"), logging.StreamHandler()
+    handler.emit = lambda record: seen.append(TextLogFormatter().format(record))  # type: ignore[method-assign]
+    log.addHandler(handler)
     request = {"id": "f00", "route": "/v1/generate", "status": 200, "seconds": 0.114, "actions": 5}
     log.info("listening", extra={"facts": {"url": "http://127.0.0.1:8000"}})
     log.info("request", extra={"facts": request})

@@ -16,7 +16,7 @@ from typing import Any
 LARGEST = 1 << 20
 """The default of `body_bytes`."""
 CHARACTERS = 99_000
-"""A little below the default of `prompt_characters`."""
+"""A little below the longest text that the server takes by default."""
 
 Body = dict[str, Any]
 
@@ -192,13 +192,13 @@ def _pour(target: Target, first: bytes, data: bytes, count: int, seconds: float 
     return sent
 
 
-def long_jobs(target: Target, count: int = 4) -> None:
+def long_jobs(target: Target, count: int = 4, seconds: float = 0.5) -> None:
     """Start texts that take long, and leave."""
     body = {"prompt": "x", "max_actions": 4096, "stop_bias": -1e30}
     opened = [target.connect() for _ in range(count)]
     for connection in opened:
         connection.sendall(target.whole("generate", json.dumps(body).encode()))
-    time.sleep(0.5)
+    time.sleep(seconds)
     for connection in opened:
         connection.close()
 

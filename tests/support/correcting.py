@@ -9,41 +9,40 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
-from reviser.engines.base import Request, Step, replay
+from reviser.engines.base import Answer, Request, replay
+from reviser.model import Reviser
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import revision
-from reviser.writing.model import Reviser
 from support import small_tokenizers
+from support.scripted import ScriptedEngine
 
 WRONG, RIGHT, FILL = "teh", "the", "brave"
 
 
-class CorrectingEngine:
+class CorrectingEngine(ScriptedEngine):
     """Writes `RIGHT` for `WRONG` wherever it may, and `FILL` into gaps."""
 
+    logprob = -0.01
+
     def __init__(self, vocab: ActionVocab, codec: Codec) -> None:
-        self.vocab, self.codec = vocab, codec
-        self.running: dict[int, deque[int]] = {}
-        self.added = 0
+        super().__init__(vocab)
+        self.codec = codec
         self._log = os.environ.get("REVISER_TEST_LOG")
         self._seconds = float(os.environ.get("REVISER_TEST_SECONDS", "0"))
 
-    def check(self, request: Request) -> None:
-        request.check(self.vocab, 100_000)
-
-    def add(self, request: Request) -> int:
+    def script(self, request: Request) -> Sequence[int]:
+        request.check(self.vocab, self.context)
         canvas = replay(self.vocab, request.history)
         tokens, cursor = canvas.tokens(), canvas.cursor
         if self._log:
             with Path(self._log).open("a") as file:
                 file.write(json.dumps(self.codec.decode(tokens)) + "\n")
-        self.added += 1
         if all(low == high for low, high in request.gaps):
             actions = [*self.codec.encode(FILL), self.vocab.stop] if request.gaps else []
         else:
@@ -51,8 +50,7 @@ class CorrectingEngine:
             wanted = self._corrected(tokens, request)
             trajectory = revision(self.vocab, tokens[cursor:], wanted[cursor:])
             actions = list(trajectory.restoration[len(trajectory.no_loss) :])
-        self.running[self.added] = deque(actions or [self.vocab.stop])
-        return self.added
+        return actions or [self.vocab.stop]
 
     def _corrected(self, tokens: list[int], request: Request) -> list[int]:
         pieces = [self.codec.token_bytes[token] for token in tokens]
@@ -69,22 +67,10 @@ class CorrectingEngine:
                 n += 1
         return found
 
-    def cancel(self, number: int) -> None:
-        self.running.pop(number, None)
-
-    def close(self) -> None:
-        self.running.clear()
-
-    def step(self) -> list[Step]:
+    def step(self, wait: float = 0.0) -> list[Answer]:
         if self._seconds:
             time.sleep(self._seconds)
-        steps = []
-        for number, actions in list(self.running.items()):
-            action = actions.popleft()
-            if not actions:
-                del self.running[number]
-            steps.append(Step(number, action, -0.01, None if actions else "stop"))
-        return steps
+        return super().step(wait)
 
 
 def reviser() -> Reviser:

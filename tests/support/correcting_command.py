@@ -6,5 +6,5 @@ from reviser.cli import main
 from support import correcting
 
 if __name__ == "__main__":
-    with mock.patch("reviser.writing.model.load", correcting.load):
+    with mock.patch("reviser.model.load", correcting.load):
         main(prog_name="reviser")

@@ -127,9 +127,9 @@ def reading_editor() -> tuple[Any, str]:
     import torch
 
     from reviser.engines.hf import HFEngine
+    from reviser.model import Reviser
     from reviser.models import trunks
     from reviser.models.editing import Editing
-    from reviser.writing.model import Reviser
     from support import small_tokenizers
 
     tokenizer = small_tokenizers.byte_level()

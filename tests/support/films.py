@@ -10,11 +10,11 @@ from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import DecodeConfig
+from reviser.model import Reviser
 from reviser.models.editing import Editing
 from reviser.player.film import Film, FilmStep, Replayer
 from reviser.trajectories.alignment import revision
 from reviser.trajectories.policy import Address
-from reviser.writing.model import Reviser
 from reviser.writing.rollout import Rollout, Statistics
 from support import small_tokenizers
 from support.random_engine import RandomEngine

@@ -21,14 +21,15 @@ from typing import Any
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.engines.base import DecodeConfig, Engine, Request, Step
+from reviser.engines.base import Act, DecodeConfig, Engine, Request, Step
 from reviser.errors import InvalidAction
 from support import small_tokenizers
-from support.vllm_runs import preemptions
 
 AT_ONCE = 64
 CONTEXT = 160
 """Ids a model reads: so few that some requests end there."""
+PATIENCE = 60
+"""Steps without an answer after which requests count as lost."""
 CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.MARK, Kind.BACK, Kind.FIND, Kind.HERE, Kind.STOP, Kind.END]
 CHOSEN += [Kind[name.upper()] for name in OPERATORS]
 
@@ -185,35 +186,44 @@ def fuzz(
     """Keep an engine full of random requests until it took so many actions; then let it end."""
     rng, report = Random(seed), Report()
     judges: dict[int, Judge] = {}
-    while True:
+    silent = 0
+    while silent < PATIENCE:
         while report.actions < actions and len(judges) < at_once:
             request = random_request(rng, engine.vocab, seed + report.requests, context, cut=cut)
-            judges[engine.add(request)] = Judge(engine.vocab, request, context)
+            judges[engine.add(Act(request))] = Judge(engine.vocab, request, context)
             report.requests += 1
-        steps = engine.step()
-        if not steps:
+        if not judges:
             break
-        for step in steps:
-            judge = judges.get(step.request)
+        answers = engine.step(1.0)
+        silent = 0 if answers else silent + 1
+        dropped: set[int] = set()  # while there were answers to them in hand
+        for number, step in answers:
+            if number in dropped:
+                continue
+            judge = judges.get(number)
             report.actions += 1
-            is_id = 0 <= step.action < engine.vocab.size
-            report.kinds[engine.vocab.kind(step.action).name if is_id else "PADDING"] += 1
             try:
+                if not isinstance(step, Step):
+                    raise Illegal(f"an error: {step}")
+                is_id = 0 <= step.action < engine.vocab.size
+                report.kinds[engine.vocab.kind(step.action).name if is_id else "PADDING"] += 1
                 if judge is None:
                     raise Illegal("a step of a request that is no longer there")
                 judge.take(step)
             except Illegal as error:
                 report.illegal += 1
                 report.first = report.first or str(error)
-                engine.cancel(step.request)
-                judges.pop(step.request, None)
+                engine.cancel(number)
+                dropped.add(number)
+                judges.pop(number, None)
                 continue
             if step.ended is not None:
                 report.ended[step.ended] += 1
-                del judges[step.request]
+                del judges[number]
             elif rng.random() < 0.001:
-                engine.cancel(step.request)
-                del judges[step.request]
+                engine.cancel(number)
+                dropped.add(number)
+                del judges[number]
                 report.cancelled += 1
     report.lost = len(judges)
     return report
@@ -289,6 +299,7 @@ def main() -> None:
             engine, _ = HFEngine.load(folder, **given.options)
         else:
             from reviser.engines.vllm_server import VLLMServer
+            from support.vllm_runs import preemptions
 
             options = {"disable_log_stats": None, **given.options}  # which count preemptions
             engine, _ = VLLMServer.load(folder, **options)

@@ -71,7 +71,7 @@ SOURCES: dict[Format, list[str]] = {
     "rst": [],
     "latex": [],
     "code": [
-        "src/reviser/writing/plan.py",
+        "src/reviser/writing/prompts.py",
         "src/reviser/markup/code.py",
         "src/reviser/serve/assets/client.js",
     ],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import signal
 import subprocess
 import sys
@@ -17,39 +16,67 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
+from math import log1p
 from pathlib import Path
+from random import Random
 from typing import Any
+
+import numpy as np
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.engines.base import EngineEnded, Request, Step
+from reviser.core.mask import Boundary
+from reviser.engines.base import Answer, EngineEnded, Question, Request, Score, Scores, Step
 from reviser.errors import EngineError
+from reviser.model import Reviser
 from reviser.models.editing import Editing
-from reviser.writing.model import Reviser
-from support import small_tokenizers
-from support.random_engine import RandomEngine, Walk
+from support import naive, small_tokenizers
+from support.processes import free_port
 
 NAME = "random"
 
 
-class FaultyEngine(RandomEngine):
-    """A random engine whose steps take `seconds`; the word in a file makes it hold or fail."""
+class FaultyEngine:
+    """An engine whose steps take `seconds`; the word in a file makes it hold or fail.
 
-    def __init__(
-        self, vocab: ActionVocab, *, rows: int, seconds: float, plan_seconds: float, fault: Path
-    ) -> None:
-        super().__init__(vocab, rows=rows)
+    It takes any action that the mask allows, by the request's own seed. How likely texts are
+    depends on nothing but them.
+    """
+
+    def __init__(self, vocab: ActionVocab, *, rows: int, seconds: float, fault: Path) -> None:
+        self.vocab = vocab
+        self.context = 5000
+        self.added = 0
+        self.cancelled = 0
+        self.running: dict[int, Walk] = {}
+        self._scores: dict[int, Score] = {}
+        self._rows = rows
         self._seconds = seconds
-        self._plan_seconds = plan_seconds
         self._fault = fault
 
-    def check(self, request: Request) -> None:
-        if self._plan_seconds:
-            time.sleep(self._plan_seconds)
-        request.check(self.vocab, 5000)
+    def add(self, question: Question) -> int:
+        self.added += 1
+        if isinstance(question, Score):
+            question.check(self.vocab, self.context)
+            self._scores[self.added] = question
+            return self.added
+        rows = Boundary(self.vocab, 1)
+        question.request.enter(rows, 0)
+        self.running[self.added] = Walk(
+            question.request, rows, Random(question.request.config.seed)
+        )
+        return self.added
 
-    def step(self) -> list[Step]:
+    def cancel(self, number: int) -> None:
+        self._scores.pop(number, None)
+        self.cancelled += self.running.pop(number, None) is not None
+
+    def close(self) -> None:
+        self.running.clear()
+
+    def step(self, wait: float) -> list[Answer]:  # noqa: ARG002 - it never waits
         if self._seconds:
             time.sleep(self._seconds)
         while (word := self._fault.read_text() if self._fault.exists() else "") == "hold":
@@ -61,30 +88,61 @@ class FaultyEngine(RandomEngine):
         if word.startswith("raise"):
             raise RuntimeError("/secret/path: the engine broke")
         if word.startswith("step error"):  # like a remote engine that is gone
-            failed = list(self.running) if word == "step errors" else list(self.running)[:1]
+            every = [*self.running, *self._scores]
+            failed = every if word == "step errors" else every[:1]
             for number in failed:
-                del self.running[number]
+                self.running.pop(number, None)
+                self._scores.pop(number, None)
             error = EngineError("http://internal:1 refused")
-            return [Step(number, -1, 0.0, error=error) for number in failed]
-        return super().step()
+            return [Answer(number, error) for number in failed]
+        answers = [Answer(n, _scores(question)) for n, question in self._scores.items()]
+        self._scores.clear()
+        for number, walk in list(self.running.items())[: self._rows]:
+            answers.append(Answer(number, walk.step(self.vocab)))
+            if answers[-1].is_last:
+                del self.running[number]
+        return answers
 
-    def pick(self, walk: Walk, allowed: set[int]) -> int:
-        """Pick any action; with a bias against STOP only if nothing else is left."""
-        if walk.request.config.stop_bias < 0 and len(allowed) > 1:
-            allowed.discard(self.vocab.stop)
-        return super().pick(walk, allowed)
+
+@dataclass
+class Walk:
+    """A request and what was done for it."""
+
+    request: Request
+    rows: Boundary
+    rng: Random
+    actions: int = 0
+
+    def step(self, vocab: ActionVocab) -> Step:
+        """Take any action; with a bias against STOP only if nothing else is left."""
+        config = self.request.config
+        allowed = {*np.flatnonzero(self.rows.allowed()[0]).tolist()}
+        if config.stop_bias < 0 and len(allowed) > 1:
+            allowed.discard(vocab.stop)
+        action = naive.pick(self.rng, vocab, allowed)
+        self.rows.advance([action])
+        self.actions += 1
+        if self.rows.is_finished[0]:
+            return Step(action, -1.0, "stop")
+        return Step(action, -1.0, "max_actions" if self.actions == config.max_actions else None)
+
+
+def _scores(question: Score) -> Scores:
+    """Return the same numbers for the same history, with edits mostly unlikely."""
+    rng = Random(repr(question.history))
+    count = len(question.history) - question.start + 1
+    stops = [log1p(-rng.choice([0.1, 0.9, 0.99])) for _ in range(count)]
+    return Scores((-1.0,) * (count - 1), tuple(stops), (-10.0,) * (count - 1))
 
 
 def reviser(
     *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
-    plan_seconds: float = 0.0, is_editor: bool = True, writes: bool = True,
+    is_editor: bool = True, writes: bool = True,
 ) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
-    engine = FaultyEngine(
-        vocab, rows=rows, seconds=seconds, plan_seconds=plan_seconds, fault=Path(fault)
-    )
+    engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
     editing = Editing(edit_probabilities=True, writes_edits=writes) if is_editor else None
     provenance = {"model": "/secret/path"}
     return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
@@ -149,7 +207,7 @@ class ServerThread(Served):
             logging.getLogger(name).addHandler(self._handler)
             logging.getLogger(name).setLevel("INFO")
         self._thread.start()
-        eventually(lambda: self._server.started and self._server.queue.is_ready)
+        eventually(lambda: self._server.started and self._server.runs.is_ready)
 
     def terminate(self) -> None:
         """Do what SIGTERM does."""
@@ -174,20 +232,27 @@ class ServerThread(Served):
 
 
 class ServerProcess(Served):
-    """A server in a process of its own."""
+    """A server in a process of its own; `stderr` may be something that cannot be written."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any], stderr: str = "") -> None:
         super().__init__("", folder)
-        with self.log.open("wb") as errors:
-            command = [sys.executable, "-m", "support.serving", json.dumps(settings)]
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        command = [sys.executable, "-m", "support.serving", json.dumps(settings), str(port)]
+        self.log.touch()
+        with (Path("/dev/full") if stderr == "a full disk" else self.log).open("wb") as file:
+            errors = subprocess.PIPE if stderr == "a pipe that nobody reads" else file
             tests = Path(__file__).parents[1]
-            self.process = subprocess.Popen(command, stderr=errors, stdout=errors, cwd=tests)
+            self.process = subprocess.Popen(command, stderr=errors, cwd=tests)
         eventually(self._is_ready, 120)
-        [self.url] = re.findall(r"http://127.0.0.1:\d+", self.log.read_text())
 
     def _is_ready(self) -> bool:
+        import httpx2
+
         assert self.process.poll() is None, self.log.read_text()
-        return '"state": "ready"' in self.log.read_text()
+        try:
+            return bool(self.get("/ready").status_code == 200)
+        except httpx2.TransportError:
+            return False
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -199,13 +264,15 @@ class ServerProcess(Served):
         self.http.close()
         self.process.kill()
         self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
 
 
 @contextmanager
 def serving(
     *, limits: Mapping[str, Any] | None = None, keys: tuple[str, ...] = (),
     origins: tuple[str, ...] = (), playground: bool = True, process: bool = False,
-    examples: tuple[str, ...] = (), **engine: Any,
+    examples: tuple[str, ...] = (), stderr: str = "", **engine: Any,
 ) -> Iterator[Any]:  # fmt: skip
     """Start a server, wait until it is ready, and end it."""
     with tempfile.TemporaryDirectory() as name:
@@ -215,7 +282,10 @@ def serving(
             "examples": examples,
             "engine": engine | {"fault": str(Path(name, "fault"))},
         }
-        server = (ServerProcess if process else ServerThread)(Path(name), settings)
+        if process:
+            server: Any = ServerProcess(Path(name), settings, stderr)
+        else:
+            server = ServerThread(Path(name), settings)
         try:
             yield server
         finally:
@@ -254,8 +324,8 @@ def make_server_app(settings: dict[str, Any]) -> Any:
 
     async def counts() -> dict[str, int]:
         assert isinstance(engine, FaultyEngine)
-        running, cancelled = len(engine.running), len(engine.cancelled)
-        return {"added": engine.added, "running": running, "cancelled": cancelled}
+        running = len(engine.running)
+        return {"added": engine.added, "running": running, "cancelled": engine.cancelled}
 
     app.add_api_route("/test/engine", counts, include_in_schema=False)
     app.add_api_route("/test/lag", LoopLag().worst, include_in_schema=False)
@@ -284,11 +354,11 @@ class LoopLag:
 
 
 def main() -> int:
-    from reviser.serve.logs import write_json_lines
+    from reviser.serve.logs import write_log
     from reviser.serve.run import listen, run
 
-    log = write_json_lines()
-    status = run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", 0))
+    log = write_log()
+    status = run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", int(sys.argv[2])))
     log.drain(1.0)
     return status
 

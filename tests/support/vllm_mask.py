@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from reviser.engines import wire
+from reviser.engines import mask_args
 from reviser.engines.vllm_plugin import ReviserMask
 from support.vllm_runs import MASK_FOLDER, POISONS
 
-_read = wire.read
+_read = mask_args.read
 
 
 def _poisoned(vocab: Any, history: Any, args: Any) -> Any:
@@ -31,7 +31,7 @@ def _poisoned(vocab: Any, history: Any, args: Any) -> Any:
     return request
 
 
-wire.read = _poisoned
+mask_args.read = _poisoned
 
 
 class TestedMask(ReviserMask):

@@ -9,13 +9,13 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest import mock
 
 from reviser.engines import vllm_process
 from reviser.engines.base import Request
 from reviser.engines.vllm_server import VLLMServer
+from support.asking import records_of
 
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
@@ -79,40 +79,6 @@ def preemptions(url: str) -> int:
     return int(
         sum(map(float, re.findall(r"^vllm:num_preemptions_total\S* (\S+)", text, re.MULTILINE)))
     )
-
-
-def records_of(
-    engine: Any, requests: Sequence[Request], cancel: float = 0.0
-) -> list[dict[str, Any]]:
-    """Run requests, some of which are cancelled on the way."""
-    rng = Random(5)
-    records: list[dict[str, Any]] = [
-        {"actions": [], "logprobs": [], "edit_probabilities": [], "ended": None} for _ in requests
-    ]
-    numbers = {engine.add(request): n for n, request in enumerate(requests)}
-    live = set(numbers)
-    while steps := engine.step():
-        for step in steps:
-            record = records[numbers[step.request]]
-            assert record["ended"] is None
-            if step.error is not None:
-                record["error"], record["ended"] = str(step.error), "error"
-                live.discard(step.request)
-                continue
-            record["actions"].append(step.action)
-            record["logprobs"].append(step.logprob)
-            if step.reading is not None:
-                record["edit_probabilities"] += step.reading.edit_probabilities()
-            record["ended"] = step.ended
-            if step.ended is not None:
-                live.discard(step.request)
-        if rng.random() < cancel and live:
-            number = rng.choice(sorted(live))
-            live.discard(number)
-            engine.cancel(number)
-            records[numbers[number]]["ended"] = "cancelled"
-    assert not live
-    return records
 
 
 def second_runner(triton: str) -> dict[str, str]:

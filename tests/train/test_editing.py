@@ -24,7 +24,7 @@ from reviser.models.editing import Editing
 from reviser.train.inputs import Inputs
 from reviser.train.recipe import load_recipe
 from reviser.train.run import train
-from reviser.train.samples import _plan
+from reviser.train.samples import _prompts
 
 VOCAB = {"operators": ["delete", "replace"], "max_move": 32, "marks": True, "search": True}
 
@@ -70,14 +70,14 @@ def test_prompts_are_drafts_with_all_their_parts_and_must_fit_as_such(
     inputs = Inputs(
         model=None, tokenizer=tokenizer, data=None, vocab=vocab, codec=codec, context=400
     )
-    parts = _plan(loaded, inputs, draft).parts
+    parts = _prompts(loaded, inputs, draft)
     assert len(parts) > 2
-    assert draft.startswith(parts[0].prompt)
-    assert draft.endswith(parts[-1].prompt)
-    ids = len(_plan(loaded, inputs, "One two").parts[0].request.history)
-    assert len(_plan(loaded, replace(inputs, context=ids + 1), "One two").parts) == 1
+    assert draft.startswith(parts[0].text)
+    assert draft.endswith(parts[-1].text)
+    ids = len(_prompts(loaded, inputs, "One two")[0].request.history)
+    assert len(_prompts(loaded, replace(inputs, context=ids + 1), "One two")) == 1
     with pytest.raises(ConfigError, match=r"evaluation.prompts has 'One two': .*limit"):
-        _plan(loaded, replace(inputs, context=ids), "One two")
+        _prompts(loaded, replace(inputs, context=ids), "One two")
 
 
 @pytest.mark.parametrize(

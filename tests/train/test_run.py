@@ -34,6 +34,7 @@ from reviser.core.codec import Codec  # noqa: E402
 from reviser.data.pairs import Pair, write_pairs  # noqa: E402
 from reviser.data.shards import TokenShards, tokenize  # noqa: E402
 from reviser.errors import CheckpointError, ConfigError, DataError  # noqa: E402
+from reviser.model import load  # noqa: E402
 from reviser.models import trunks  # noqa: E402
 from reviser.train.card import write_card  # noqa: E402
 from reviser.train.inputs import open_inputs  # noqa: E402
@@ -41,7 +42,6 @@ from reviser.train.recipe import load_recipe  # noqa: E402
 from reviser.train.resume import check_claim, check_start_token, write_start_token  # noqa: E402
 from reviser.train.run import train  # noqa: E402
 from reviser.train.yaml_reader import to_plain  # noqa: E402
-from reviser.writing.model import load  # noqa: E402
 from support import small_tokenizers  # noqa: E402
 
 from .conftest import RECIPES, TINY, assert_same_weights, weights  # noqa: E402

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -19,13 +20,15 @@ from hypothesis import strategies as st
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.engines.base import DecodeConfig, ScriptedEngine, Step
+from reviser.engines.base import Act, Answer, DecodeConfig, Question, Step
 from reviser.errors import ConfigError, EngineError, TrajectoryError, VocabError
-from reviser.writing.model import Reviser, load
+from reviser.model import Reviser, load
+from reviser.writing.prompts import Prompt, prompts_of
 from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, Infill, Task
 from support import small_tokenizers
 from support.random_engine import RandomEngine
+from support.scripted import ScriptedEngine
 
 
 def reviser(make: Callable[[], Any], *, rows: int = 3) -> Reviser:
@@ -43,6 +46,11 @@ texts = st.lists(st.sampled_from(["The", " cat", " sat", ".", " ", "\n", "é", "
 )
 parts = st.lists(texts, min_size=2, max_size=5)
 seeds = st.integers(0, 2**32)
+
+
+def prompt_of(model: Reviser, task: Task, config: DecodeConfig | None = None) -> Prompt:
+    (prompt,) = prompts_of(task, model.model(revises=False), config)
+    return prompt
 
 
 def contains_in_order(text: str, locked: list[str]) -> bool:
@@ -176,16 +184,23 @@ def test_who_cancels_has_a_text_in_hand(prompt: str, seed: int, stop: int) -> No
     ended_itself = len(kept) == len(whole.trajectory.restoration)
     assert rollout.stop_reason == (whole.stop_reason if ended_itself else "cancelled")
     assert list(writing) == []
-    assert not BYTES.engine.running  # type: ignore[attr-defined]
+    until_idle(BYTES)
+
+
+def until_idle(model: Reviser) -> None:
+    """Wait until the engine's thread has dropped what was withdrawn."""
+    end = time.monotonic() + 10
+    while model.engine.running:  # type: ignore[attr-defined]
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_a_writing_that_nobody_holds_leaves_the_engine() -> None:
     writing = BYTES.stream(Continue("The"), max_actions=500)
     next(iter(writing))
-    assert BYTES.engine.running  # type: ignore[attr-defined]
     del writing
     gc.collect()
-    assert not BYTES.engine.running  # type: ignore[attr-defined]
+    until_idle(BYTES)
 
 
 def test_asyncio_gives_the_same() -> None:
@@ -227,7 +242,7 @@ def test_spans_are_gaps_whose_text_is_gone(data: st.DataObject, text: str) -> No
 
 def test_text_after_a_gap_is_written_first_and_bears_no_loss() -> None:
     vocab, codec = BYTES.engine.vocab, BYTES.codec
-    (part,) = BYTES.plan(Infill("The cat{} on the{}.")).parts
+    part = prompt_of(BYTES, Infill("The cat{} on the{}."))
     first, second, third = codec.encode_parts(["The cat", " on the", "."])
     assert part.prefix == tuple(first)
     assert part.preamble[: len(second) + 1] == (*second, *third)
@@ -235,7 +250,7 @@ def test_text_after_a_gap_is_written_first_and_bears_no_loss() -> None:
     assert part.request.gaps == ((start, start), (start + len(second),) * 2)
     canvas = Canvas.replay(vocab, part.request.history)
     assert (canvas.cursor, len(canvas)) == (start, part.request.length)
-    rollout = BYTES.start(part).rollout()
+    rollout = BYTES.infill("The cat{} on the{}.")
     assert rollout.trajectory.no_loss == tuple(range(len(part.preamble)))
 
 
@@ -299,7 +314,7 @@ def test_what_is_no_rollout_is_refused(damage: Any) -> None:
 
 def test_settings_reach_the_engine() -> None:
     given = {"temperature": 0.5, "max_edits": 3, "max_moves": 2, "stop_bias": 1.5, "move_bias": -1}
-    (part,) = BYTES.plan(Continue("The"), DecodeConfig(**given)).parts
+    part = prompt_of(BYTES, Continue("The"), DecodeConfig(**given))
     assert part.request.config == DecodeConfig(**given)
     rng = Random(0)
     for _ in range(20):
@@ -313,20 +328,20 @@ def test_settings_reach_the_engine() -> None:
 
 def test_what_the_engine_cannot_run_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="too long"):
-        BYTES.stream(Continue("a b" * 1000))
+        BYTES.stream(Continue("a b" * 1000)).rollout()
 
 
 class Failing(RandomEngine):
     """Gives up on every request whose seed is odd, after some actions."""
 
-    def step(self) -> list[Step]:
-        steps = super().step()
-        for number, walk in list(self.running.items()):
+    def step(self, wait: float = 0.0) -> list[Answer]:
+        answers = super().step(wait)
+        for number, walk in self.walks.items():
             if walk.request.config.seed % 2 and walk.actions >= 3:
                 del self.running[number]
-                steps = [step for step in steps if step.request != number]
-                steps.append(Step(number, -1, 0.0, error=EngineError("no room")))
-        return steps
+                answers = [answer for answer in answers if answer.number != number]
+                answers.append(Answer(number, EngineError("no room")))
+        return answers
 
 
 def test_what_fails_for_one_fails_for_it_alone() -> None:
@@ -361,7 +376,7 @@ def test_an_engine_that_writes_outside_the_gaps_is_stopped() -> None:
 def test_a_chance_that_is_no_number_is_the_engines_failure(logprob: float) -> None:
     writing = BYTES.stream(Continue("a"))
     with pytest.raises(EngineError, match="log-probability"):
-        writing.take(Step(1, 5, logprob))
+        writing.writing.take(Step(5, logprob))
     assert writing.text == "a"
 
 
@@ -394,9 +409,7 @@ def test_a_text_that_the_tokenizer_would_change_is_refused_and_others_are_kept()
 
 def test_a_reviser_closes_its_engine() -> None:
     with reviser(small_tokenizers.byte_level) as model:
-        writing = model.stream(Continue("The"))
-        next(iter(writing))
-        assert model.engine.running  # type: ignore[attr-defined]
+        next(iter(model.stream(Continue("The"), max_actions=10**6)))
     assert not model.engine.running  # type: ignore[attr-defined]
 
 
@@ -404,11 +417,13 @@ def test_finished_rollouts_after_a_slow_one_are_bounded() -> None:
     asked = 0
 
     class Quick(RandomEngine):
-        def add(self, request: Any) -> int:
+        def add(self, question: Question) -> int:
             nonlocal asked
             asked += 1
-            most = request.config.max_actions if asked == 1 else 1
-            return super().add(replace(request, config=replace(request.config, max_actions=most)))
+            assert isinstance(question, Act)
+            config = question.request.config
+            config = replace(config, max_actions=config.max_actions if asked == 1 else 1)
+            return super().add(Act(replace(question.request, config=config)))
 
     def tasks() -> Iterator[Task]:
         for _ in range(2000):
@@ -432,9 +447,9 @@ def test_with_marks_each_gap_has_one_and_the_cursor_is_at_the_first(
     writer = Reviser(ScriptedEngine(vocab, [vocab.stop]), Codec(tokenizer))
     if text.startswith("{}") and not begins:
         with pytest.raises(VocabError, match="An empty prefix"):
-            writer.plan(Infill(text))
+            prompt_of(writer, Infill(text))
         return
-    (part,) = writer.plan(Infill(text)).parts
+    part = prompt_of(writer, Infill(text))
     part.request.check(vocab, 100)
     canvas = Canvas.replay(vocab, part.request.history)
     gaps = [low for low, _ in part.request.gaps]

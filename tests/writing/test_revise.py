@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Any
@@ -15,11 +14,11 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
-from reviser.engines.base import DecodeConfig, Step
+from reviser.engines.base import Answer, DecodeConfig, Score
 from reviser.errors import ConfigError, EngineError
+from reviser.model import Reviser
 from reviser.models.editing import Editing
-from reviser.writing.model import Reviser
-from reviser.writing.plan import Part
+from reviser.writing.prompts import Prompt, prompts_of
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 from reviser.writing.windows import windows
@@ -48,9 +47,8 @@ texts = st.lists(words, max_size=12).map("".join)
 seeds = st.integers(0, 2**32)
 
 
-def plan(model: Reviser, draft: str, **options: Any) -> tuple[Part, ...]:
-    """The parts of a draft that is not read first."""
-    return model.plan(Revise(draft, min_edit_probability=0, **options)).parts
+def prompts(model: Reviser, task: Revise, **limits: int) -> list[Prompt]:
+    return prompts_of(task, model.model(revises=True), **limits)
 
 
 def random_spans(rng: Random, size: int) -> list[tuple[int, int]]:
@@ -74,8 +72,10 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     assert result.changes.draft == draft
     assert result.text == result.changes.text
     assert result.actions == sum(len(rollout.logprobs) for rollout in rollouts)
+    others = [each.stop_reason for each in rollouts if each.stop_reason != "stop"]
+    assert result.stop_reason == [*others, "stop"][0]
     spent = sum(change.logprob for change in result.changes.changes) + result.changes.stop_logprob
-    assert spent == pytest.approx(-result.actions)  # one each, with this engine
+    assert spent == pytest.approx(sum(sum(rollout.logprobs) for rollout in rollouts))
     for change in result.changes.changes:
         for start, end in locked:
             assert start == end or change.end <= start or end <= change.start
@@ -99,7 +99,7 @@ def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
     options: dict[str, Any] = {"window": window, "context": 2}
     settings: dict[str, Any] = {"seed": seed, "max_actions": 25}
     least = data.draw(st.sampled_from([0.05, 0.5, 1.0]))
-    plain = plan(model, draft, locked=locked, **options)
+    plain = prompts(model, Revise(draft, locked=locked, **options))
     made = model.revise(draft, locked=locked, min_edit_probability=least, **options, **settings)
     free: list[tuple[int, int]] = []
     for part in plain:
@@ -131,10 +131,10 @@ def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
         assert made.text == draft
         assert made.actions == len(plain)  # each stopped where it was read
         assert all(rollout.stop_reason == "stop" for rollout in made.rollouts)
-        locked_texts = [[part.text for part in rollout.locked] for rollout in made.rollouts]
+        locked_texts = [[each.text for each in rollout.locked] for rollout in made.rollouts]
         proofs = [part for rollout in made.rollouts for part in rollout.locked]
         assert all(part.before == part.after for part in proofs)
-        assert locked_texts == [[part.prompt] if part.prompt else [] for part in plain]
+        assert locked_texts == [[part.text] if part.text else [] for part in plain]
 
 
 @pytest.mark.parametrize("least", [None, 0, 0.5, 1.0])
@@ -169,9 +169,10 @@ def test_an_editor_reads_first_as_it_was_trained_to(
     editing: Editing, asked: dict[str, Any], read_first: float | None
 ) -> None:
     model = Reviser(BYTES.engine, BYTES.codec, editing=editing)
-    (part,) = model.plan(Revise("one two", **asked)).parts
-    then: Any = part.request.then
-    assert (then and then.keywords["threshold"]) == read_first
+    asks = next(model.flow(Revise("one two", **asked)))
+    assert isinstance(asks[0], Score) == (read_first is not None)
+    least = editing.minimum(asked.get("min_edit_probability"), asked.get("precision"))
+    assert least == (read_first or 0)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +204,7 @@ def test_a_model_that_only_weighs_suggestions_does_not_write() -> None:
     model = Reviser(BYTES.engine, BYTES.codec, editing=editing, provenance={"model": "proofreader"})
     for task in (Continue("one"), Infill("one {}")):
         with pytest.raises(ConfigError, match=r"^proofreader only revises .* `reviser revise`"):
-            model.plan(task)
-    assert model.plan(Revise("one")).parts
+            model.run(task)
 
 
 def test_a_lock_within_a_word_that_needs_an_edit_is_kept() -> None:
@@ -268,11 +268,11 @@ def test_a_task_that_cannot_run_is_an_error_in_its_place() -> None:
 class Failing(RandomEngine):
     """Fails for what has an odd seed."""
 
-    def step(self) -> list[Step]:
-        seeds = {number: walk.request.config.seed for number, walk in self.running.items()}
-        error = EngineError("no room")
-        steps = super().step()
-        return [replace(each, error=error) if seeds[each.request] % 2 else each for each in steps]
+    def step(self, wait: float = 0.0) -> list[Answer]:
+        odd = [number for number, walk in self.walks.items() if walk.request.config.seed % 2]
+        for number in odd:
+            del self.running[number]
+        return [*super().step(wait), *(Answer(number, EngineError("no room")) for number in odd)]
 
 
 def test_one_part_that_fails_is_a_failure_of_its_draft_alone() -> None:
@@ -300,7 +300,7 @@ def test_lengths_are_those_of_the_draft_without_context(
     options["locked"] = random_spans(rng, len(draft))
     has_delimiter = model.engine.vocab.delimiter is not None
     options["instruction"] = "The cat" if has_delimiter else ""
-    parts = plan(model, draft, **options)
+    parts = prompts(model, Revise(draft, **options))
     most = max(part.length for part in parts) + rng.randint(0, 3)
     bounds = windows(codec, draft, window, context)
     for part, (low, start, end, high) in zip(parts, bounds, strict=True):
@@ -356,28 +356,28 @@ def test_windows_part_a_text_and_are_as_small_as_they_should(
 def test_cost_grows_as_the_draft_does() -> None:
     draft = "The cat sat. " * 400
     task = Revise(draft, window=100, context=20)
-    parts = BYTES.plan(task).parts
+    parts = prompts(BYTES, task)
     tokens = len(BYTES.codec.encode(draft))
     assert tokens / 100 <= len(parts) <= tokens / 50
     assert sum(part.request.length for part in parts) <= 1.9 * tokens
     for part in parts:
-        assert draft[part.offset :].startswith(part.prompt)
+        assert draft[part.offset :].startswith(part.text)
     done: list[tuple[int, int]] = []
     BYTES.run(task, DecodeConfig(max_actions=1), progress=lambda *counts: done.append(counts))
     assert done == [(n + 1, len(parts)) for n in range(len(parts))]
-    assert len(BYTES.plan(task, max_parts=len(parts), max_tokens=2 * tokens).parts) == len(parts)
+    assert len(prompts(BYTES, task, max_prompts=len(parts), max_tokens=2 * tokens)) == len(parts)
     with pytest.raises(ConfigError, match="more than 3 windows, which is the limit"):
-        BYTES.plan(task, max_parts=3)
+        prompts(BYTES, task, max_prompts=3)
     with pytest.raises(ConfigError, match="the limit is 100"):
-        BYTES.plan(task, max_tokens=100)
+        prompts(BYTES, task, max_tokens=100)
 
 
 def test_what_is_to_be_locked_may_be_named() -> None:
     made = BYTES.revise("one two one", locked=["one"], min_edit_probability=0, max_actions=5)
     assert [part.text for part in made.rollouts[0].locked] == ["one", "one"]
-    (part,) = plan(BYTES, "one two one", locked=["one"])
+    (part,) = prompts(BYTES, Revise("one two one", locked=["one"]))
     assert len(part.request.gaps) == 1
-    (part,) = plan(BYTES, "one two one", locked=["one two one"])
+    (part,) = prompts(BYTES, Revise("one two one", locked=["one two one"]))
     assert part.request.gaps == ()
 
 

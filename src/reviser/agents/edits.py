@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from reviser.engines.base import StopReason
 from reviser.errors import EngineError
 from reviser.markup.spans import Span, complement
 from reviser.writing.rollout import Revision, Rollout
@@ -51,18 +52,19 @@ def edits_of_revision(task: Revise, revision: Revision) -> Edits:
         _edit(task.draft, each.start, each.end, each.after, each.confidence)
         for each in revision.changes.changes
     ]
-    return _edits(task.draft, revision.text, edits, task.locked_spans, revision.rollouts)
+    return _edits(task.draft, revision.text, edits, task.locked_spans, revision.stop_reason)
 
 
 def edits_of_fills(task: Infill, rollout: Rollout) -> Edits:
     """Return what a model wrote into gaps."""
     fills = zip(task.gaps, task.fills(rollout.text), strict=True)
     edits = [_edit(task.text, start, end, fill) for (start, end), fill in fills]
-    return _edits(task.text, rollout.text, edits, complement(task.gaps, len(task.text)), [rollout])
+    locked = complement(task.gaps, len(task.text))
+    return _edits(task.text, rollout.text, edits, locked, rollout.stop_reason)
 
 
 def _edits(
-    text: str, result: str, edits: list[Edit], locked: Sequence[Span], rollouts: Sequence[Rollout]
+    text: str, result: str, edits: list[Edit], locked: Sequence[Span], stop_reason: StopReason
 ) -> Edits:
     return Edits(
         edits=edits,
@@ -70,7 +72,7 @@ def _edits(
         text_sha256=_sha256([text]),
         result_sha256=_sha256([result]),
         unchanged_sha256=_unchanged_sha256(text, result, edits),
-        is_complete=all(each.stop_reason == "stop" for each in rollouts),
+        is_complete=stop_reason == "stop",
     )
 
 

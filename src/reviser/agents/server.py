@@ -25,7 +25,7 @@ from reviser.errors import ConfigError, ReviserError, did_you_mean
 from reviser.writing.tasks import Infill, Revise
 
 if TYPE_CHECKING:
-    from reviser.writing.model import Reviser
+    from reviser.model import Reviser
 
 _READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 

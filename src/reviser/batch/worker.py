@@ -12,12 +12,10 @@ from reviser.batch.results import Record, encode, sha256
 from reviser.batch.sources import read
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, ReviserError
+from reviser.model import Reviser, load
 from reviser.models import adapters
-from reviser.writing.driver import Driver
-from reviser.writing.model import Reviser, load
-from reviser.writing.plan import Plan
+from reviser.writing.driver import Flow, Inline, run_many
 from reviser.writing.rollout import Revision, Rollout
-from reviser.writing.running import run_plans
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 Asked: TypeAlias = tuple[Task, DecodeConfig] | ReviserError
@@ -107,15 +105,23 @@ class Worker:
 
 
 def run_tasks(model: Reviser, asked: list[Asked]) -> Iterator[Outcome]:
-    """Run tasks side by side, each with its settings; yield results or errors in order."""
+    """Run tasks side by side, each with its settings; yield results or errors in order.
 
-    def plans() -> Iterator[Plan | ReviserError]:
-        for each in asked:
-            try:
-                yield each if isinstance(each, ReviserError) else model.plan(*each)
-            except ReviserError as error:
-                yield error
+    A chunk that is run again is equal byte for byte, because the same tasks share the same steps.
+    """
+    flows = (
+        _refuse(each) if isinstance(each, ReviserError) else model.flow(*each) for each in asked
+    )
+    for run in run_many(flows, Inline(model.engine)):
+        if run.error is None:
+            yield run.result
+        elif isinstance(run.error, ReviserError):
+            yield run.error
+        else:
+            raise run.error
 
-    # A driver of its own keeps the readings of other chunks out: they would change the last
-    # digits of log-probabilities.
-    return run_plans(plans(), Driver(model.engine), model.provenance, on_error="return")
+
+def _refuse(error: ReviserError) -> Flow[Outcome]:
+    """Fail, in place of a flow that there is not."""
+    raise error
+    yield []

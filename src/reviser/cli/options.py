@@ -21,7 +21,7 @@ from reviser.errors import DataError, exists, nearest_path
 from reviser.models.info import context_of
 
 if TYPE_CHECKING:
-    from reviser.writing.model import Reviser
+    from reviser.model import Reviser
     from reviser.writing.tasks import Task
 
 Command = Callable[..., None]
@@ -124,7 +124,7 @@ class ModelChoice:
 
     def load(self, **defaults: Any) -> Reviser:
         """Open the model; a line on standard error says so if it takes long."""
-        from reviser.writing.model import load
+        from reviser.model import load
 
         quiet_libraries(self.model)
         with announce_if_slow(f"Loading model {self.model} ..."):
@@ -135,7 +135,7 @@ class ModelChoice:
         from reviser.core.actions import ActionVocab
         from reviser.core.codec import Codec
         from reviser.models.editing import Editing, check_ability
-        from reviser.writing.plan import plan_task
+        from reviser.writing.prompts import Model, prompts_of
         from reviser.writing.tasks import Revise
 
         folder = Path(self.model)
@@ -143,9 +143,14 @@ class ModelChoice:
             return
         vocab, editing = ActionVocab.load(folder), Editing.load(folder)
         check_ability(editing, self.model, revises=isinstance(task, Revise))
-        plan = plan_task(task, config, vocab=vocab, codec=Codec.load(folder), editing=editing)
-        for part in plan.parts:
-            part.request.check(vocab, context_of(folder) or sys.maxsize)
+        context = context_of(folder) or sys.maxsize
+        model = Model(
+            vocab=vocab,
+            codec=Codec.load(folder),
+            context=context,
+            editing=editing or Editing(),
+        )
+        prompts_of(task, model, config)
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -176,7 +181,7 @@ base_option = click.option("--base", metavar="MODEL",
 
 def open_quietly(name: str, base: str | None) -> Reviser:
     """Open a model for a server whose standard output is a protocol's."""
-    from reviser.writing.model import load
+    from reviser.model import load
 
     quiet_libraries(name)
     return load(name, base=base)

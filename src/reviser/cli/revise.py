@@ -148,7 +148,8 @@ def _revisions(
             for task in tasks:
                 with progress_bars(lines=False) as (_, progress):
                     revision = reviser.run(task, config, progress=report)
-                reasons += [rollout.stop_reason for rollout in revision.rollouts]
+                ends = [rollout.stop_reason for rollout in revision.rollouts]
+                reasons += ends or [revision.stop_reason]
                 yield revision
     except KeyboardInterrupt as error:
         done = "The files before it are done." if reasons else "Nothing was written."

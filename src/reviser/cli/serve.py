@@ -24,26 +24,24 @@ from reviser.models.hub import CONFIG_FILES, find, refuse_missing_folder
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
-LIMITS = ("running", "waiting", "body_bytes", "prompt_tokens", "max_actions", "max_length",
-          "seconds", "drain_seconds")  # fmt: skip
-"""Limits that an operator is likely to set."""
-
 
 def _limit_options() -> Decorator:
-    """Return an option for each of `LIMITS`; the command gets them as one `Limits`."""
+    """Return an option for each limit; the command gets them as one `Limits`."""
     from reviser.serve.limits import Limits
 
     options = [
         click.option(
-            f"--{name.replace('_', '-')}",
-            default=getattr(Limits, name),
+            f"--{each.name.replace('_', '-')}",
+            default=each.default,
             show_default=True,
-            type=type(getattr(Limits, name)),
-            help=next(each.metadata["help"] for each in fields(Limits) if each.name == name),
+            type=type(each.default),
+            help=each.metadata["help"],
         )
-        for name in LIMITS
+        for each in fields(Limits)
     ]
-    return with_options(*options, collected("limits", LIMITS, Limits))
+    return with_options(
+        *options, collected("limits", [each.name for each in fields(Limits)], Limits)
+    )
 
 
 @click.command()
@@ -83,18 +81,14 @@ def serve(
     with needs_extra("serve"):
         from reviser.player.playground import read_page_text
         from reviser.serve.app import make_app
-        from reviser.serve.hosts import allowed_hosts
-        from reviser.serve.logs import write_json_lines
-        from reviser.serve.middleware import read_keys
+        from reviser.serve.logs import write_log
+        from reviser.serve.middleware import allowed_hosts, read_keys
         from reviser.serve.run import listen, run
-        from reviser.serve.text_log import write_for_people
     hosts = allowed_hosts(host, names)
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
-    log = write_json_lines()
-    if sys.stderr.isatty():
-        write_for_people()
+    log = write_log(for_people=sys.stderr.isatty())
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model

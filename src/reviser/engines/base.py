@@ -1,8 +1,10 @@
-"""The interface of engines: requests in, actions out as they come.
+"""The interface of engines: questions in, answers out as they come.
 
-This module knows boundaries, not content, and does not import torch. An engine holds a model and
-runs many requests at a time; its caller applies the actions. `ScriptedEngine` is an engine for
-tests, without a model.
+There are two questions. `Act` has the model choose actions, and gets one step for each of them.
+`Score` asks how likely a text is, and what could be there instead; nothing is chosen. An engine
+holds a model and answers many questions at a time, for one thread that owns it.
+
+This module knows boundaries, not content, and does not import torch.
 """
 
 from __future__ import annotations
@@ -10,23 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1, log1p
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, check_gaps, trace
 from reviser.engines.settings import MOST_GAPS, DecodeConfig
-from reviser.errors import ConfigError, EngineError
+from reviser.errors import ConfigError, EngineError, ReviserError
 
-__all__ = ["DecodeConfig", "Engine", "Reading", "Request", "ScriptedEngine", "Step"]
+__all__ = [
+    "Act",
+    "Answer",
+    "Branch",
+    "DecodeConfig",
+    "Engine",
+    "Request",
+    "Score",
+    "Scores",
+    "Step",
+]
 
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
-FAILED = -1
-"""In place of an action: this request has failed."""
 _SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
 
 
@@ -41,21 +50,6 @@ class Request:
     gaps: Gaps
     """Ranges in which tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
-    with_reading: bool = False
-    """True if the first step is to bring a `Reading`."""
-    top: int = 0
-    """Number of the most likely ids that the reading holds for each position, if the engine gives
-    them."""
-    then: Callable[[Reading], Request | None] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """The request that runs once this one has been read, made from the reading; None if nothing
-    needs an edit. The driver calls it; engines do not look at it."""
-    review: Callable[[Reading], Sequence[Request]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """Texts to read once this request has been read, made from its reading. The driver calls it and
-    adds their readings to the last step."""
 
     @classmethod
     def continuation(
@@ -72,11 +66,7 @@ class Request:
 
     def check(self, vocab: ActionVocab, context: int) -> None:
         """Refuse a history that fills the context, or does not lead to the state of the request."""
-        if len(self.history) >= context:
-            raise ConfigError(
-                f"Your text is {len(self.history):,} tokens long; this model's limit is"
-                f" {context - 1:,}. Shorten it, or use a model with a longer context."
-            )
+        check_room(self.history, context)
         length, cursor = measure(vocab, self.history)
         if (length, cursor) != (self.length, self.cursor):
             raise ConfigError(
@@ -105,6 +95,15 @@ class Request:
             max_length=self.config.max_length,
             max_edits=self.config.max_edits,
             max_moves=self.config.max_moves,
+        )
+
+
+def check_room(history: Sequence[int], context: int) -> None:
+    """Refuse a history that leaves no room for an action."""
+    if len(history) >= context:
+        raise ConfigError(
+            f"Your text is {len(history):,} tokens long; this model's limit is {context - 1:,}."
+            " Shorten it, or use a model with a longer context."
         )
 
 
@@ -148,21 +147,68 @@ def replay(vocab: ActionVocab, history: Sequence[int]) -> Canvas:
     return canvas
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Log-probabilities of what follows each id of a history but the last."""
+class Branch(NamedTuple):
+    """Ids that could stand in a history from a position on, in place of what does."""
 
-    stop: tuple[float, ...]
-    """That STOP follows."""
-    actual: tuple[float, ...]
-    """That the id follows which does."""
+    cut: int
+    """Position in the history of the first id that they replace."""
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely is this history, and what could be there instead? The answer is its `Scores`."""
+
+    history: tuple[int, ...]
+    start: int = 1
+    """Position of the first id whose log-probability is asked for."""
+    branches: tuple[Branch, ...] = ()
+
+    def check(self, vocab: ActionVocab, context: int) -> None:
+        """Refuse ids that the model does not have, and more of them than it can read."""
+        ids = [*self.history, *(each for branch in self.branches for each in branch.ids)]
+        if not self.history or min(ids) < 0 or max(ids) >= vocab.size:
+            raise ConfigError(f"A text to score is empty or holds ids outside 0..{vocab.size - 1}.")
+        length = len(self.history)
+        if not 0 < self.start <= length:
+            raise ConfigError(f"start is {self.start}; it must be from 1 to {length}.")
+        if not all(0 < branch.cut <= length and branch.ids for branch in self.branches):
+            raise ConfigError("A branch begins outside of its text, or is empty.")
+        longest = max([length, *(branch.cut + len(branch.ids) for branch in self.branches)])
+        if longest > context:
+            raise ConfigError(
+                f"A text to score is {longest:,} ids long; this model's limit is {context:,}."
+            )
+
+
+def ignore(_step: Step) -> None:
+    """Take a step without a trace."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """Choose actions until the request ends. The answer is the last `Step`."""
+
+    request: Request
+    take: Callable[[Step], object] = field(default=ignore, compare=False)
+    """Called with each step where the flow runs that asked; what it returns is an event."""
+
+
+Question: TypeAlias = Score | Act
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Log-probabilities of the ids of a text, each after all that stand before it."""
+
+    logprobs: tuple[float, ...]
+    """Of each id from `Score.start` on."""
+    stop: tuple[float, ...] = ()
+    """Of STOP in place of each of these ids, and after the last one; branches have none."""
     controls: tuple[float, ...] | None = None
-    """That any control id follows. None if the engine does not give it."""
-    top: tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """The most likely ids after each id, and their log-probabilities, in order. None if the request
-    did not ask for them or the engine does not give them."""
+    """Of any control id in place of each of these ids. None if the engine cannot tell."""
+    branches: tuple[Scores, ...] = ()
+    """Those of each branch, of all its ids."""
 
     def edit_probabilities(self, *, among_controls: bool = False) -> list[float]:
         """Return the probability that the text right before each id needs an edit.
@@ -170,114 +216,79 @@ class Reading:
         A model that gives edit probabilities learned to stop where nothing is to be changed, either
         among all ids or among the control ids only.
         """
+        stops = self.stop[: len(self.logprobs)]
         if not among_controls:
-            return [-expm1(stop) for stop in self.stop]
+            return [-expm1(stop) for stop in stops]
         if self.controls is None:
             raise ConfigError(
                 "This engine cannot give this model's edit probabilities. Use engine 'hf', or set"
                 " min_edit_probability to 0."
             )
-        return [-expm1(min(0.0, a - b)) for a, b in zip(self.stop, self.controls, strict=True)]
-
-    def at_most(self, position: int, following: int) -> float:
-        """Return the log-probability that an id follows the one at a position, or a bound of it.
-
-        What is not among the most likely ids is at most as likely as the last of them.
-        """
-        if self.top is None:
-            return 0.0
-        ids, logprobs = (part[position] for part in self.top)
-        found = np.flatnonzero(ids == following)
-        return float(logprobs[found[0] if len(found) else -1])
+        return [-expm1(min(0.0, a - b)) for a, b in zip(stops, self.controls, strict=True)]
 
     def text_logprobs(self) -> list[float]:
-        """Return the log-probability of each id but the first, if only text may follow.
+        """Return the log-probability of each id, if only text may stand there.
 
-        Where the engine does not say how likely control ids are, they count as impossible.
+        Where the engine cannot tell how likely control ids are, they count as impossible.
         """
         if self.controls is None:
-            return list(self.actual)
-        pairs = zip(self.actual, self.controls, strict=True)
-        return [actual - log1p(-exp(min(controls, -1e-6))) for actual, controls in pairs]
+            return list(self.logprobs)
+        pairs = zip(self.logprobs, self.controls, strict=True)
+        return [own - log1p(-exp(min(controls, -1e-6))) for own, controls in pairs]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action of one request."""
+    """One action of a request."""
 
-    request: int
-    """The number that `Engine.add` returned."""
     action: int
     logprob: float
     """The model's own log-probability, before mask, bias and temperature."""
     ended: StopReason | None = None
     """The reason why this step is the request's last, if it is."""
-    error: EngineError | None = None
-    """The failure that took the place of an action; no step follows it."""
-    reading: Reading | None = None
-    """What the model predicted while it read the history, if the request asked for it."""
-    narrowed: Request | None = None
-    """The request that runs in place of one that was read first, with the first of its steps."""
-    readings: tuple[Reading, ...] = ()
-    """Those of the texts that the request's `review` asked for, with its last step."""
+
+
+class Answer(NamedTuple):
+    """Something that an engine says about a question."""
+
+    number: int
+    """The one that `Engine.add` returned."""
+    value: Step | Scores | ReviserError
+    """An error is this question's alone, and the last that is said about it."""
 
     @property
     def is_last(self) -> bool:
-        """True if no step follows."""
-        return self.ended is not None or self.error is not None
+        """True if nothing follows."""
+        return not isinstance(self.value, Step) or self.value.ended is not None
 
 
-def failed_step(number: int, error: Exception | None = None) -> Step:
-    """Return the last step of a request that failed, alone, with the reason if there is one."""
+def failure(error: Exception | None = None) -> ReviserError:
+    """Return the error of a question that failed alone, with the reason if there is one."""
+    if isinstance(error, ReviserError):
+        return error
     reason = "" if error is None else f": {type(error).__name__}: {error}"
-    message = f"The engine could not continue this request{reason[:300].rstrip('.')}."
-    failure = error if isinstance(error, EngineError) else EngineError(message)
-    return Step(number, FAILED, 0.0, error=failure)
-
-
-def per_row(
-    compute: Callable[[list[int]], list[int]], count: int, errors: dict[int, Exception]
-) -> list[int]:
-    """Return an action for each row; where there is none, `FAILED`, with the error in `errors`.
-
-    All rows are computed together. If that raises, one of them is the cause and nothing says which,
-    so each is computed alone. Rows share nothing, so the others get the action they would have had.
-    """
-    try:
-        return compute(list(range(count)))
-    except Exception:  # noqa: BLE001 - computed again below, where the error has a row
-
-        def alone(n: int) -> int:
-            try:
-                return compute([n])[0]
-            except Exception as error:  # noqa: BLE001 - a fault of this row alone
-                errors.setdefault(n, error)
-                return FAILED
-
-        return [alone(n) for n in range(count)]
+    return EngineError(f"The engine could not continue this request{reason[:300].rstrip('.')}.")
 
 
 class Engine(Protocol):
-    """A model that runs requests side by side; `step` runs one or more actions of each."""
+    """A model that answers questions side by side; one thread calls it."""
 
     vocab: ActionVocab
+    context: int
+    """Ids that a history may have at most."""
 
-    def check(self, request: Request) -> None:
-        """Raise ConfigError for a request that this engine cannot run."""
-        ...
-
-    def add(self, request: Request) -> int:
-        """Check a request and queue it; return its number."""
+    def add(self, question: Question) -> int:
+        """Check a question and queue it; return its number."""
         ...
 
     def cancel(self, number: int) -> None:
-        """Drop a request, finished or not; no further step of it is returned."""
+        """Drop a question, answered or not; nothing more is said about it."""
         ...
 
-    def step(self) -> list[Step]:
-        """Wait for the next actions, those of one request in order; none if nothing is left.
+    def step(self, wait: float) -> list[Answer]:
+        """Work a little, or wait so many seconds for work done elsewhere; return what came of it.
 
-        A failure of one request is a step of that request; what is raised here fails all of them.
+        Steps of one request come in order. What is raised here fails all questions.
         """
         ...
 
@@ -287,47 +298,4 @@ class Engine(Protocol):
 
 
 class EngineEnded(EngineError):
-    """An engine whose process has ended, so that it will never run anything again."""
-
-
-class ScriptedEngine:
-    """An engine for tests, without a model: each request gets the same actions, legal or not."""
-
-    def __init__(self, vocab: ActionVocab, script: Sequence[int]) -> None:
-        self.vocab = vocab
-        self._script = list(script)
-        self._positions: dict[int, int] = {}
-        self._added = 0
-
-    def check(self, request: Request) -> None:
-        """Accept every request."""
-
-    def add(self, request: Request) -> int:
-        """Queue a request; return its number."""
-        self.check(request)
-        self._added += 1
-        self._positions[self._added] = 0
-        return self._added
-
-    def cancel(self, number: int) -> None:
-        """Drop a request."""
-        self._positions.pop(number, None)
-
-    def close(self) -> None:
-        """Forget all requests."""
-        self._positions.clear()
-
-    def step(self) -> list[Step]:
-        """Return the next action of the script for every request."""
-        steps = []
-        for number, position in list(self._positions.items()):
-            action = self._script[position]
-            last = position + 1 == len(self._script)
-            ended: StopReason | None = "max_actions" if last else None
-            if action == self.vocab.stop:
-                ended = "stop"
-            steps.append(Step(number, action, 0.0, ended))
-            self._positions[number] += 1
-            if ended is not None:
-                del self._positions[number]
-        return steps
+    """An engine whose process has ended, so that it will never answer anything again."""

@@ -1,9 +1,9 @@
 """The Transformers engine: many histories side by side, with a key-value cache.
 
 Requests enter as rows become free and leave when they end. The core's mask says what may be chosen;
-the caller applies the chosen action.
+the caller applies the chosen action. Texts are scored between the steps (`scoring`).
 
-Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask, K most likely ids.
+Shapes: B rows, T ids of a history, A ids of the vocabulary, C columns of a mask.
 """
 
 from __future__ import annotations
@@ -11,36 +11,30 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from inspect import signature
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import DynamicCache, LogitsProcessor
-from transformers.cache_utils import DynamicLayer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
-from reviser.engines.base import (
-    FAILED,
-    Reading,
-    Request,
-    Step,
-    StopReason,
-    failed_step,
-    per_row,
-)
+from reviser.engines.base import Act, Answer, Question, Request, Score, Step, StopReason, failure
 from reviser.engines.logits import LogitsMask, choose
+from reviser.engines.scoring import Scorer, checked_cache
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import hub, trunks
 
-ROWS_WITH_ALL_LOGITS = 8
-"""Limit of histories read together for readings, which need all positions' logits."""
+FAILED = -1
+"""In place of an action: this request has failed."""
+SCORED_IDS = 1024
+"""Ids of texts that are scored between two steps, so that scoring holds up no writing. A text and
+its branches are scored at once, however long they are."""
 
 
 @dataclass
@@ -87,6 +81,9 @@ class HFEngine:
         self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))
         self._waiting: deque[tuple[int, Request]] = deque()
+        self._scores = deque[tuple[int, Score]]()
+        self._known = deque[tuple[int, Score]]()  # about texts that were read lately
+        self._scorer = Scorer(self._model, vocab)
         self._rows: list[_Row] = []
         self._cache: Any = None
         self._added = 0
@@ -108,54 +105,72 @@ class HFEngine:
         """Versions of what runs the model, for provenance."""
         return {name: version(name) for name in ("reviser-lm", "torch", "transformers")}
 
-    def check(self, request: Request) -> None:
-        """Raise ConfigError for a request that this engine cannot run."""
-        request.check(self.vocab, self.context)
-
-    def add(self, request: Request) -> int:
-        """Check a request and queue it; return its number."""
-        self.check(request)
+    def add(self, question: Question) -> int:
+        """Check a question and queue it; return its number."""
+        asked = question.request if isinstance(question, Act) else question
+        asked.check(self.vocab, self.context)
         self._added += 1
-        self._waiting.append((self._added, request))
+        if isinstance(asked, Score):
+            is_known = self._scorer.has_read(asked.history)
+            (self._known if is_known else self._scores).append((self._added, asked))
+        else:
+            self._waiting.append((self._added, asked))
         return self._added
 
     def cancel(self, number: int) -> None:
-        """Drop a request, finished or not; no further step of it is returned."""
+        """Drop a question, answered or not; nothing more is said about it."""
+        self._scores = deque(pair for pair in self._scores if pair[0] != number)
+        self._known = deque(pair for pair in self._known if pair[0] != number)
         self._waiting = deque(pair for pair in self._waiting if pair[0] != number)
         self._keep([n for n, row in enumerate(self._rows) if row.number != number])
 
     def close(self) -> None:
-        """Forget all requests and their cache."""
+        """Forget all questions, and what was read for them."""
         self._waiting.clear()
+        self._scores.clear()
+        self._known.clear()
+        self._scorer.clear()
         self._clear()
 
-    def step(self) -> list[Step]:
-        """Choose one action for each running request, new ones included.
+    def step(self, wait: float = 0.0) -> list[Answer]:  # noqa: ARG002 - the work is done here
+        """Score some texts, and choose one action for each running request, new ones included.
 
-        A request whose action cannot be chosen ends with an error; the others are not affected. If
-        this is interrupted, or the model itself fails, the running requests are lost.
+        A question that cannot be answered gets an error; the others are not affected. If this is
+        interrupted, or the model itself fails, the running requests are lost.
         """
         try:
-            return self._step()
+            with torch.no_grad():
+                return [*self._score(), *self._act()]
         except BaseException:
             self._clear()
             raise
+
+    def _score(self) -> list[Answer]:
+        """Answer questions about texts: what was read lately first, then the oldest."""
+        answers: list[Answer] = []
+        left = SCORED_IDS
+        while (queue := self._known or self._scores) and left > 0:
+            number, question = queue.popleft()
+            left -= len(question.history) + sum(len(ids) for _, ids in question.branches)
+            try:
+                answers.append(Answer(number, self._scorer.score(question)))
+            except Exception as error:  # noqa: BLE001 - a fault of this question alone
+                self._scorer.clear()  # it may have run out of memory
+                answers.append(Answer(number, failure(error)))
+        return answers
 
     def _clear(self) -> None:
         self._free = deque(range(len(self._boundary)))
         self._rows, self._cache = [], None
 
-    @torch.no_grad()
-    def _step(self) -> list[Step]:
-        steps: list[Step] = []
+    def _act(self) -> list[Answer]:
+        answers: list[Answer] = []
         errors: dict[int, Exception] = {}
-        readings: dict[int, Reading] = {}
         parts = [self._go_on()] if self._rows else []
         if self._waiting and self._free:
-            entered = self._enter(readings, steps)
-            parts += [] if entered is None else [entered]
+            parts += self._enter(answers)
         if not parts:
-            return steps
+            return answers
         raw_BA = torch.cat(parts).float()
         actions = self._chosen(raw_BA, errors)
         read_B = self._tensor([max(0, action) for action in actions])
@@ -164,15 +179,15 @@ class HFEngine:
         kept = []
         for n, (row, action) in enumerate(zip(self._rows, actions, strict=True)):
             if action == FAILED:
-                steps.append(failed_step(row.number, errors.get(n)))
+                answers.append(Answer(row.number, failure(errors.get(n))))
                 continue
             row.last, row.actions = action, row.actions + 1
-            read, ended = readings.get(row.number), self._ended(row)
-            steps.append(Step(row.number, action, logprobs[n], ended, reading=read))
-            if ended is None:
+            step = Step(action, logprobs[n], self._ended(row))
+            answers.append(Answer(row.number, step))
+            if step.ended is None:
                 kept.append(n)
         self._keep(kept)
-        return steps
+        return answers
 
     def _chosen(self, raw_BA: torch.Tensor, errors: dict[int, Exception]) -> list[int]:
         """Return an action for each row, `FAILED` where none can be chosen."""
@@ -187,7 +202,7 @@ class HFEngine:
             chosen: list[int] = choose(logits_BA, configs, [draws[n] for n in at]).tolist()
             return chosen
 
-        return per_row(choose_in, len(self._rows), errors)
+        return _per_row(choose_in, len(self._rows), errors)
 
     def _advanced(self, actions: list[int], errors: dict[int, Exception]) -> list[int]:
         """Advance the rows by their actions; return these, `FAILED` where that is impossible."""
@@ -197,7 +212,7 @@ class HFEngine:
             self._boundary.advance(taken, [self._rows[n].slot for n in at])
             return taken
 
-        return per_row(advance, len(actions), errors)
+        return _per_row(advance, len(actions), errors)
 
     def _ended(self, row: _Row) -> StopReason | None:
         if row.last == self.vocab.stop:  # never another action's argument
@@ -222,15 +237,12 @@ class HFEngine:
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _enter(self, readings: dict[int, Reading], steps: list[Step]) -> torch.Tensor | None:
-        """Let waiting requests in and return the logits after their histories; None if all fail.
+    def _enter(self, answers: list[Answer]) -> list[torch.Tensor]:
+        """Let waiting requests in and return the logits after their histories; none if all fail.
 
-        A request that cannot enter adds a step with its error.
+        A request that cannot enter adds an answer with its error.
         """
-        reads_all = self._waiting[0][1].with_reading
-        alike = takewhile(lambda p: p[1].with_reading == reads_all, self._waiting)
-        most = ROWS_WITH_ALL_LOGITS if reads_all else sys.maxsize
-        count = min(sum(1 for _ in alike), len(self._free), most)
+        count = min(len(self._waiting), len(self._free))
         rows = []
         for number, request in [self._waiting.popleft() for _ in range(count)]:
             slot = self._free.popleft()
@@ -240,40 +252,31 @@ class HFEngine:
                 rows.append(_Row(number, request, slot, draws))
             except Exception as error:  # noqa: BLE001 - a fault of this request alone
                 self._free.append(slot)
-                steps.append(failed_step(number, error))
-        parts = self._read_or_fail(rows, readings, steps) if rows else []
-        return torch.cat(parts) if parts else None
+                answers.append(Answer(number, failure(error)))
+        return self._read_or_fail(rows, answers) if rows else []
 
-    def _read_or_fail(
-        self, entering: list[_Row], readings: dict[int, Reading], steps: list[Step]
-    ) -> list[torch.Tensor]:
+    def _read_or_fail(self, entering: list[_Row], answers: list[Answer]) -> list[torch.Tensor]:
         """Return the logits after the histories of these rows, which then run; or of some of them.
 
         If they cannot be read together, for lack of memory for example, each is read alone. Nothing
         is lost by the rows that run already.
         """
         try:
-            logits_BA, cache, found = self._read(entering)
+            logits_BA, cache = self._read(entering)
         except ReviserError:  # this model cannot run here at all
             raise
         except Exception as error:  # noqa: BLE001 - given to the row that causes it
             if len(entering) > 1:
-                alone = [self._read_or_fail([row], readings, steps) for row in entering]
-                return [part for parts in alone for part in parts]
+                return [part for row in entering for part in self._read_or_fail([row], answers)]
             self._free.append(entering[0].slot)
-            steps.append(failed_step(entering[0].number, error))
+            answers.append(Answer(entering[0].number, failure(error)))
             return []
         self._cache = _joined(self._cache, cache)
         self._rows += entering
-        readings |= found
         return [logits_BA]
 
-    def _read(self, entering: list[_Row]) -> tuple[torch.Tensor, DynamicCache, dict[int, Reading]]:
-        """Let the trunk read histories, padded on the left.
-
-        Returns the logits after them, their cache and, if asked for, their readings.
-        """
-        reads_all = entering[0].request.with_reading
+    def _read(self, entering: list[_Row]) -> tuple[torch.Tensor, DynamicCache]:
+        """Let the trunk read histories, padded on the left; return the logits after them."""
         histories = [row.request.history for row in entering]
         width = max(map(len, histories))
         ids_BT = torch.full((len(histories), width), self.vocab.stop, device=self._device)
@@ -288,55 +291,53 @@ class HFEngine:
             attention_mask=is_real_BT.long(),
             past_key_values=DynamicCache(),  # keeps everything, also for layers with a window
             use_cache=True,
-            **({} if reads_all else self._last_only),
+            **self._last_only,
         )
-        cache = getattr(output, "past_key_values", None)
-        if not isinstance(cache, DynamicCache) or any(
-            type(x) is not DynamicLayer for x in cache.layers
-        ):
-            raise ConfigError(
-                f"{type(self._model).__name__} has no cache of plain keys and values, the only kind"
-                " that this engine can take rows from: use engine 'vllm'."
-            )
-        readings: dict[int, Reading] = {}
-        count = max(row.request.top for row in entering)
-        for n, row in enumerate(entering if reads_all else ()):
-            start = width - len(histories[n])
-            logits_TA = output.logits[n, start:-1].float()
-            readings[row.number] = self._reading(logits_TA, ids_BT[n, start + 1 :], count)
-        return output.logits[:, -1], cache, readings
-
-    def _reading(self, logits_TA: torch.Tensor, ids_T: torch.Tensor, count: int) -> Reading:
-        whole_T = logits_TA.logsumexp(-1)
-        actual_T = logits_TA.gather(1, ids_T[:, None])[:, 0]
-        controls_T = logits_TA[:, self.vocab.tokens : self.vocab.size].logsumexp(-1)
-        parts = logits_TA[:, self.vocab.stop], actual_T, controls_T
-        stop, actual, controls = (tuple((part - whole_T).tolist()) for part in parts)
-        top = None
-        if count:
-            logits_TK, ids_TK = logits_TA.topk(min(count, logits_TA.shape[1]))
-            top = ids_TK.cpu().numpy(), (logits_TK - whole_T[:, None]).cpu().numpy()
-        return Reading(stop, actual, controls, top)
+        cache = checked_cache(self._model, getattr(output, "past_key_values", None))
+        return output.logits[:, -1], cache
 
     def _keep(self, kept: list[int]) -> None:
         """Remove all rows but these, and cut off padding that no row needs any more."""
         if len(kept) == len(self._rows):
             return
-        self._free.extend(row.slot for n, row in enumerate(self._rows) if n not in set(kept))
-        self._rows = [self._rows[n] for n in kept]
-        if not kept:
-            self._cache = None
-            return
-        chosen = self._tensor(kept)
+        rows = [self._rows[n] for n in kept]
         # The newest action of a row is not in the cache yet.
-        width = max(row.ids for row in self._rows) - 1
-        for layer in self._cache.layers:
-            layer.keys, layer.values = (
-                table[chosen, :, table.shape[2] - width :] for table in (layer.keys, layer.values)
-            )
+        width = max((row.ids for row in rows), default=1) - 1
+        tables = []
+        for layer in self._cache.layers if rows else ():
+            both = layer.keys, layer.values
+            tables.append([table[kept, :, table.shape[2] - width :] for table in both])
+        # From here on nothing can fail: there may have been no memory for the tables.
+        for layer, (keys, values) in zip(self._cache.layers, tables, strict=False):
+            layer.keys, layer.values = keys, values
+        left = set(kept)
+        self._free.extend(row.slot for n, row in enumerate(self._rows) if n not in left)
+        self._rows, self._cache = rows, self._cache if rows else None
 
     def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(values, device=self._device)
+
+
+def _per_row(
+    compute: Callable[[list[int]], list[int]], count: int, errors: dict[int, Exception]
+) -> list[int]:
+    """Return an action for each row; where there is none, `FAILED`, with the error in `errors`.
+
+    All rows are computed together. If that raises, one of them is the cause and nothing says which,
+    so each is computed alone. Rows share nothing, so the others get the action they would have had.
+    """
+    try:
+        return compute(list(range(count)))
+    except Exception:  # noqa: BLE001 - computed again below, where the error has a row
+
+        def alone(n: int) -> int:
+            try:
+                return compute([n])[0]
+            except Exception as error:  # noqa: BLE001 - a fault of this row alone
+                errors.setdefault(n, error)
+                return FAILED
+
+        return [alone(n) for n in range(count)]
 
 
 def _joined(cache: Any, other: Any) -> Any:

@@ -1,7 +1,7 @@
 """An engine in a process of its own, for a caller that has other work to do.
 
 Python runs one thread at a time, so what a server does for its clients would delay the engine. The
-process runs ahead: it steps while requests are running, and its caller takes the steps as they
+process runs ahead: it steps while questions are open, and its caller takes the answers as they
 come. This module knows neither models nor torch: a function opens the engine in the process.
 """
 
@@ -14,14 +14,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from reviser.engines.base import Engine, EngineEnded, Request, Step, failed_step
+from reviser.engines.base import Act, Answer, Engine, EngineEnded, Question, Step, failure
 from reviser.errors import EngineError, ReviserError
 
 END_SECONDS = 5.0
@@ -48,43 +47,45 @@ class ProcessEngine:
         atexit.register(self._close)  # before multiprocessing's own hook, which would wait for it
         self._running: set[int] = set()
         self._added = 0
-        self.vocab, self._context, self.versions = self._receive()
+        self.vocab, self.context, self.versions = self._receive()
 
-    def check(self, request: Request) -> None:
-        """Raise ConfigError for a request that this engine cannot run."""
-        request.check(self.vocab, self._context)
-
-    def add(self, request: Request) -> int:
-        """Check a request and queue it; return its number."""
-        self.check(request)
+    def add(self, question: Question) -> int:
+        """Check a question and queue it; return its number."""
+        if isinstance(question, Act):
+            question.request.check(self.vocab, self.context)
+            question = Act(question.request)  # what takes its steps stays here
+        else:
+            question.check(self.vocab, self.context)
         self._added += 1
-        # What the driver calls stays here, with what it refers to.
-        self._send((self._added, replace(request, then=None, review=None)))
+        self._send((self._added, question))
         self._running.add(self._added)
         return self._added
 
     def cancel(self, number: int) -> None:
-        """Drop a request, finished or not; no further step of it is returned."""
+        """Drop a question, answered or not; nothing more is said about it."""
         if number in self._running:
             self._running.remove(number)
             with suppress(EngineError):  # a process that has ended runs nothing
                 self._send((number, None))
 
-    def step(self) -> list[Step]:
-        """Wait for the next actions; none if nothing is left."""
-        while self._running:
-            steps = [Step(*values) for values in self._receive() if values[0] in self._running]
-            self._running -= {step.request for step in steps if step.is_last}
-            if steps:
-                return steps
-        return []
+    def step(self, wait: float) -> list[Answer]:
+        """Return what has come, after waiting for it so many seconds at most."""
+        try:
+            if not self._channel.poll(wait):
+                return []
+        except OSError as error:
+            raise self._ended() from error
+        answers = [_answer(values) for values in self._receive()]
+        answers = [answer for answer in answers if answer.number in self._running]
+        self._running -= {answer.number for answer in answers if answer.is_last}
+        return answers
 
     def close(self) -> None:
         """End the process."""
         atexit.unregister(self._close)
         self._close()
 
-    def _send(self, command: tuple[int, Request | None]) -> None:
+    def _send(self, command: tuple[int, Question | None]) -> None:
         try:
             self._channel.send(command)
         except OSError as error:
@@ -132,7 +133,7 @@ def _serve(channel: Connection, open_engine: Callable[..., Any], arguments: Any)
     """Open an engine and run it until the channel closes; what the process does."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the caller decides when to end
         signal.signal(number, signal.SIG_IGN)
-    commands: SimpleQueue[tuple[int, Request | None]] = SimpleQueue()
+    commands: SimpleQueue[tuple[int, Question | None]] = SimpleQueue()
 
     def receive() -> None:
         # A thread always reads, so the caller never waits for a step to add a request; and the two
@@ -157,38 +158,44 @@ def _serve(channel: Connection, open_engine: Callable[..., Any], arguments: Any)
 
 
 def _run(engine: Engine, commands: SimpleQueue[Any], send: Callable[..., None]) -> None:
-    """Step the engine while requests are running, and send their steps."""
-    ours: dict[int, int] = {}  # the engine's numbers by the caller's
+    """Step the engine while questions are open, and send what it says."""
+    engine_numbers: dict[int, int] = {}  # the engine's numbers by the caller's
     while True:
-        while not ours or not commands.empty():
-            number, request = commands.get()
-            if request is None and number in ours:
-                engine.cancel(ours.pop(number))
-            elif request is not None:
+        while not engine_numbers or not commands.empty():
+            number, question = commands.get()
+            if question is None and number in engine_numbers:
+                engine.cancel(engine_numbers.pop(number))
+            elif question is not None:
                 try:
-                    ours[number] = engine.add(request)
-                except Exception as error:  # noqa: BLE001 - a failure of this request alone
-                    send([_values(failed_step(number, error), number)])
-        theirs = {own: number for number, own in ours.items()}
+                    engine_numbers[number] = engine.add(question)
+                except Exception as error:  # noqa: BLE001 - a failure of this question alone
+                    send([(number, failure(error))])
+        numbers = {own: number for number, own in engine_numbers.items()}
         try:
-            steps = engine.step()
-            if not steps:
-                raise EngineError("The engine has nothing left to run, yet a request waits.")
-        except Exception as error:  # noqa: BLE001 - all running requests are lost
-            for own in ours.values():
+            answers = engine.step(0.0)
+        except Exception as error:  # noqa: BLE001 - all open questions are lost
+            for own in engine_numbers.values():
                 engine.cancel(own)  # some may still wait
-            send(_portable(error), frozenset(ours))
-            ours.clear()
+            send(_portable(error), frozenset(engine_numbers))
+            engine_numbers.clear()
             continue
-        for step in steps:
-            if step.is_last:
-                del ours[theirs[step.request]]
-        send([_values(step, theirs[step.request]) for step in steps])
+        for answer in answers:
+            if answer.is_last:
+                del engine_numbers[numbers[answer.number]]
+        if answers:
+            send([_values(numbers[number], value) for number, value in answers])
 
 
-def _values(step: Step, number: int) -> tuple[Any, ...]:
-    """Return the fields of a step with the caller's number, which are faster to send than it is."""
-    return number, step.action, step.logprob, step.ended, step.error, step.reading
+def _values(number: int, value: Any) -> tuple[Any, ...]:
+    """Return an answer for sending; the fields of a step are faster to send than it is."""
+    if isinstance(value, Step):
+        return number, value.action, value.logprob, value.ended
+    return number, value
+
+
+def _answer(values: tuple[Any, ...]) -> Answer:
+    number, *rest = values
+    return Answer(number, rest[0] if len(rest) == 1 else Step(*rest))
 
 
 def _portable(error: Exception) -> ReviserError:

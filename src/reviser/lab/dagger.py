@@ -21,7 +21,7 @@ from reviser.core.canvas import Canvas
 from reviser.data.dataset import NO_LABEL, Example, ExampleStream, IntArray
 from reviser.data.order import DRAFT, TURN, VISITED, hashed, permute
 from reviser.data.pair_dataset import PairStream
-from reviser.engines.base import DecodeConfig, Engine, Request
+from reviser.engines.base import Act, DecodeConfig, Engine, Request, Step
 from reviser.engines.hf import HFEngine
 from reviser.files import write_whole
 from reviser.lab.oracle import Visit
@@ -151,21 +151,24 @@ def roll_out(
 
     def resume(draft: _Draft) -> None:
         if draft.follow_oracle():
-            running[engine.add(draft.request())] = draft
+            running[engine.add(Act(draft.request()))] = draft
 
     for draft in drafts:
         resume(draft)
     while running:
-        for step in engine.step():
-            draft = running[step.request]
-            if step.error is not None:
-                raise step.error
-            draft.visit.take(step.action)
-            if step.is_last:
-                del running[step.request]
+        for answer in engine.step(0.0):
+            if answer.number not in running:  # it was cancelled a moment ago
+                continue
+            draft = running[answer.number]
+            if isinstance(answer.value, Exception):
+                raise answer.value
+            assert isinstance(answer.value, Step)
+            draft.visit.take(answer.value.action)
+            if answer.is_last:
+                del running[answer.number]
             elif draft.is_oracles_turn:
-                engine.cancel(step.request)
-                del running[step.request]
+                engine.cancel(answer.number)
+                del running[answer.number]
                 resume(draft)
     return [draft.visited() for draft in drafts]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,16 +13,12 @@ from reviser.writing.changes import Change
 from reviser.writing.tasks import Revise
 
 if TYPE_CHECKING:
-    from reviser.writing.model import Reviser
+    from reviser.model import Reviser
 
 _Key: TypeAlias = tuple[str, tuple[Span, ...], tuple[str, float | None, float | None]]
 
 CACHED = 20_000
 """Paragraphs whose changes are kept."""
-
-
-class Cancelled(Exception):
-    """A check that a newer version of its document made useless."""
 
 
 class Checker:
@@ -40,21 +35,10 @@ class Checker:
             self._cache.move_to_end(key)
         return self._cache.get(key)
 
-    def check(
-        self, paragraph: Paragraph, settings: Settings, cancelled: threading.Event
-    ) -> tuple[Change, ...]:
-        """Return the changes that the model suggests; raise Cancelled if the event is set."""
-        task = _task(paragraph, settings)
-        plan = self.model.plan(task)
-        rollouts = []
-        for part in plan.parts:
-            writing = self.model.start(part)
-            for _ in writing:
-                if cancelled.is_set():
-                    writing.cancel()
-                    raise Cancelled
-            rollouts.append(writing.rollout())
-        changes = plan.result(rollouts).changes.changes  # type: ignore[union-attr]
+    async def check(self, paragraph: Paragraph, settings: Settings) -> tuple[Change, ...]:
+        """Return the changes that the model suggests; cancelling this ends the work for it."""
+        revision = await self.model.arun(_task(paragraph, settings))
+        changes = revision.changes.changes
         self._cache[_key(paragraph, settings)] = changes
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)

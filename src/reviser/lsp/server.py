@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 from reviser.errors import ConfigError, DataError, ReviserError
-from reviser.lsp.checker import Cancelled, Checker
+from reviser.lsp.checker import Checker
 from reviser.lsp.documents import (
     Paragraph,
     Positions,
@@ -54,7 +53,7 @@ from reviser.writing.changes import Change
 from reviser.writing.tasks import GAP, Continue, Infill, Task
 
 if TYPE_CHECKING:
-    from reviser.writing.model import Reviser
+    from reviser.model import Reviser
 
 log = logging.getLogger("reviser.lsp")
 FILL, CONTINUE = "reviser.fillGap", "reviser.continueHere"
@@ -81,7 +80,6 @@ class Document:
     """Suggestions, in characters of `checked`."""
     checked: str | None = None
     """The text to which the suggestions belong; they are offered only while it is unchanged."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
     task: asyncio.Task[None] | None = None
 
     @property
@@ -96,7 +94,6 @@ class Document:
 
     def stop(self) -> None:
         """Cancel the check that is running."""
-        self.cancelled.set()
         if self.task is not None:
             self.task.cancel()
 
@@ -116,7 +113,6 @@ class Server(LanguageServer):
         self._load, self._model, self._base = load, model, base
         self._checker: asyncio.Future[Checker] | None = None
         self._last_error = ""
-        self._lock = threading.Lock()  # one check at a time; a newer one cancels the older
 
     @property
     def encoding(self) -> str:
@@ -168,12 +164,9 @@ class Server(LanguageServer):
     def schedule(self, document: Document, *, delay: float | None = None) -> None:
         """Check a document after a pause; an older check of it is cancelled."""
         document.stop()
-        document.cancelled = threading.Event()
-        document.task = asyncio.ensure_future(self._check(document, document.cancelled, delay))
+        document.task = asyncio.ensure_future(self._check(document, delay))
 
-    async def _check(
-        self, document: Document, cancelled: threading.Event, delay: float | None
-    ) -> None:
+    async def _check(self, document: Document, delay: float | None) -> None:
         try:
             settings = self.settings_of(document)
             await asyncio.sleep(settings.delay if delay is None else delay)
@@ -198,9 +191,7 @@ class Server(LanguageServer):
             self._publish(document, lines, version, found, checker, settings)
             is_new, shown_at = False, time.monotonic()
             for _, paragraph in missing:
-                changes = await asyncio.to_thread(
-                    self._check_one, checker, paragraph, settings, cancelled
-                )
+                changes = await checker.check(paragraph, settings)
                 is_new = is_new or bool(changes)
                 # Each message has all suggestions of the document, so one per paragraph would be
                 # too many for a long document.
@@ -209,20 +200,10 @@ class Server(LanguageServer):
                     is_new, shown_at = False, time.monotonic()
             if is_new:
                 self._publish(document, lines, version, found, checker, settings)
-        except Cancelled:
-            return
         except Exception as error:  # nobody awaits this task
             if not isinstance(error, ReviserError):
                 log.exception("The check of %s failed.", document.uri)
             self.show_error(error)
-
-    def _check_one(
-        self, checker: Checker, paragraph: Paragraph, settings: Settings, cancelled: threading.Event
-    ) -> tuple[Change, ...]:
-        with self._lock:
-            if cancelled.is_set():
-                raise Cancelled
-            return checker.check(paragraph, settings, cancelled)
 
     def _publish(
         self, document: Document, lines: Positions, version: int,
@@ -233,7 +214,7 @@ class Server(LanguageServer):
             return
         document.checked = lines.text
         moved = (
-            replace(change, start=change.start + start, end=change.end + start)
+            change.moved(start)
             for start, each in found
             for change in checker.known(each, settings) or ()
         )
@@ -349,6 +330,14 @@ def make_server(
         for document in ls.documents.values():
             document.stop()
 
+    _add_documents(server)
+    _add_commands(server)
+    return server
+
+
+def _add_documents(server: Server) -> None:
+    """Add what an editor tells of its documents, and asks about them."""
+
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def did_open(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
@@ -377,6 +366,10 @@ def make_server(
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(kinds))
     def code_action(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
         return ls.actions(params)
+
+
+def _add_commands(server: Server) -> None:
+    """Add the commands that an editor can offer."""
 
     @server.command(FILL)
     async def fill_gap(ls: Server, uri: str, position: types.Position) -> str:
@@ -412,8 +405,6 @@ def make_server(
         document = ls.find_document(uri)
         add_user_entry(IGNORED, suggestion)
         ls.schedule(document, delay=0)
-
-    return server
 
 
 def _distance(start: int, paragraph: Paragraph, position: int) -> int:

@@ -15,17 +15,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused, ReviserError
+from reviser.model import Reviser
 from reviser.player.playground import PageText
 from reviser.serve.completions import add_completions
-from reviser.serve.failures import error_body, error_headers, status_of
-from reviser.serve.hosts import LOCAL_HOSTS
+from reviser.serve.failures import error_response, json_response
 from reviser.serve.limits import Limits
-from reviser.serve.middleware import ApiKeys, RequestMiddleware
+from reviser.serve.middleware import LOCAL_HOSTS, ApiKeys, RequestMiddleware
 from reviser.serve.pages import add_pages
-from reviser.serve.responses import JsonResponse
 from reviser.serve.schema import (
     GenerateBody,
     InfillBody,
@@ -33,16 +33,15 @@ from reviser.serve.schema import (
     Models,
     ReviseBody,
     RevisionBody,
-    RolloutBody,
     Status,
     sentence,
 )
 from reviser.serve.service import EVENTS, FAILURES, Responses, Service
-from reviser.writing.model import Reviser
+from reviser.writing.rollout import Rollout
 
 ROLLOUT: Responses = FAILURES | {
     200: {
-        "model": RolloutBody,
+        "model": Rollout,
         "description": "The rollout. A stream has the events start, edit ..., done or failure.",
         "content": EVENTS,
     }
@@ -67,7 +66,7 @@ def make_app(
     playground: bool = True,
     page_text: PageText | None = None,
 ) -> FastAPI:
-    """Return a server for a model; `app.state.queue` drains it.
+    """Return a server for a model; `app.state.runs` drains it.
 
     Args:
         reviser: The model, on any engine.
@@ -83,32 +82,11 @@ def make_app(
     service = Service(reviser, limits or Limits(), name, page_text or PageText())
     api_keys = ApiKeys(keys)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await service.queue.open()
-        try:
-            yield
-        finally:
-            await service.queue.close()
-
-    app = FastAPI(
-        title="Reviser",
-        version=version("reviser-lm"),
-        description="Language models that write by editing: whole texts, or edit by edit.",
-        openapi_url=None,  # its own route would write the schema again for each request
-        docs_url=None,  # these pages would load scripts from another host
-        redoc_url=None,
-        lifespan=lifespan,
-        redirect_slashes=False,
-    )
-    app.state.queue = service.queue
+    app = _empty_app(service)
+    app.state.runs = service.runs
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(
-        RequestMiddleware,
-        limits=service.limits,
-        metrics=service.metrics,
-        keys=api_keys,
-        quotas=service.quotas,
-        hosts=hosts,
+        RequestMiddleware, limits=service.limits, metrics=service.metrics, keys=api_keys
     )
     if origins:
         app.add_middleware(
@@ -127,6 +105,30 @@ def make_app(
     add_pages(app, playground=playground)
     _add_schema(app, service.limits)
     return app
+
+
+def _empty_app(service: Service) -> FastAPI:
+    """Return an app without routes, which runs the engine while it runs."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.runs.open()
+        try:
+            yield
+        finally:
+            await service.runs.close()
+
+    return FastAPI(
+        title="Reviser",
+        version=version("reviser-lm"),
+        description="Language models that write by editing: whole texts, or edit by edit.",
+        openapi_url=None,  # its own route would write the schema again for each request
+        docs_url=None,  # these pages would load scripts from another host
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,  # results leave out what is empty
+    )
 
 
 def _add_tasks(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
@@ -159,9 +161,9 @@ def _add_status(app: FastAPI, service: Service, dependencies: list[Any]) -> None
     @app.get("/ready", responses=not_ready, tags=["status"])
     async def ready() -> Response:
         """Report whether requests are accepted: the engine responds and no drain has begun."""
-        queue = service.queue
-        status = "ready" if queue.is_ready else "draining" if queue.is_draining else "not ready"
-        return JsonResponse({"status": status}, status_code=200 if queue.is_ready else 503)
+        runs = service.runs
+        status = "ready" if runs.is_ready else "draining" if runs.is_draining else "not ready"
+        return json_response({"status": status}, 200 if runs.is_ready else 503)
 
     @app.get(
         "/v1/models", responses={401: FAILURES[401]}, dependencies=dependencies, tags=["OpenAI"]
@@ -194,11 +196,11 @@ def _model(service: Service) -> Model:
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ReviserError)
     async def known(_: Request, error: ReviserError) -> Response:
-        return JsonResponse(error_body(error), status_of(error), error_headers(error))
+        return error_response(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return JsonResponse(error_body(ConfigError(sentence(list(error.errors())))), 400)
+        return error_response(ConfigError(sentence(list(error.errors()))))
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
@@ -206,13 +208,13 @@ def _add_errors(app: FastAPI) -> None:
             404: "There is nothing at this address. /openapi.json lists the routes.",
             405: "This route does not take this method. /openapi.json lists the routes.",
         }.get(error.status_code, "This request cannot be read.")
-        refusal = RequestRefused(message, error.status_code)
-        return JsonResponse(error_body(refusal), error.status_code, dict(error.headers or {}))
+        response = error_response(RequestRefused(message, error.status_code))
+        response.headers.update(error.headers or {})
+        return response
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, __: Exception) -> Response:
-        refusal = RequestRefused("The server has a bug; its log says where.", 500)
-        return JsonResponse(error_body(refusal), 500)
+        return error_response(RequestRefused("The server has a bug; its log says where.", 500))
 
 
 def _add_schema(app: FastAPI, limits: Limits) -> None:

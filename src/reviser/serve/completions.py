@@ -10,9 +10,10 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from reviser.errors import ConfigError, RequestRefused
-from reviser.serve.responses import JsonResponse
+from reviser.serve.failures import json_response
 from reviser.serve.schema import Completion, CompletionBody, Failure
 from reviser.serve.service import CLIENT_CLOSED, FAILURES, Responses, Service
+from reviser.writing.rollout import Rollout
 
 _RESPONSES: Responses = FAILURES | {
     200: {"model": Completion, "description": "The finished text."},
@@ -38,18 +39,22 @@ def add_completions(app: FastAPI, service: Service, dependencies: list[Any]) -> 
                     " smaller max_tokens."
                 )
             body.max_actions = body.max_tokens
-        _, jobs = await service.submit(request, body, [body.prompt, body.suffix], body.task)
-        rollouts = await service.rollouts(request, jobs)
-        if not rollouts:
+        rollout = await service.run(request, body, [body.prompt, body.suffix], body.task)
+        if not isinstance(rollout, Rollout):
             return Response(status_code=CLIENT_CLOSED)
-        [rollout], cost = rollouts, rollouts[0].statistics
+        cost = rollout.statistics
         end = len(rollout.text) - len(body.suffix)
         reason = "stop" if rollout.stop_reason == "stop" else "length"
         usage = {"prompt_tokens": cost.tokens_before, "completion_tokens": cost.actions}
-        return JsonResponse({
-            "id": f"cmpl-{secrets.token_urlsafe(16)}", "object": "text_completion",
-            "created": int(time.time()), "model": service.name,
-            "choices": [{"index": 0, "text": rollout.text[len(body.prompt) : end],
-                         "logprobs": None, "finish_reason": reason}],
-            "usage": usage | {"total_tokens": sum(usage.values())},
-        })  # fmt: skip
+        text = rollout.text[len(body.prompt) : end]
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
+        return json_response(
+            {
+                "id": f"cmpl-{secrets.token_urlsafe(16)}",
+                "object": "text_completion",
+                "created": int(time.time()),
+                "model": service.name,
+                "choices": [choice],
+                "usage": usage | {"total_tokens": sum(usage.values())},
+            }
+        )

@@ -1,4 +1,4 @@
-"""The limits of a server: sizes, counts and times, each declared once."""
+"""The limits of a server: sizes, counts and times. Each is an option of `reviser serve`."""
 
 from __future__ import annotations
 
@@ -19,38 +19,14 @@ def limit(default: _Number, low: float, help: str) -> _Number:  # noqa: A002
 class Limits:
     """Sizes, counts and times that a server allows; `--help` of `reviser serve` explains them."""
 
-    running: int = limit(64, 1, "Requests that the engine works on at a time.")
-    waiting: int = limit(256, 0, "Requests that may wait for the engine; one more gets status 429.")
-    key_requests: int = limit(
-        128, 1, "Requests of one API key that may run or wait; one more gets status 429."
-    )
-    key_rate: float = limit(
-        100.0, 0.001, "Requests per second of one API key; each 32 kB of body count as one more."
-    )
-    connections: int = limit(4096, 1, "Open connections; with more, requests get status 503.")
-    head_bytes: int = limit(32_768, 1, "Largest head of a request: its address and headers.")
-    headers: int = limit(100, 1, "Headers of a request.")
+    running: int = limit(64, 1, "Requests that run at a time, each in a thread.")
+    waiting: int = limit(256, 0, "Requests that may wait to run; one more gets status 429.")
     body_bytes: int = limit(1 << 20, 1, "Largest body of a request, in bytes.")
-    body_seconds: float = limit(
-        30.0, 0.001, "Seconds allowed to receive the headers of a request, and then its body."
-    )
-    prompt_characters: int = limit(100_000, 1, "Longest text of a request, in characters.")
     prompt_tokens: int = limit(16_384, 1, "Longest text of a request, in tokens.")
     max_actions: int = limit(4096, 1, "Highest `max_actions` that a request may ask for.")
     max_length: int = limit(16_384, 1, "Maximum number of tokens of a text, for all requests.")
     seconds: float = limit(600.0, 0.001, "Seconds per request; then the text so far is returned.")
-    ping_seconds: float = limit(15.0, 0.001, "Seconds between pings on a silent stream.")
-    write_seconds: float = limit(
-        60.0, 0.001, "Seconds after which a connection that stops reading is closed."
-    )
     drain_seconds: float = limit(60.0, 0.001, "Maximum number of seconds from SIGTERM to exit.")
-    stall_seconds: float = limit(
-        120.0, 0.001, "Seconds per engine step; an engine that takes longer counts as dead."
-    )
-    probe_seconds: float = limit(10.0, 0.001, "Seconds between checks of an idle engine.")
-    recovery_seconds: float = limit(
-        30.0, 0.001, "Seconds for a failed engine to recover; then the server exits."
-    )
 
     def __post_init__(self) -> None:
         for each in fields(self):

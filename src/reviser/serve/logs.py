@@ -1,4 +1,7 @@
-"""The server's log: one JSON object per line on standard error, without any user's text."""
+"""The server's log on standard error, without any user's text.
+
+Programs get one JSON object per line; a person who watches a terminal gets short lines.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler
 from queue import Full, Queue
 from typing import Any
+
+from reviser.errors import plural
 
 STANDARD_ERROR = 2
 MOST_LINES = 10_000
@@ -30,7 +35,7 @@ class JsonLogFormatter(logging.Formatter):
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": _event(record),
             **getattr(record, "facts", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:
@@ -40,12 +45,41 @@ class JsonLogFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+class TextLogFormatter(logging.Formatter):
+    """One short line per record, for a person."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        facts = dict(getattr(record, "facts", {}))
+        event = _event(record)
+        if event == "listening":
+            return f"Open {facts['url']} (press Ctrl-C to stop)"
+        if event == "request":
+            event = f"{facts.pop('status')} {facts.pop('route')} in {facts.pop('seconds'):.2f} s"
+            del facts["id"]
+        elif event == "engine":
+            event = f"The engine is {facts.pop('state')}"
+        elif event == "draining":
+            event = f"Stopping; {plural(facts.pop('jobs'), 'request')} still to finish"
+        if record.exc_info and record.exc_info[0] is not None:
+            facts["exception"] = record.exc_info[0].__name__  # its message may quote a user's text
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        rest = "".join(f", {name} {value}" for name, value in facts.items() if value != "")
+        return f"{datetime.fromtimestamp(record.created):%H:%M:%S} {level}{event}{rest}"
+
+
+def _event(record: logging.LogRecord) -> str:
+    """Return the message of a record; that of another library may quote a user's text."""
+    is_known = record.name.startswith(("reviser.serve", "uvicorn"))
+    return record.getMessage() if is_known else f"a message of {record.name}"
+
+
 class BackgroundHandler(QueueHandler):
     """A handler that never waits for what it writes to: a thread of its own does.
 
-    If nothing reads the other end of a pipe, lines are dropped once `MOST_LINES` wait. The thread
-    uses the file descriptor directly, because a Python lock that it held while it waits would also
-    delay the end of the process.
+    If nothing reads the other end of a pipe, lines are dropped once `MOST_LINES` wait; so are those
+    for which a disk has no space, until it has some. The thread uses the file descriptor directly,
+    because a Python lock that it held while it waits would also delay the end of the process.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -67,14 +101,15 @@ class BackgroundHandler(QueueHandler):
         while True:
             line = self._lines.get().getMessage()
             if self._dropped:
-                line += "\n" + json.dumps({"event": "log lines dropped", "count": self._dropped})
-                self._dropped = 0
+                lost = json.dumps({"event": "log lines dropped", "count": self._dropped})
+                line = f"\n{line}\n{lost}"  # half a line may have been written
             data = memoryview(f"{line}\n".encode())
             try:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
-            except OSError:  # nothing can be written there any more
-                return
+                self._dropped = 0
+            except OSError:  # the disk is full, or nothing reads this any more
+                self._dropped += 1
             self._lines.task_done()
 
     def drain(self, seconds: float) -> None:
@@ -84,11 +119,17 @@ class BackgroundHandler(QueueHandler):
             time.sleep(0.01)
 
 
-def write_json_lines() -> BackgroundHandler:
-    """Send our log and uvicorn's to standard error; drain the handler before the process ends."""
+def write_log(*, for_people: bool = False) -> BackgroundHandler:
+    """Send all logs to standard error; drain the handler before the process ends."""
     handler = BackgroundHandler(STANDARD_ERROR)
+    if for_people:
+        handler.setFormatter(TextLogFormatter())
+    # Python would write what no handler takes to standard error, and wait for it.
+    logging.getLogger().addHandler(handler)
     for name in ("reviser.serve", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)
+    if for_people:
+        logging.getLogger("uvicorn").setLevel("WARNING")  # not each stage of its start and end
     return handler

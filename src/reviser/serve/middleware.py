@@ -1,31 +1,51 @@
-"""Checks that a request passes before its route: host, API key, body size; log and metrics.
+"""Checks that a request passes before its route: API key and body size; log and metrics.
 
 This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reviser.errors import ConfigError, RequestRefused
-from reviser.serve.failures import error_body, error_headers
-from reviser.serve.hosts import is_allowed
+from reviser.serve.failures import error_response
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.quotas import Quotas
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+"""The names of this machine for itself."""
 
 log = logging.getLogger("reviser.serve")
+
+
+def allowed_hosts(address: str, names: Iterable[str] = ()) -> list[str]:
+    """Return the hosts that a server on this address accepts, with further names.
+
+    A server on all networks cannot know its names: without any given, it accepts all.
+
+    >>> allowed_hosts("10.0.0.5", ["reviser.example.org"])
+    ['localhost', '127.0.0.1', '[::1]', '10.0.0.5', 'reviser.example.org']
+    """
+    names = list(names)
+    for name in names:
+        if "*" in name.removeprefix("*.") or "/" in name or name.rpartition(":")[2].isdigit():
+            raise ConfigError(
+                f"{name!r} is not a host name. Give one without a port, such as example.org, or"
+                " *.example.org for all below it."
+            )
+    if address in ("", "0.0.0.0", "::"):
+        return [*LOCAL_HOSTS, *names] if names else ["*"]
+    own = f"[{address}]" if ":" in address else address
+    return [*dict.fromkeys((*LOCAL_HOSTS, own, *names))]
 
 
 class ApiKeys:
@@ -37,18 +57,17 @@ class ApiKeys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def owner(self, header: bytes) -> str | None:
-        """Return an id for the key in an Authorization header; None if the key is not accepted.
+    def accept(self, header: bytes) -> bool:
+        """Return whether an Authorization header has one of the keys.
 
-        The key is compared with all accepted keys, each in constant time.
+        Its key is compared with all of them, each in constant time.
         """
         if not self._digests:
-            return ""
+            return True
         scheme, _, key = header.partition(b" ")
         digest = hashlib.sha256(key.strip()).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        is_known = any(matches) and scheme.lower() == b"bearer"
-        return digest.hex()[:16] if is_known else None
+        return any(matches) and scheme.lower() == b"bearer"
 
 
 def read_keys(file: Path | None, listed: str | None) -> list[str]:
@@ -73,21 +92,11 @@ def read_keys(file: Path | None, listed: str | None) -> list[str]:
 class RequestMiddleware:
     """ASGI middleware that passes a request on to the app, or refuses it."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: Limits,
-        metrics: Metrics,
-        keys: ApiKeys,
-        quotas: Quotas,
-        hosts: Sequence[str],
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys) -> None:
         self.app = app
         self.limits = limits
         self.metrics = metrics
         self.keys = keys
-        self.quotas = quotas
-        self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -99,9 +108,8 @@ class RequestMiddleware:
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, status = time.monotonic(), 500
         number = secrets.token_hex(8)
-        state = scope.setdefault("state", {})
         facts: dict[str, Any] = {}
-        state["facts"], state["began"] = facts, began
+        scope.setdefault("state", {})["facts"] = facts
 
         async def observed_send(message: Message) -> None:
             nonlocal status
@@ -114,11 +122,10 @@ class RequestMiddleware:
 
         try:
             try:
-                self._check_host(scope)
-                state["owner"] = self._owner(scope)
-                body = await self._body(scope, receive, state["owner"])
+                self._check_key(scope)
+                body = await self._body(scope, receive)
             except RequestRefused as error:
-                await _refuse(error, observed_send)
+                await error_response(error)(scope, receive, observed_send)
             else:
                 await self.app(scope, _replay(body, receive), observed_send)
         finally:
@@ -128,63 +135,33 @@ class RequestMiddleware:
             line = {"id": number, "route": route, "status": status, "seconds": seconds, **facts}
             log.info("request", extra={"facts": line})
 
-    def _check_host(self, scope: Scope) -> None:
-        if "*" in self.hosts:
-            return
-        names = [value.decode("latin-1") for key, value in scope["headers"] if key == b"host"]
-        wrong = [name for name in names or [""] if not is_allowed(name, self.hosts)]
-        if wrong:
-            self.metrics.refused.labels("host").inc()
-            scope["state"]["facts"]["refused"] = "host"
-            raise RequestRefused(
-                f"The Host header is {wrong[0][:100]!r}, which is not a name of this server. To"
-                " allow it, start the server with --allow-host NAME.",
-                400,
-            )
-
-    def _owner(self, scope: Scope) -> str:
-        if not scope["path"].startswith("/v1/"):
-            return ""
-        owner = self.keys.owner(dict(scope["headers"]).get(b"authorization", b""))
-        if owner is None:
+    def _check_key(self, scope: Scope) -> None:
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        if scope["path"].startswith("/v1/") and not self.keys.accept(header):
             self.metrics.refused.labels("key").inc()
             raise RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
-        return owner
 
-    async def _body(self, scope: Scope, receive: Receive, owner: str) -> bytes:
-        """Receive the whole body; refuse it as soon as it is too large, too slow or too much."""
-        max_bytes = self.limits.body_bytes
-        headers = dict(scope["headers"])
-        largest = b"%d" % max_bytes if b"transfer-encoding" in headers else b"0"
-        declared = headers.get(b"content-length", largest)
-        if not declared.isdigit() or int(declared[:20]) > max_bytes:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Receive the whole body; refuse it as soon as it is too large."""
+        declared = dict(scope["headers"]).get(b"content-length", b"0").lstrip(b"0") or b"0"
+        # Python refuses to read a number of thousands of digits.
+        if not declared.isdigit() or int(declared[:20]) > self.limits.body_bytes:
             raise self._too_large()
-        if (quota := self.quotas.of(owner)) is not None:
-            try:
-                await quota.take(int(declared))
-            except RequestRefused:
-                self.metrics.refused.labels("rate").inc()
-                raise
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise RequestRefused("The client disconnected.", 400)
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > max_bytes:
-                        raise self._too_large()
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise RequestRefused("The body did not arrive in time.", 408) from None
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RequestRefused("The client disconnected.", 400)
+            body += message.get("body", b"")
+            if len(body) > self.limits.body_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return bytes(body)
 
     def _too_large(self) -> RequestRefused:
         self.metrics.refused.labels("body").inc()
-        max_bytes = self.limits.body_bytes
-        return RequestRefused(f"The body is too large; send {max_bytes} bytes or less.", 413)
+        most = self.limits.body_bytes
+        return RequestRefused(f"The body is too large; send {most} bytes or less.", 413)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -195,11 +172,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return pending.pop() if pending else await receive()
 
     return next_message
-
-
-async def _refuse(error: RequestRefused, send: Send) -> None:
-    body = json.dumps(error_body(error)).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body))}
-    pairs = [(k.encode(), v.encode()) for k, v in (headers | error_headers(error)).items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})

@@ -11,27 +11,26 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from sse_starlette.sse import AppStatus
 
 from reviser.errors import ConfigError
-from reviser.serve.protocol import limited_protocol
-from reviser.serve.queue import RequestQueue
+from reviser.serve.runs import Runs
 
 log = logging.getLogger("reviser.serve")
 
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn server that drains its queue on the first signal and exits on the second."""
+    """A uvicorn server that drains its requests on the first signal and exits on the second."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.queue: RequestQueue = app.state.queue
+        self.runs: Runs = app.state.runs
+        AppStatus.enable_automatic_graceful_drain = False  # it would cut streams that `Runs` drains
         super().__init__(
             uvicorn.Config(
                 app,
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                http=limited_protocol(self.queue.limits),
-                limit_concurrency=self.queue.limits.connections,
                 ws="none",  # no route uses WebSockets
                 timeout_graceful_shutdown=5,
                 timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
@@ -39,7 +38,7 @@ class DrainingServer(uvicorn.Server):
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._was_signalled = False
-        self.queue.on_end = self.stop
+        self.runs.on_end = self.stop
 
     async def startup(self, sockets: Any = None) -> None:
         """Remember the event loop that signals must reach."""
@@ -50,7 +49,7 @@ class DrainingServer(uvicorn.Server):
         """Handle SIGTERM and SIGINT."""
         is_second, self._was_signalled = self._was_signalled, True
         if self._loop is not None:
-            action = self.queue.cancel_all if is_second else self.queue.drain
+            action = self.runs.cancel_all if is_second else self.runs.drain
             self._loop.call_soon_threadsafe(action)
         if self._loop is None or is_second:
             super().handle_exit(sig, frame)
@@ -60,13 +59,13 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
     def serve_until_stopped(self, listener: socket.socket) -> int:
-        """Serve until a signal or a dead engine ends it; return the exit status of the process."""
+        """Serve until a signal or a broken engine ends it; return the exit status."""
         host, port = listener.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log.info("listening", extra={"facts": {"url": url}})
         self.run(sockets=[listener])
-        queue = self.queue
-        return 1 if queue.is_dead or queue.has_lost_requests or not queue.is_draining else 0
+        runs = self.runs
+        return 1 if runs.is_broken or runs.has_lost_requests or not runs.is_draining else 0
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,8 +17,9 @@ from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
 from reviser.engines.settings import MOST_GAPS, SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
-from reviser.models.wordlists import Source
 from reviser.serve.units import from_utf16
+from reviser.writing.changes import Change
+from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 
 SENTENCE = "sentence"
@@ -175,56 +176,22 @@ class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
     )
 
 
-_WITHOUT_EFFECT: dict[str, Any] = {
-    "n": 1, "best_of": 1, "logprobs": 0, "stop": [], "logit_bias": {}, "presence_penalty": 0,
-    "frequency_penalty": 0, "echo": False, "stream": False, "stream_options": {},
-}  # fmt: skip
-"""Fields of OpenAI's that are not supported, each with the one value that is accepted."""
-
-
-def _describe_accepted(schema: dict[str, Any]) -> None:
-    """Add what `drop_without_effect` drops, so that the schema says all that is accepted."""
-    fields = schema["properties"]
-    prompts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1}
-    for name, field in fields.items():
-        outer = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
-        accepted = field.pop("anyOf", None) or [field]
-        accepted = [*accepted, prompts] if name == "prompt" else accepted
-        null = {"type": "null"}
-        fields[name] = {"anyOf": accepted if null in accepted else [*accepted, null], **outer}
-    fields |= {name: {"enum": [value, None]} for name, value in _WITHOUT_EFFECT.items()}
-    schema["examples"] = [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]
-
-
 class CompletionBody(Settings):
-    """A request of OpenAI's completions API, limited to what a reviser model can do."""
+    """A request of OpenAI's completions API; what has no effect may only have a neutral value."""
 
     model: str | None = Field(None, description="The model's name in /v1/models.")
     prompt: str = ""
     suffix: str = Field("", description="The text after the gap to fill.")
     max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
     user: str | None = None
+    n: Literal[1] | None = None
+    best_of: Literal[1] | None = None
+    echo: Literal[False] | None = None
+    stream: Literal[False] | None = Field(None, description="Stream edits from /v1/generate.")
 
-    model_config = ConfigDict(json_schema_extra=_describe_accepted)
-
-    @model_validator(mode="before")
-    @classmethod
-    def drop_without_effect(cls, values: Any) -> Any:
-        """Drop what has no effect, such as nulls, and refuse what is not supported."""
-        if not isinstance(values, dict):
-            return values
-        known = values.keys() & (cls.model_fields.keys() | _WITHOUT_EFFECT.keys())
-        values = {k: value for k, value in values.items() if value is not None or k not in known}
-        for name, accepted in _WITHOUT_EFFECT.items():
-            value = values.pop(name, accepted)
-            if value != accepted or isinstance(value, bool) != isinstance(accepted, bool):
-                advice = " Stream edits from /v1/generate instead." if name == "stream" else ""
-                raise _sentence_error(f"{name!r} is not supported here. Leave it out.{advice}")
-        if isinstance(prompt := values.get("prompt"), list):
-            if len(prompt) != 1:
-                raise _sentence_error("Send one prompt per request.")
-            values["prompt"] = prompt[0]
-        return values
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]}
+    )
 
     def task(self) -> Task:
         """Return the task: a suffix makes it an infill."""
@@ -250,86 +217,16 @@ class Failure(BaseModel):
     )
 
 
-class TrajectoryBody(BaseModel):
-    """Action ids, starting from an empty canvas."""
-
-    prefix: list[int]
-    restoration: list[int]
-    no_loss: list[int] = []
-
-
-class StatisticsBody(BaseModel):
-    """The cost of a text in actions and tokens."""
-
-    actions: int
-    edits: int
-    moves: int
-    tokens_before: int
-    tokens_after: int
-
-
-class LockedBody(BaseModel):
-    """A locked text, with the SHA-256 of its bytes before and after."""
-
-    text: str
-    before: str
-    after: str
-
-
-class ChangeBody(BaseModel):
-    """A span of the draft that was replaced by another text."""
-
-    start: int
-    end: int
-    before: str
-    after: str
-    logprob: float
-    actions: int
-    gain: float | None
-    confidence: float | None
-    source: Source
-
-
-class RolloutBody(BaseModel):
-    """A text that a model wrote, and its actions."""
-
-    prompt: str
-    text: str
-    trajectory: TrajectoryBody
-    logprobs: list[float]
-    stop_reason: StopReason
-    statistics: StatisticsBody
-    locked: list[LockedBody]
-    config: dict[str, float | int | None]
-    suggested: list[ChangeBody]
-    provenance: dict[str, Any]
-
-
 class RevisionBody(BaseModel):
     """A revised draft; the rollout of each window has the proof of its locked texts."""
 
     text: str
     draft: str
-    changes: list[ChangeBody]
+    changes: list[Change]
     stop_logprob: float
-    rollouts: list[RolloutBody]
-
-
-class Choice(BaseModel):
-    """A text as OpenAI's clients expect it."""
-
-    index: int = 0
-    text: str
-    logprobs: None = None
-    finish_reason: Literal["stop", "length"]
-
-
-class Usage(BaseModel):
-    """Tokens that were read, and actions that were taken."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
+    suggestions: list[Change]
+    rollouts: list[Rollout]
+    stop_reason: StopReason
 
 
 class Completion(BaseModel):
@@ -339,8 +236,8 @@ class Completion(BaseModel):
     object: Literal["text_completion"] = "text_completion"
     created: int
     model: str
-    choices: list[Choice]
-    usage: Usage | None = None
+    choices: list[dict[str, str | int | None]]
+    usage: dict[str, int]
 
 
 class Model(BaseModel):

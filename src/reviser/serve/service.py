@@ -1,4 +1,4 @@
-"""The work that the routes share: turn a request into a plan, queue it and await its result.
+"""The work that the routes share: turn a request into a run and its result into a response.
 
 It is given a `Reviser`, so it knows neither which engine runs nor where the model came from. Tasks
 check texts and settings; this module adds the limits of the server.
@@ -7,41 +7,48 @@ check texts and settings; this module adds the limits of the server.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
 
 from fastapi import Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from reviser.core.codec import OffsetUnit
+from reviser.core.codec import OffsetUnit, TextEdit
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError
+from reviser.model import Reviser, Stream
 from reviser.player.playground import PageText
-from reviser.serve.jobs import EngineJob
+from reviser.serve.failures import error_body, json_response
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.queue import RequestQueue
-from reviser.serve.quotas import Quotas
-from reviser.serve.responses import EventStream, JsonResponse, finished_before_disconnect
+from reviser.serve.runs import Job, Runs, rollouts_of
 from reviser.serve.schema import Failure, Settings, StreamableBody
 from reviser.serve.units import revision_body
-from reviser.writing.model import Reviser
-from reviser.writing.plan import Plan
+from reviser.writing.driver import Run
 from reviser.writing.rollout import Revision, Rollout
-from reviser.writing.session import Writing
 from reviser.writing.tasks import Task
 
 Responses = dict[int | str, dict[str, Any]]
 CLIENT_CLOSED = 499
 """nginx's status code for a client that disconnected; no client ever receives it."""
+CHARACTERS_PER_TOKEN = 8
+"""A text with more characters than this for each token of the limit is not even encoded."""
+MOST_WINDOWS = 320
+"""Windows that a draft may have."""
+PING_SECONDS = 15.0
+"""Time between pings on a silent stream."""
+SEND_SECONDS = 60.0
+"""A client that takes nothing of a stream for so long is disconnected."""
 
 FAILURES: Responses = {
     400: {"model": Failure, "description": "The request is not valid; the message says why."},
     401: {"model": Failure, "description": "No valid key."},
-    408: {"model": Failure, "description": "The body did not arrive in time."},
     413: {"model": Failure, "description": "The body is too large."},
     429: {"model": Failure, "description": "Too many requests; Retry-After says how long to wait."},
     502: {"model": Failure, "description": "The engine failed while it ran this request."},
@@ -55,9 +62,11 @@ _EVENT = {
 }
 EVENTS = {"text/event-stream": {"schema": _EVENT}}
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # built once: it runs for every action
+
 
 class Service:
-    """The model, limits, metrics and queue of one server."""
+    """The model, limits, metrics and runs of one server."""
 
     def __init__(self, reviser: Reviser, limits: Limits, name: str, page_text: PageText) -> None:
         # Rollouts and errors name the model as clients know it, not by its folder.
@@ -68,75 +77,102 @@ class Service:
         self.page_text = page_text
         self.created = int(time.time())
         self.metrics = Metrics()
-        self.queue = RequestQueue(self.reviser, limits, self.metrics)
-        self.quotas = Quotas(limits)
+        self.runs = Runs(self.reviser, limits, self.metrics)
 
     async def respond(self, request: Request, body: StreamableBody) -> Response:
         """Run the task of a request; respond with JSON or a stream, as the body asks."""
-        plan, jobs = await self.submit(
-            request, body, body.texts(), body.task, is_stream=body.stream, unit=body.unit
-        )
         if body.stream:
-            return self.stream(jobs[0])
-        rollouts = await self.rollouts(request, jobs)
-        if not rollouts:
+            return await self._stream(request, body)
+        result = await self.run(request, body, body.texts(), body.task)
+        if result is None:
             return Response(status_code=CLIENT_CLOSED)
 
         def write() -> Response:
-            result = plan.result(rollouts)
             if isinstance(result, Revision):
-                return JsonResponse(revision_body(result, body.unit))
-            return JsonResponse(result.to_json())
+                return json_response(revision_body(result, body.unit))
+            return json_response(result.to_json())
 
         return await asyncio.to_thread(write)  # a long draft takes a while
 
-    async def submit(
+    async def run(
         self,
         request: Request,
         settings: Settings,
         texts: Sequence[str],
         make_task: Callable[[], Task],
-        *,
-        is_stream: bool = False,
-        unit: OffsetUnit = "char",
-    ) -> tuple[Plan, list[EngineJob]]:
-        """Plan a task and queue its parts."""
+    ) -> Rollout | Revision | None:
+        """Run a task and return its result; None if the client disconnects first."""
         self._check_size(texts)
-        owner, began = request.state.owner, request.state.began
-        max_parts = self.queue.capacity(owner)
 
-        def prepare() -> tuple[Plan, list[Writing]]:
-            plan = self._plan(make_task(), settings, max_parts, is_stream=is_stream)
-            return plan, [self.reviser.start(part, unit=unit) for part in plan.parts]
+        def start() -> Run[Any]:
+            task = make_task()
+            config = self._config(task, settings)
+            flow = self.reviser.flow(
+                task, config, max_prompts=MOST_WINDOWS, max_tokens=self.limits.prompt_tokens
+            )
+            return Run(flow, self.reviser.driver)
 
-        with self.queue.entering(owner):  # long texts take a while
-            quota = self.quotas.of(owner)
-            planned = asyncio.to_thread(prepare) if quota is None else quota.plan(prepare)
-            plan, writings = await planned
-        jobs = self.queue.add(writings, owner=owner, is_stream=is_stream, unit=unit, began=began)
-        return plan, jobs
+        job = self.runs.admit(start)
+        try:
+            if await _unless_disconnected(request, job.ended.wait()) is None:
+                return None
+        finally:
+            self.runs.leave(job)
+        if job.error is not None:
+            raise job.error
+        _record(request, job.result)
+        result: Rollout | Revision = job.result
+        return result
+
+    async def _stream(self, request: Request, body: StreamableBody) -> Response:
+        self._check_size(body.texts())
+
+        def start() -> Stream:
+            task = body.task()
+            config, most = self._config(task, body), self.limits.prompt_tokens
+            return self.reviser.stream(task, config, unit=body.unit, max_tokens=most)
+
+        job = self.runs.admit(start, partial(_tell, self.runs, body.unit))
+        has_begun = False
+        try:
+            if await _unless_disconnected(request, job.begun.wait()) is None:
+                return Response(status_code=CLIENT_CLOSED)
+            has_begun = True
+        finally:
+            if not has_begun:
+                self.runs.leave(job)
+        if job.error is not None and job.news.qsize() == 1:
+            raise job.error  # it was refused, so there is nothing to stream
+        return EventSourceResponse(
+            self._events(request, job),
+            sep="\n",
+            ping=PING_SECONDS,
+            send_timeout=SEND_SECONDS,
+            # The client may be gone before the first event is asked for.
+            background=BackgroundTask(self.runs.leave, job),
+        )
+
+    async def _events(self, request: Request, job: Job) -> AsyncIterator[ServerSentEvent]:
+        """Yield the events of a stream; the last one has the result or the error."""
+        number = 0
+        try:
+            while (event := await job.news.get()) is not None:
+                yield _event(number, *event)
+                number += 1
+            if job.error is not None:
+                yield _event(number, "failure", json.dumps(error_body(job.error)))
+            else:
+                _record(request, job.result)
+                yield _event(number, "done", job.result.to_json())
+        finally:
+            self.runs.leave(job)
 
     def _check_size(self, texts: Sequence[str]) -> None:
-        characters, limit = sum(map(len, texts)), self.limits.prompt_characters
+        characters, limit = sum(map(len, texts)), CHARACTERS_PER_TOKEN * self.limits.prompt_tokens
         if characters > limit:
             raise ConfigError(
                 f"Your text is {characters:,} characters long; this server's limit is {limit:,}."
             )
-
-    def _plan(self, task: Task, settings: Settings, max_parts: int, *, is_stream: bool) -> Plan:
-        plan = self.reviser.plan(
-            task,
-            self._config(task, settings),
-            max_parts=max_parts,
-            max_tokens=self.limits.prompt_tokens,
-        )
-        if is_stream and len(plan.parts) > 1:
-            raise ConfigError(
-                f"This draft is revised in {len(plan.parts)} windows, whose edits"
-                " cannot be streamed as one. Leave out stream, use a larger window, or send a"
-                " shorter draft."
-            )
-        return plan
 
     def _config(self, task: Task, body: Settings) -> DecodeConfig:
         """Return the config of a request, within the limits of the server."""
@@ -153,36 +189,48 @@ class Service:
         )
         return DecodeConfig.of(settings, task.default_config)
 
-    async def rollouts(self, request: Request, jobs: list[EngineJob]) -> list[Rollout]:
-        """Wait for the rollouts of all jobs; none if the client disconnects first.
 
-        The first error ends all of them.
-        """
-        work = asyncio.gather(*(job.result() for job in jobs))
-        try:
-            if await finished_before_disconnect(request, work):
-                rollouts = list(await work)
-                record(request, *rollouts)
-                return rollouts
-        finally:
-            if not work.done():
-                work.cancel()
-            for job in jobs:
-                self.queue.cancel(job, by="client")
-        return []
-
-    def stream(self, job: EngineJob) -> EventStream:
-        """Return a response with the events of a stream; a client that leaves cancels it."""
-        leave = partial(self.queue.cancel, job, by="client")
-        return EventStream(job.events(self.limits.ping_seconds), leave)
+def _tell(runs: Runs, unit: OffsetUnit, job: Job, run: Stream, edit: TextEdit | None) -> None:
+    """Pass on what happened to a text; its thread calls this."""
+    writing = run.writing
+    if edit is None:
+        start = {"text": writing.text, "cursor": writing.cursor, "unit": unit}
+        runs.in_loop(job.tell, ("start", _encode(start)))
+        return
+    job.steps += 1
+    data = {
+        "step": job.steps,
+        "kind": writing.kind,
+        "offset": edit.offset,
+        "removed": edit.removed,
+        "inserted": edit.inserted,
+        "cursor": edit.cursor,
+        "logprob": writing.logprob,
+    }
+    runs.in_loop(job.tell, ("edit", _encode(data)))
 
 
-def record(request: Request, *rollouts: Rollout) -> None:
-    """Add to the request's log line what its rollouts cost and how they ended.
+def _event(number: int, kind: str, data: str) -> ServerSentEvent:
+    return ServerSentEvent(data, event=kind, id=str(number), sep="\n")
 
-    Of several parts it records the first one that did not stop by itself.
-    """
-    actions = sum(rollout.statistics.actions for rollout in rollouts)
-    reasons = [rollout.stop_reason for rollout in rollouts]
-    reason = next((reason for reason in reasons if reason != "stop"), "stop")
-    request.state.facts.update(actions=actions, stop_reason=reason)
+
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what comes of some work; None if the client disconnects first."""
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(leave())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _record(request: Request, result: Rollout | Revision) -> None:
+    """Add to the request's log line what its result cost and how it ended."""
+    actions = sum(rollout.statistics.actions for rollout in rollouts_of(result))
+    request.state.facts.update(actions=actions, stop_reason=result.stop_reason)

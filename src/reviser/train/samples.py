@@ -16,11 +16,12 @@ from reviser.train.inputs import Inputs
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
 from reviser.trajectories.policy import Edits
-from reviser.writing.model import Reviser
-from reviser.writing.plan import Plan, plan_task
-from reviser.writing.rollout import Revision
-from reviser.writing.running import run_plans
+from reviser.writing.driver import Flow, Inline, run_many
+from reviser.writing.flows import act
+from reviser.writing.prompts import Model, Prompt, prompts_of
+from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, Revise, Task
+from reviser.writing.text import Writing
 
 
 def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, int], None]:
@@ -28,7 +29,8 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
 
     A model that learns to edit revises the prompts instead; each part of a long one is a line.
     """
-    plans = [_plan(recipe, inputs, prompt) for prompt in recipe.evaluation.prompts]
+    texts = recipe.evaluation.prompts
+    shown = [prompt for text in texts for prompt in _prompts(recipe, inputs, text)]
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
@@ -37,35 +39,41 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
         if not sharded and not is_main:
             return
         engine = (_ShardedEngine if sharded else HFEngine)(model, inputs.vocab)
-        reviser = Reviser(engine, inputs.codec)
-        for result in run_plans(plans, reviser.driver, reviser.provenance):
-            for rollout in result.rollouts if isinstance(result, Revision) else [result]:
-                record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
-                record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
-                if is_main:
-                    append_line(path, record)
+        # In this thread: processes that share the weights must go in step.
+        for run in run_many((_write(prompt, inputs) for prompt in shown), Inline(engine)):
+            rollout = run.wait()
+            record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
+            record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
+            if is_main:
+                append_line(path, record)
 
     return write
 
 
-def _plan(recipe: Recipe, inputs: Inputs, prompt: str) -> Plan:
-    """Plan the sample of a prompt, so that a bad prompt is refused before training starts."""
+def _write(prompt: Prompt, inputs: Inputs) -> Flow[Rollout]:
+    writing = Writing(prompt, _model(inputs))
+    yield from act([writing])
+    return writing.rollout()
+
+
+def _model(inputs: Inputs) -> Model:
+    return Model(vocab=inputs.vocab, codec=inputs.codec, context=inputs.context)
+
+
+def _prompts(recipe: Recipe, inputs: Inputs, prompt: str) -> list[Prompt]:
+    """Return the prompts of a sample; a bad one is refused before training starts."""
     settings: dict[str, Any] = {"max_actions": recipe.evaluation.max_actions}
     try:
         task: Task
         if isinstance(recipe.policy, Edits):
-            # Edit probabilities are off: a sample shows what the model would write by itself.
-            task = Revise(prompt, min_edit_probability=0)
+            task = Revise(prompt)
             settings["temperature"] = 0.0
         else:
             task = Continue(prompt)
             settings["seed"] = recipe.seed
-        plan = plan_task(task, DecodeConfig(**settings), vocab=inputs.vocab, codec=inputs.codec)
-        for part in plan.parts:
-            part.request.check(inputs.vocab, inputs.context)
+        return prompts_of(task, _model(inputs), DecodeConfig(**settings))
     except (ConfigError, VocabError) as error:
         raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
-    return plan
 
 
 class _ShardedEngine(HFEngine):

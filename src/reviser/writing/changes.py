@@ -52,6 +52,10 @@ class Change:
     position needs an edit, less a price for letters that the nearest spelling has right, and there
     are no actions)."""
 
+    def moved(self, by: int) -> Change:
+        """Return this change at other positions, as in a text of which its draft is a part."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
     def __add__(self, other: Change) -> Change:
         """Merge two adjacent changes into one."""
         return Change(
@@ -315,15 +319,8 @@ def changes_of(
             found.append(_regions.trimmed(start, before, after))
         start, end = start + len(before), region.end
 
-    spent: list[list[float]] = [[] for _ in changed]
-    waiting: list[float] = []
-    for source, logprobs in work:
-        waiting += logprobs
-        at = max(0, ends[source + 1] - shift)
-        number = bisect_left(changed, at, key=lambda region: region.end)
-        if number < len(changed) and changed[number].start <= at:
-            spent[number] += waiting
-            waiting = []
+    steps_of = [(max(0, ends[source + 1] - shift), logprobs) for source, logprobs in work]
+    spent, waiting = _shared_out(steps_of, changed)
     changes = (
         Change(
             start=start,
@@ -336,3 +333,21 @@ def changes_of(
         for (start, before, after), logprobs in zip(found, spent, strict=True)
     )
     return Changes(draft=text, changes=tuple(changes), stop_logprob=fsum(waiting + rest))
+
+
+def _shared_out(
+    work: Iterable[tuple[int, list[float]]], changed: Sequence[_regions.Region]
+) -> tuple[list[list[float]], list[float]]:
+    """Return the log-probabilities of the actions of each change, and those after the last.
+
+    `work` says where in the draft, counted in bytes, actions were done.
+    """
+    spent: list[list[float]] = [[] for _ in changed]
+    waiting: list[float] = []
+    for position, logprobs in work:
+        waiting += logprobs
+        number = bisect_left(changed, position, key=lambda region: region.end)
+        if number < len(changed) and changed[number].start <= position:
+            spent[number] += waiting
+            waiting = []
+    return spent, waiting

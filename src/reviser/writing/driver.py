@@ -1,284 +1,377 @@
-"""One engine shared between callers: whichever caller needs a step runs it for all of them.
+"""How flows are run: one thread owns the engine, and a flow runs in the thread of its caller.
 
-There is no thread: a caller that waits steps the engine, and the steps of other requests wait in
-their inboxes until a caller asks for them. Callers may be interleaved, in several threads or in
-asyncio tasks. A request may run in stages, as one request for its caller. With `then`, the engine
-reads it and gives edit probabilities, and the request that `then` makes of them runs. With
-`review`, the engine reads some more texts after the last step, which waits for them.
+A flow is a generator that yields questions, receives their answers and returns a result. It knows
+no engine, thread or network. `Driver` asks an engine everybody's questions side by side, `Run` is
+one flow that is being run, and `run_many` runs many.
+
+Numbers: a flow's questions are counted by its `Run`, a driver's by tickets, an engine's by its own
+numbers; the key of a run tells those apart that share an inbox.
 """
 
 from __future__ import annotations
 
-import asyncio
+import atexit
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakSet, finalize
 
-from reviser.core.actions import Kind
-from reviser.engines.base import DecodeConfig, Engine, Reading, Request, Step, failed_step
+from reviser.engines.base import Act, Answer, Engine, Question, Score, Scores, StopReason, failure
 from reviser.errors import EngineError, ReviserError
 
-READINGS = 1000
-"""Number of readings that are kept: samples of one draft often make the same changes."""
+__all__ = ["Cancelled", "Driver", "Flow", "Inline", "Run", "run_many", "scores"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+Flow: TypeAlias = Generator[list[Question], list[Any], R]
+Reply: TypeAlias = Callable[[Answer], object]
+_Post: TypeAlias = tuple[int, Question | None, Reply]
+CLOSED = "The model was closed."
+
+WAIT_SECONDS = 0.05
+"""How long an engine may wait for work done elsewhere, before it is asked anything new."""
 
 
-@dataclass
-class _Inbox:
-    """Steps that have come for a request, and what runs for it in the engine."""
+END_SECONDS = 5.0
+"""How long the end of a driver waits for a step of its engine."""
 
-    request: Request
-    runs: list[int]
-    """The engine's numbers of what runs: the request, its second stage, or what is reviewed."""
-    is_read: bool
-    """False while the engine reads a request with `then`."""
-    read: Step | None = None
-    """The step that ended the reading; the first step of the second stage carries what it brought.
-    """
-    reading: Reading | None = None
-    narrowed: Request | None = None
-    last: Step | None = None
-    """The last step, while it waits for the review."""
-    texts: list[tuple[int, ...]] = field(default_factory=list)
-    """The texts of the review, in order."""
-    unread: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Those that the engine has not read yet, by its numbers."""
-    found: dict[tuple[int, ...], Reading] = field(default_factory=dict)
-    steps: deque[Step] = field(default_factory=deque)
+
+class Cancelled(ReviserError):
+    """Thrown into a flow that is to end now; one that writes returns its text so far."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__("This was cancelled.")
+        self.reason = reason
+
+
+def scores(questions: Iterable[Score]) -> Flow[list[Scores]]:
+    """Ask how likely texts are; a part of a flow, for `yield from`."""
+    return (yield list(questions))
+
+
+def _unheard(_: Answer) -> None:
+    """Reply to nobody."""
+
+
+class _Desk:
+    """An engine, what it was asked, and who waits for the answers. One thread works at it."""
+
+    def __init__(self, engine: Engine, posts: SimpleQueue[_Post | None]) -> None:
+        self._engine, self._posts = engine, posts
+        self._numbers: dict[int, int] = {}  # the engine's, by ticket
+        self._waiting: dict[int, tuple[int, Reply]] = {}  # tickets and who waits, by its numbers
+        self.heard = time.monotonic()
+        """The time of the engine's last answer."""
+
+    def work(self) -> bool:
+        """Take what was posted and let the engine work for a moment; False if this is the end."""
+        while not self._waiting or not self._posts.empty():
+            if not self._take():
+                return False
+        try:
+            answers = self._engine.step(WAIT_SECONDS)
+        except Exception as error:  # noqa: BLE001 - an engine may raise anything
+            self._fail(error)
+            return True
+        except BaseException:  # an interrupted engine has lost what it ran
+            self._fail(EngineError("The engine was interrupted."))
+            raise
+        if answers:
+            self.heard = time.monotonic()
+        for answer in answers:
+            if answer.number in self._waiting:  # else it was withdrawn
+                number = answer.number
+                reply = self._end(number) if answer.is_last else self._waiting[number][1]
+                reply(answer)
+        return True
+
+    def _take(self) -> bool:
+        """Take what was posted next: a question, a question to withdraw, or the end."""
+        post = self._posts.get()
+        if post is None:
+            self._fail(EngineError(CLOSED))
+            return False
+        ticket, question, reply = post
+        if question is None:
+            if ticket in self._numbers:
+                self._cancel(self._numbers[ticket])
+            return True
+        try:
+            number = self._engine.add(question)
+        except Exception as error:  # noqa: BLE001 - refused, or it cannot be sent
+            reply(Answer(-1, failure(error)))
+        else:
+            self._numbers[ticket], self._waiting[number] = number, (ticket, reply)
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        """Answer all questions with an error."""
+        for number in list(self._waiting):
+            self._cancel(number)(Answer(number, failure(error)))  # some may be queued still
+
+    def _cancel(self, number: int) -> Reply:
+        with suppress(Exception):  # what it says all the same, nobody hears
+            self._engine.cancel(number)
+        return self._end(number)
+
+    def _end(self, number: int) -> Reply:
+        ticket, reply = self._waiting.pop(number)
+        del self._numbers[ticket]
+        return reply
 
 
 class Driver:
-    """An engine that is shared; every request gets its own steps, in order, none twice."""
+    """A thread that owns an engine. It starts with the first question and ends with `close`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._lock = threading.Lock()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            WeakKeyDictionary()
-        )
-        self._inboxes: dict[int, _Inbox] = {}
-        self._numbers: dict[int, int] = {}  # requests by the engine's numbers of later stages
-        self._dropped: deque[int] = deque()  # the engine's numbers of dropped requests
-        self._known: dict[tuple[int, ...], Reading] = {}  # texts of reviews that were read lately
+        self._posts = SimpleQueue[_Post | None]()
+        self._desk = _Desk(engine, self._posts)
+        self._tickets = count()
+        self._lock = threading.Lock()  # of starting and ending
+        self._thread: threading.Thread | None = None
+        self._end = finalize(self, self._posts.put, None)  # the thread does not refer to this
+        _DRIVERS.add(self)
 
-    def add(self, request: Request) -> int:
-        """Add a request to the engine; return its number."""
+    def post(self, question: Question, reply: Reply) -> int:
+        """Ask a question from any thread; return a ticket.
+
+        `reply` is called with each answer, in the thread where the engine works.
+        """
+        ticket = next(self._tickets)
         with self._lock:
-            self._forget()
-            is_read = request.then is None
-            number = self.engine.add(request if is_read else _reading(request))
-            self._inboxes[number] = _Inbox(request, [number], is_read)
-            return number
+            if self._end.alive:
+                self._start()
+                self._posts.put((ticket, question, reply))
+            else:
+                reply(Answer(-1, EngineError(CLOSED)))
+        return ticket
 
-    def drop(self, number: int) -> None:
-        """Drop a request, ended or not.
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=_serve, args=(self._desk,), name="engine", daemon=True)
+            thread.start()
+            self._thread = thread
 
-        This never waits: the garbage collector may call it in the middle of a step.
-        """
-        inbox = self._inboxes.pop(number, None)
-        if inbox is not None:
-            self._dropped.extend(inbox.runs)
-            self._tidy()
+    def cancel(self, ticket: int) -> None:
+        """Withdraw a question, from any thread; this never waits."""
+        self._posts.put((ticket, None, _unheard))
 
-    def take(self, numbers: Collection[int]) -> list[Step]:
-        """Wait for steps of any of these requests; none if all of them were dropped."""
-        while self._waits(numbers):
-            self._drive(numbers)
-        return self._collect(numbers)
+    def next_of(self, inbox: SimpleQueue[T]) -> T:
+        """Wait for the next thing in an inbox that replies are put into."""
+        return inbox.get()
 
-    def turn(self, numbers: Collection[int]) -> list[Step]:
-        """Return the steps of these requests after at most one step of the engine; maybe none."""
-        if self._waits(numbers):
-            self._drive(numbers)
-        return self._collect(numbers)
+    @property
+    def heard(self) -> float:
+        """The time, by the monotonic clock, of the engine's last answer to anybody."""
+        return self._desk.heard
 
-    async def atake(self, numbers: Collection[int]) -> list[Step]:
-        """Do what `take` does without blocking the event loop."""
-        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        while self._waits(numbers):
-            async with turn:  # one task at a time takes a thread to drive
-                if self._waits(numbers):
-                    await asyncio.to_thread(self._drive, numbers)
-        return self._collect(numbers)
+    def close(self) -> None:
+        """End the thread; questions that are open get an error."""
+        with self._lock:
+            self._end()
+        if self._thread is not None:
+            self._thread.join(END_SECONDS)
 
-    def run(
-        self,
-        requests: Iterable[Request],
-        *,
-        ahead: int = 256,
-        held: Callable[[], int] = lambda: 0,
-    ) -> Iterator[Step]:
-        """Yield the steps of many requests as they come, numbered in the order of the requests.
 
-        Requests are added while fewer than `ahead` run or are `held` back by the caller. One that
-        the engine refuses gets a step with its error; an engine that fails ends all of them.
-        """
-        source = enumerate(requests)
-        order: dict[int, int] = {}
+_DRIVERS = WeakSet[Driver]()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End all threads: Python cannot end cleanly while one of them computes."""
+    for driver in list(_DRIVERS):
+        driver.close()
+
+
+def _serve(desk: _Desk) -> None:
+    while desk.work():
+        pass
+
+
+class Inline(Driver):
+    """An engine that works while somebody waits for it, all in one thread.
+
+    The same flows then always share the same steps, so their results are equal to the last digit
+    on engines that work in this process.
+    """
+
+    def _start(self) -> None:
+        """There is no thread."""
+
+    def next_of(self, inbox: SimpleQueue[T]) -> T:
+        """Let the engine work until there is something in an inbox."""
+        while inbox.empty():
+            self._desk.work()
+        return inbox.get()
+
+    def close(self) -> None:
+        """Answer open questions with an error."""
+        super().close()
+        while self._desk.work():
+            pass
+
+
+class Run(Generic[R]):
+    """A flow that is being run by the thread that iterates over its events, or waits for it.
+
+    What it has asked is withdrawn when it is cancelled, or when nobody refers to it any more.
+    """
+
+    def __init__(
+        self, flow: Flow[R], driver: Driver, inbox: SimpleQueue[Any] | None = None, key: int = 0
+    ) -> None:
+        self._flow, self._driver, self._key = flow, driver, key
+        self._inbox: SimpleQueue[tuple[int, int, Answer | None]] = inbox or SimpleQueue()
+        self._asked = 0
+        self._questions: dict[int, Question] = {}  # those of the last yield, by their numbers
+        self._answers: dict[int, Any] = {}
+        self._open: dict[int, int] = {}  # tickets of what is not answered
+        finalize(self, _withdraw, driver, self._open)
+        self._cancelled: StopReason | None = None
+        self._has_begun = False
+        self._turn = threading.Lock()  # whoever iterates
+        self.is_over = False
+        self.result: R
+        self.error: Exception | None = None
+
+    def begin(self) -> None:
+        """Ask the flow's first questions, if that has not happened."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._advance(None)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        """Wait for the next event; the end of the flow ends the iteration, or raises its error."""
+        try:
+            with self._turn:
+                self.begin()
+                while not self.is_over:
+                    if self._cancelled is not None:
+                        self._fail(Cancelled(self._cancelled))
+                        break
+                    _, number, answer = self._driver.next_of(self._inbox)
+                    event = self.receive(number, answer)
+                    if event is not None:
+                        return event
+        except BaseException:  # Ctrl-C: whoever goes on gets what there is
+            self.close()
+            raise
+        if self.error is not None:
+            raise self.error
+        raise StopIteration
+
+    def wait(self) -> R:
+        """Run to the end and return the result."""
+        for _ in self:
+            pass
+        return self.result
+
+    def close(self) -> None:
+        """End this without waiting: withdraw what is open."""
+        self._cancelled = self._cancelled or "cancelled"
+        _withdraw(self._driver, self._open)
+
+    def cancel(self, reason: StopReason = "cancelled") -> None:
+        """End the flow, from any thread; it may still have a result."""
+        self._cancelled = self._cancelled or reason
+        self._inbox.put((self._key, -1, None))  # whoever waits looks again
+
+    def receive(self, number: int, answer: Answer | None) -> Any:
+        """Take one answer where the flow runs; return an event, if it made one."""
+        if self._cancelled is not None and not self.is_over:
+            self._fail(Cancelled(self._cancelled))
+        if self.is_over or answer is None or number not in self._open:
+            return None
+        event, value = None, answer.value
+        question = self._questions[number]
+        if isinstance(question, Act) and not isinstance(value, Exception):
+            try:
+                event = question.take(value)  # type: ignore[arg-type]
+            except Exception as error:  # noqa: BLE001 - the text refuses what the engine did
+                self._fail(error)
+                return None
+        if isinstance(value, Exception):
+            del self._open[number]
+            self._fail(value)
+        elif answer.is_last:
+            self._answers[number] = value
+            del self._open[number]
+            if not self._open:
+                self._advance([self._answers[each] for each in self._questions])
+        return event
+
+    def _fail(self, error: Exception) -> None:
+        """Withdraw what is open, and throw an error into the flow."""
+        _withdraw(self._driver, self._open)
+        self._advance(error)
+
+    def _advance(self, answers: Any) -> None:
+        """Let the flow go on, up to its next questions or its end."""
         try:
             while True:
-                while not order or len(order) + held() < ahead:
-                    following = next(source, None)
-                    if following is None:
-                        break
-                    try:
-                        order[self.add(following[1])] = following[0]
-                    except EngineError:
-                        raise
-                    except ReviserError as error:  # the engine refuses this request alone
-                        yield failed_step(following[0], EngineError(str(error)))
-                if not order:
-                    return
-                for step in self.take(order):
-                    n = order[step.request]
-                    if step.is_last:
-                        del order[step.request]
-                        self.drop(step.request)
-                    yield replace(step, request=n)
-        finally:  # the caller may stop listening early
-            for number in order:
-                self.drop(number)
+                is_error = isinstance(answers, Exception)
+                asked = self._flow.throw(answers) if is_error else self._flow.send(answers)
+                if asked:
+                    break
+                answers = []
+        except StopIteration as end:
+            self.result, self.is_over = end.value, True
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            self.error, self.is_over = error, True
+        else:
+            # Numbers are not used again, so an answer to what was withdrawn is never mistaken.
+            self._questions = dict(enumerate(asked, self._asked))
+            self._asked += len(asked)
+            self._answers = {}
+            for number in self._questions:
+                self._open[number] = self._post(number)
 
-    def probe(self) -> Exception | None:
-        """Ask the engine for one action on an empty text; return its error, None if it works."""
-        vocab = self.engine.vocab
-        token = int((vocab.kinds == Kind.INSERT).argmax())
-        prefix = [] if vocab.prefix_actions([]) else [token]
-        config = DecodeConfig(max_actions=1, temperature=0.0)
-        number = None
-        try:
-            number = self.add(Request.continuation(vocab, prefix, config))
-            errors = (step.error for step in self.take([number]))
-            return next((error for error in errors if error is not None), None)
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it does not work
-            return error
-        finally:
-            if number is not None:
-                self.drop(number)
-
-    def _waits(self, numbers: Collection[int]) -> bool:
-        """Return whether there is something to wait for and nothing has come."""
-        boxes = [box for n in numbers if (box := self._inboxes.get(n)) is not None]
-        return bool(boxes) and not any(box.steps for box in boxes)
-
-    def _drive(self, numbers: Collection[int]) -> None:
-        """Step the engine, unless another caller has just done what was needed."""
-        with self._lock:
-            if self._waits(numbers):
-                self._forget()
-                steps = self.engine.step()
-                if not steps and self._waits(numbers):
-                    raise EngineError("The engine has nothing left to run, yet a request waits.")
-                for step in steps:
-                    self._deliver(step)
-        self._tidy()
-
-    def _deliver(self, step: Step) -> None:
-        """Put a step into its request's inbox, or start the next stage with it."""
-        number = self._numbers.get(step.request, step.request)
-        inbox = self._inboxes.get(number)
-        if inbox is None or step.request not in inbox.runs:  # it was dropped, or has failed
-            return
-        try:
-            found = self._next_stage(number, inbox, step)
-        except Exception as error:  # noqa: BLE001 - a failure of this request alone
-            self._dropped.extend(inbox.runs)  # the rest of a review
-            inbox.runs = []
-            found = failed_step(number, error)
-        if found is not None:
-            inbox.steps.append(replace(found, request=number))
-
-    def _next_stage(self, number: int, inbox: _Inbox, step: Step) -> Step | None:
-        """Return the step for the caller; None if it starts a stage or is part of a review."""
-        if step.error is not None:
-            raise step.error
-        if inbox.last is not None:
-            return self._reviewed(inbox, inbox.last, step)
-        if not inbox.is_read:
-            inbox.is_read = True
-            inbox.reading = _checked_reading(step, len(inbox.request.history))
-            assert inbox.request.then is not None
-            inbox.narrowed = inbox.request.then(inbox.reading)
-            if inbox.narrowed is not None:
-                inbox.read = step
-                self._start(number, inbox, [inbox.narrowed])
-                return None
-        if inbox.read is not None:
-            step = replace(step, reading=inbox.read.reading, narrowed=inbox.narrowed)
-            inbox.read = inbox.narrowed = None
-        if inbox.request.review is not None and inbox.reading is not None and step.ended:
-            return self._review(number, inbox, step, inbox.request.review(inbox.reading))
-        return step
-
-    def _start(self, number: int, inbox: _Inbox, requests: list[Request]) -> None:
-        """Add the next stage of a request to the engine."""
-        for run in inbox.runs:
-            self._numbers.pop(run, None)
-        inbox.runs = [self.engine.add(request) for request in requests]
-        self._numbers |= dict.fromkeys(inbox.runs, number)
-        if number not in self._inboxes:  # dropped just now, under the old numbers
-            self._dropped.extend(inbox.runs)
-
-    def _review(
-        self, number: int, inbox: _Inbox, last: Step, texts: Sequence[Request]
-    ) -> Step | None:
-        """Return the last step of a request, or None if it waits for texts to be read."""
-        inbox.texts = [text.history for text in texts]
-        inbox.found = {text: self._known[text] for text in inbox.texts if text in self._known}
-        missing = {text.history: text for text in texts if text.history not in inbox.found}
-        if not missing:
-            return _with_readings(last, inbox)
-        inbox.last = last
-        self._start(number, inbox, list(map(_reading, missing.values())))
-        inbox.unread = dict(zip(inbox.runs, missing, strict=True))
-        return None
-
-    def _reviewed(self, inbox: _Inbox, last: Step, step: Step) -> Step | None:
-        """Return the last step of a request once all texts of its review have been read."""
-        text = inbox.unread.pop(step.request)
-        inbox.found[text] = self._known[text] = _checked_reading(step, len(text))
-        while len(self._known) > READINGS:
-            del self._known[next(iter(self._known))]
-        return None if inbox.unread else _with_readings(last, inbox)
-
-    def _forget(self) -> None:
-        while self._dropped:
-            run = self._dropped.popleft()
-            self._numbers.pop(run, None)
-            self.engine.cancel(run)
-
-    def _tidy(self) -> None:
-        """Cancel dropped requests in the engine, unless another caller is using it now."""
-        if self._dropped and self._lock.acquire(blocking=False):
-            try:
-                self._forget()
-            finally:
-                self._lock.release()
-
-    def _collect(self, numbers: Collection[int]) -> list[Step]:
-        steps: list[Step] = []
-        for number in numbers:
-            inbox = self._inboxes.get(number)
-            while inbox and inbox.steps:  # another thread may be putting more in
-                steps.append(inbox.steps.popleft())
-        return steps
+    def _post(self, number: int) -> int:
+        inbox, key = self._inbox, self._key  # the driver does not refer to this run
+        reply: Reply = lambda answer: inbox.put((key, number, answer))  # noqa: E731
+        return self._driver.post(self._questions[number], reply)
 
 
-def _with_readings(last: Step, inbox: _Inbox) -> Step:
-    return replace(last, readings=tuple(inbox.found[text] for text in inbox.texts))
+def _withdraw(driver: Driver, tickets: dict[int, int]) -> None:
+    for ticket in tickets.values():
+        driver.cancel(ticket)
+    tickets.clear()
 
 
-def _checked_reading(step: Step, ids: int) -> Reading:
-    if step.reading is None:
-        raise EngineError("This engine gives no log-probabilities of what it reads.")
-    count = len(step.reading.stop)
-    if count != ids - 1:
-        raise EngineError(f"The engine gave {count} log-probabilities for {ids} ids.")
-    return step.reading
+def run_many(flows: Iterable[Flow[R]], driver: Driver, *, ahead: int = 256) -> Generator[Run[R]]:
+    """Run flows side by side in this thread; yield their runs in order, failed ones too.
 
-
-def _reading(request: Request) -> Request:
-    """Return a request that only reads: it brings a reading, and can do nothing but stop."""
-    config = replace(request.config, max_edits=0, max_actions=1)
-    return replace(request, with_reading=True, config=config, then=None)
+    At most `ahead` of them are begun and not yet yielded.
+    """
+    source, inbox = enumerate(flows), SimpleQueue[Any]()
+    running: deque[Run[R]] = deque()
+    by_key: dict[int, Run[R]] = {}
+    try:
+        while True:
+            while len(running) < ahead and (following := next(source, None)) is not None:
+                key, flow = following
+                running.append(Run(flow, driver, inbox, key))
+                by_key[key] = running[-1]
+                running[-1].begin()
+            if not running:
+                return
+            while not running[0].is_over:
+                key, number, answer = driver.next_of(inbox)
+                if key in by_key:
+                    by_key[key].receive(number, answer)
+                    if by_key[key].is_over:
+                        del by_key[key]
+            run = running.popleft()
+            by_key.pop(run._key, None)
+            yield run
+    finally:  # nobody may want the others any more
+        for run in running:
+            run.close()

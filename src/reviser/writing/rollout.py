@@ -56,9 +56,6 @@ class Rollout:
     statistics: Statistics
     locked: tuple[Locked, ...]
     config: DecodeConfig
-    suggested: tuple[Change, ...] = ()
-    """What the word lists suggested for a draft where an edit is likely, each with its gain: how
-    much more likely the model finds the text with it. Positions count characters of `prompt`."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +66,6 @@ class Rollout:
             "statistics": asdict(self.statistics),
             "locked": [asdict(part) for part in self.locked],
             "config": asdict(self.config),
-            "suggested": [asdict(each) for each in self.suggested],
         }
 
     def to_json(self) -> str:
@@ -81,18 +77,15 @@ class Rollout:
         """Read what `to_json` returned."""
         try:
             saved = json.loads(text)
-            if saved["stop_reason"] not in get_args(StopReason):
-                raise ValueError(f"stop_reason {saved['stop_reason']!r}")
             return cls(
                 prompt=str(saved["prompt"]),
                 text=str(saved["text"]),
                 trajectory=Trajectory.from_json(json.dumps(saved["trajectory"])),
                 logprobs=tuple(map(float, saved["logprobs"])),
-                stop_reason=saved["stop_reason"],
+                stop_reason=_checked_reason(saved["stop_reason"]),
                 statistics=Statistics(**saved["statistics"]),
                 locked=tuple(Locked(**part) for part in saved["locked"]),
                 config=DecodeConfig(**saved["config"]),
-                suggested=tuple(Change(**each) for each in saved.get("suggested", ())),
                 provenance=dict(saved["provenance"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -103,12 +96,16 @@ class Rollout:
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """A revised draft: the changes, and the rollouts that they came from."""
+    """A revised draft: the changes, and what they were made from."""
 
     changes: Changes
-    rollouts: tuple[Rollout, ...]
-    """One for each window of the draft, from the left. Suggestions with too little confidence are
-    not among `changes`."""
+    suggestions: tuple[Change, ...] = ()
+    """What was suggested and judged, kept or not, with gain and confidence; for a model that judges
+    suggestions and writes no edits of its own."""
+    rollouts: tuple[Rollout, ...] = ()
+    """What a model that edits did, one for each window of the draft, from the left."""
+    stop_reason: StopReason = "stop"
+    """The reason of the first window that did not end by itself."""
 
     @property
     def text(self) -> str:
@@ -122,8 +119,13 @@ class Revision:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON holds them."""
-        rollouts = [rollout.to_dict() for rollout in self.rollouts]
-        return {"text": self.text, **self.changes.to_dict(), "rollouts": rollouts}
+        return {
+            "text": self.text,
+            **self.changes.to_dict(),
+            "suggestions": [asdict(change) for change in self.suggestions],
+            "rollouts": [rollout.to_dict() for rollout in self.rollouts],
+            "stop_reason": self.stop_reason,
+        }
 
     def to_json(self) -> str:
         """Return one line of JSON."""
@@ -134,8 +136,19 @@ class Revision:
         """Read what `to_json` returned."""
         changes = Changes.from_json(text)
         try:
-            parts = json.loads(text)["rollouts"]
-            rollouts = [Rollout.from_json(json.dumps(part)) for part in parts]
-        except (KeyError, TypeError) as error:
+            saved = json.loads(text)
+            return cls(
+                changes=changes,
+                suggestions=tuple(Change(**each) for each in saved["suggestions"]),
+                rollouts=tuple(Rollout.from_json(json.dumps(each)) for each in saved["rollouts"]),
+                stop_reason=_checked_reason(saved["stop_reason"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"This is not a revision ({error!r}): {str(text)[:80]!r}.") from error
-        return cls(changes=changes, rollouts=tuple(rollouts))
+
+
+def _checked_reason(reason: Any) -> StopReason:
+    if reason not in get_args(StopReason):
+        raise ValueError(f"stop_reason {reason!r}")
+    found: StopReason = reason
+    return found

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from reviser.core.codec import Codec
 
 
-def windows(
-    codec: Codec, text: str, window: int, context: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the windows of a text as character positions: context start, start, end, context end.
+class Window(NamedTuple):
+    """A part of a text, and the context in which it is shown, as positions of characters."""
+
+    context_start: int
+    start: int
+    end: int
+    context_end: int
+
+
+def windows(codec: Codec, text: str, window: int, context: int) -> Iterator[Window]:
+    """Yield the windows of a text.
 
     A window ends before a sentence, or else before a word, where it can.
     """
     (tokens,) = codec.encode_parts([text])
     if len(tokens) <= window:
-        yield 0, 0, len(text), len(text)
+        yield Window(0, 0, len(text), len(text))
         return
     units, characters = codec.unit_starts(tokens), codec.char_offsets(tokens)
     whole = np.flatnonzero(characters >= 0)  # boundaries that are not within a character
@@ -36,6 +44,5 @@ def windows(
                 end = int(late[np.flatnonzero(rank == rank.max())[-1]])
         low = whole[np.searchsorted(whole, max(0, start - context), side="right") - 1]
         high = whole[np.searchsorted(whole, min(len(tokens), end + context))]
-        at = characters[[low, start, end, high]].tolist()
-        yield at[0], at[1], at[2], at[3]
+        yield Window(*characters[[low, start, end, high]].tolist())
         start = end

@@ -23,8 +23,8 @@ from safetensors.numpy import load_file, save_file
 
 from reviser.lab.evals import arena, diversity, evaluation, flops, perplexity
 from reviser.lab.evals.evaluation import Measures, System, evaluate
+from reviser.model import load
 from reviser.models import adaptation, hub, info, trunks
-from reviser.writing.model import load
 from reviser.writing.tasks import Continue
 
 PROMPTS = ["The cat", "A dog", "One morning, Ada", "It rained", "Straße", "They", "Once", "So"]

@@ -13,13 +13,13 @@ from tokenizers.trainers import BpeTrainer
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
-from reviser.engines.base import ScriptedEngine
 from reviser.errors import ConfigError, DataError
 from reviser.lab.evals import texts
 from reviser.lab.evals.texts import Prompt, Protocol, Sample
-from reviser.writing.model import Reviser
+from reviser.model import Reviser
 from reviser.writing.tasks import Continue
 from support import small_tokenizers
+from support.scripted import ScriptedEngine
 
 SMALL = {"prefix_tokens": 5, "total_tokens": 12, "min_tokens": 9, "max_tokens": 40}
 

@@ -1,7 +1,7 @@
 import { Kind } from "./vocab.js";
 
 // A task as a request: the history that the model continues, and what it may change. Mirrors
-// `_continue_part` and `_infill_part` in reviser/writing/plan.py.
+// `_continue_prompt` and `_infill_prompt` in reviser/writing/prompts.py.
 
 export const GAP = "{}";
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from reviser.core.codec import Codec
 from reviser.data.order import ROLLOUT, hashed
-from reviser.engines.base import Request, measure, replay
+from reviser.engines.base import Act, Request, Step, measure, replay
 from reviser.engines.hf import HFEngine
 from reviser.lab.reinforce.prompts import HELD_OUT, Prompt
 
@@ -61,14 +61,15 @@ def roll_out(
         seen[prompt.key] += 1
         started.append(first)
         chosen.append([])
-        running[engine.add(request)] = chosen[-1]
+        running[engine.add(Act(request))] = chosen[-1]
     while running:
-        for step in engine.step():
-            if step.error is not None:
-                raise step.error
-            running[step.request].append(step.action)
-            if step.is_last:
-                del running[step.request]
+        for answer in engine.step():
+            if isinstance(answer.value, Exception):
+                raise answer.value
+            assert isinstance(answer.value, Step)
+            running[answer.number].append(answer.value.action)
+            if answer.is_last:
+                del running[answer.number]
     ends = zip(prompts, started, chosen, strict=True)
     return [_finished(engine, codec, *each) for each in ends]
 

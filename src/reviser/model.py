@@ -1,18 +1,21 @@
 """The public Python API: `load` opens a model, `Reviser` runs tasks on it.
 
-This module uses engines only through their protocol and does not import torch. A task becomes a
-plan, the parts of the plan run side by side, and the plan turns their rollouts into a result.
+This module uses engines only through their protocol and does not import torch. A task is a flow,
+which runs in the thread of its caller and asks the engine what it needs of the model.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
-from reviser.core.codec import Codec, OffsetUnit
+from reviser.core.codec import Codec, OffsetUnit, TextEdit
 from reviser.engines.base import DecodeConfig, Engine
 from reviser.engines.process import ProcessEngine
 from reviser.engines.settings import DecodeSettings
@@ -20,21 +23,20 @@ from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserEr
 from reviser.markup.spans import Span
 from reviser.models import adapters, hub
 from reviser.models.editing import Editing, check_ability, check_vllm
-from reviser.writing.driver import Driver
-from reviser.writing.plan import Part, Plan, plan_task
+from reviser.proofread.flow import proofread
+from reviser.writing.driver import Driver, Flow, Run, run_many
+from reviser.writing.flows import Progress, edit, no_progress, revise, write
+from reviser.writing.prompts import Model, prompts_of
 from reviser.writing.rollout import Revision, Rollout
-from reviser.writing.running import OnError, Progress, Result, run_plans
-from reviser.writing.session import Writing
-from reviser.writing.tasks import (
-    CONTEXT,
-    WINDOW,
-    Continue,
-    Infill,
-    Revise,
-    Task,
-)
+from reviser.writing.tasks import CONTEXT, WINDOW, Continue, Infill, Revise, Task
+from reviser.writing.text import Writing
 
-__all__ = ["Reviser", "load"]
+__all__ = ["Reviser", "Stream", "load"]
+
+T = TypeVar("T")
+OnError: TypeAlias = Literal["raise", "return"]
+"""The fate of a task that fails among many: its error ends all of them, or takes its place."""
+Result: TypeAlias = Rollout | Revision
 
 
 def _configured(
@@ -42,6 +44,65 @@ def _configured(
 ) -> DecodeConfig | None:
     """Return the config of a task, with some settings changed by name."""
     return DecodeConfig.of(settings, config or task.default_config) if settings else config
+
+
+class Stream(Run[Rollout]):
+    """A text that is being written: iterate with `for` or `async for` to get its edits.
+
+    Call `cancel` at any time to stop early; the text is valid after every edit.
+    """
+
+    def __init__(self, writing: Writing, flow: Flow[Rollout], driver: Driver) -> None:
+        super().__init__(flow, driver)
+        self.writing = writing
+
+    @property
+    def text(self) -> str:
+        """The text after the last edit."""
+        return self.writing.text
+
+    @property
+    def cursor(self) -> int:
+        """Position of the cursor in the text."""
+        return self.writing.cursor
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Positions in the text of the marks that the model has not gone back to yet."""
+        return self.writing.marks
+
+    def rollout(self) -> Rollout:
+        """Write to the end, unless it was cancelled, and return the rollout."""
+        return self.wait()
+
+    async def __aiter__(self) -> AsyncIterator[TextEdit]:
+        while (edit := await _in_thread(self, partial(next, self, None))) is not None:
+            yield edit
+
+    async def arollout(self) -> Rollout:
+        """Do what `rollout` does without blocking the event loop."""
+        return await _in_thread(self, self.wait)
+
+
+async def _in_thread(run: Run[Any], wait: Callable[[], T]) -> T:
+    """Wait for a run in a thread of its own; it is cancelled with the task that waits.
+
+    asyncio's own threads are few, and others need them.
+    """
+    loop, future = asyncio.get_running_loop(), Future[T]()
+
+    def work() -> None:
+        try:
+            future.set_result(wait())
+        except BaseException as error:  # noqa: BLE001 - the task gets it
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="run", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(future, loop=loop)
+    except asyncio.CancelledError:
+        run.cancel()
+        raise
 
 
 class Reviser:
@@ -70,6 +131,7 @@ class Reviser:
 
     def close(self) -> None:
         """Release the engine; running requests are lost."""
+        self.driver.close()
         self.engine.close()
 
     def __enter__(self) -> Reviser:
@@ -86,7 +148,7 @@ class Reviser:
         task: Continue | Infill,
         config: DecodeConfig | None = None,
         *,
-        progress: Progress | None = None,
+        progress: Progress = no_progress,
         **settings: Unpack[DecodeSettings],
     ) -> Rollout: ...
     @overload
@@ -95,7 +157,7 @@ class Reviser:
         task: Revise,
         config: DecodeConfig | None = None,
         *,
-        progress: Progress | None = None,
+        progress: Progress = no_progress,
         **settings: Unpack[DecodeSettings],
     ) -> Revision: ...
     def run(
@@ -103,17 +165,15 @@ class Reviser:
         task: Task,
         config: DecodeConfig | None = None,
         *,
-        progress: Progress | None = None,
+        progress: Progress = no_progress,
         **settings: Unpack[DecodeSettings],
     ) -> Result:
         """Run a task and return its result.
 
-        `progress` is called with the number of finished parts and the number of all parts.
+        `progress` is called with the number of finished windows of a draft, and of all of them.
         """
-        plans = [self.plan(task, _configured(task, config, settings))]
-        result: Result
-        (result,) = run_plans(plans, self.driver, self.provenance, progress=progress)
-        return result
+        flow = self.flow(task, _configured(task, config, settings), progress=progress)
+        return Run(flow, self.driver).wait()
 
     @overload
     async def arun(
@@ -136,9 +196,8 @@ class Reviser:
         **settings: Unpack[DecodeSettings],
     ) -> Result:
         """Run a task without blocking the event loop."""
-        plan = await asyncio.to_thread(self.plan, task, _configured(task, config, settings))
-        writings = [self.start(part) for part in plan.parts]
-        return plan.result(await asyncio.gather(*(writing.arollout() for writing in writings)))
+        run = Run(self.flow(task, _configured(task, config, settings)), self.driver)
+        return await _in_thread(run, run.wait)
 
     def stream(
         self,
@@ -146,20 +205,37 @@ class Reviser:
         config: DecodeConfig | None = None,
         *,
         unit: OffsetUnit = "char",
+        max_tokens: int | None = None,
         **settings: Unpack[DecodeSettings],
-    ) -> Writing:
+    ) -> Stream:
         """Run a task and get its edits as they happen: iterate with `for` or `async for`.
 
-        Offsets count characters, or UTF-16 units for clients that count those.
+        Offsets count characters, or UTF-16 units for clients that count those. `max_tokens` is for
+        servers: a longer text is refused.
         """
-        plan = self.plan(task, _configured(task, config, settings))
-        if len(plan.parts) > 1:
+        model = self.model(revises=isinstance(task, Revise))
+        if model.editing.compares:
             raise ConfigError(
-                f"This draft is revised in {len(plan.parts)} windows, whose edits"
-                " cannot be streamed as one. Use run, pass a larger window, or start each part of"
-                " the plan."
+                "This model judges suggestions and writes no edits that could be streamed. Ask for"
+                " the whole result."
             )
-        return self.start(plan.parts[0], unit=unit)
+        config = _configured(task, config, settings)
+        prompts = prompts_of(task, model, config, max_tokens=max_tokens)
+        if len(prompts) > 1:
+            raise ConfigError(
+                f"This draft is revised in {len(prompts)} windows, whose edits cannot be streamed"
+                " as one. Ask for the whole result, or pass a larger window."
+            )
+        threshold = 0.0
+        if isinstance(task, Revise):
+            threshold = model.editing.minimum(task.min_edit_probability, task.precision)
+        writing = Writing(prompts[0], model, unit)
+
+        def flow() -> Flow[Rollout]:
+            yield from edit([writing], threshold, model)
+            return writing.rollout()
+
+        return Stream(writing, flow(), self.driver)
 
     @overload
     def run_many(
@@ -207,50 +283,47 @@ class Reviser:
             raise ConfigError(f"on_error is {on_error!r}; use 'raise' or 'return'.")
         DecodeConfig.of(settings, config)  # refuses at once what no task could have
 
-        def plans() -> Iterator[Plan | ReviserError]:
+        def flows() -> Iterator[Flow[Result]]:
             for n, task in enumerate(tasks):
-                try:
-                    each = _configured(task, config, settings) or task.default_config
-                    yield self.plan(task, each.with_seed_offset(n))
-                except ReviserError as error:
-                    yield error
+                each = _configured(task, config, settings) or task.default_config
+                yield self.flow(task, each.with_seed_offset(n))
 
-        return run_plans(plans(), self.driver, self.provenance, on_error=on_error)
+        return _results(run_many(flows(), self.driver), on_error)
 
-    # -- plans --------------------------------------------------------------------------------
+    # -- flows --------------------------------------------------------------------------------
 
-    def plan(
+    def model(self, *, revises: bool) -> Model:
+        """Return what flows know of this model; it must be able to revise, or to write."""
+        name = self.provenance.get("model", "This model")
+        check_ability(self.editing, name, revises=revises)
+        return Model(
+            vocab=self.engine.vocab,
+            codec=self.codec,
+            context=self.engine.context,
+            editing=self.editing or Editing(),
+            provenance=self.provenance,
+        )
+
+    def flow(
         self,
         task: Task,
         config: DecodeConfig | None = None,
         *,
-        max_parts: int | None = None,
+        progress: Progress = no_progress,
+        max_prompts: int | None = None,
         max_tokens: int | None = None,
-    ) -> Plan:
-        """Return the requests of a task; everything that can be refused is refused here."""
-        name = self.provenance.get("model", "This model")
-        check_ability(self.editing, name, revises=isinstance(task, Revise))
-        plan = plan_task(
-            task,
-            config,
-            vocab=self.engine.vocab,
-            codec=self.codec,
-            editing=self.editing,
-            max_parts=max_parts,
-            max_tokens=max_tokens,
-        )
-        for part in plan.parts:
-            most = part.config.max_length
-            if most is not None and part.length > most:
-                raise ConfigError(
-                    f"max_length is {most}, but the text is already {part.length} tokens long."
-                )
-            self.engine.check(part.request)
-        return plan
+    ) -> Flow[Any]:
+        """Return a task as a flow, for `Run` and `run_many`; it refuses what cannot be run.
 
-    def start(self, part: Part, *, unit: OffsetUnit = "char") -> Writing:
-        """Start a part of a plan; the engine gets it when the first step is asked for."""
-        return Writing(part, self.codec, self.driver, self.provenance, unit)
+        The two limits are for servers: a draft with more windows or tokens is refused.
+        """
+        model = self.model(revises=isinstance(task, Revise))
+        limits = {"max_prompts": max_prompts, "max_tokens": max_tokens}
+        if not isinstance(task, Revise):
+            return (yield from write(task, model, config, **limits))
+        if model.editing.compares:
+            return (yield from proofread(task, model, progress, **limits))
+        return (yield from revise(task, model, config, progress, **limits))
 
     # -- shortcuts: one kind of task each -----------------------------------------------------
 
@@ -290,6 +363,17 @@ class Reviser:
             context=context,
         )
         return self.run(task, **settings)
+
+
+def _results(runs: Generator[Run[Result]], on_error: OnError) -> Iterator[Result | ReviserError]:
+    with closing(runs):
+        for run in runs:
+            if run.error is None:
+                yield run.result
+            elif on_error == "return" and isinstance(run.error, ReviserError):
+                yield run.error
+            else:
+                raise run.error
 
 
 def load(

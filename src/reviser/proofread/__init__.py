@@ -1,0 +1,1 @@
+"""Proofreading: lists suggest, a language model judges, the surest suggestions are kept."""
