@@ -3,6 +3,14 @@
 A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed. Text
 outside every gap is locked. `mask.Boundary` holds the rows and knows the rules.
 
+A row of four tokens, of which the second may be changed, with the cursor after it and no limits:
+
+    LENGTH  CURSOR  PENDING  MOVES  MAX_LENGTH  EDITS_LEFT  MAX_MOVES | lows | highs
+    4       2       NONE     0      UNLIMITED   UNLIMITED   UNLIMITED | 1    | 2
+
+After a DELETE: length 3, cursor 1, and the gap is (1, 1). All integers are one array, and not one
+for each name, because engines take, copy and put back some rows in every step.
+
 Shapes: B rows, S integers of a row, G gaps.
 """
 
@@ -20,7 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.integer]
 
-# Integers of a row. MOVES is how many moves there were in a row.
+# Integers of a row. MOVES counts the moves since the last action that was none.
 LENGTH, CURSOR, PENDING, MOVES, MAX_LENGTH, EDITS_LEFT, MAX_MOVES = range(7)
 GAPS = 7  # the lower bounds of all gaps follow, then their upper bounds
 

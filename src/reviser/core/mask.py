@@ -307,7 +307,7 @@ class Boundary:
         ids, chosen = self._checked(action_ids, rows)
         state, marks = self._state[chosen], self._marks[chosen]
         kind = self.vocab.kinds[ids]
-        pending = state[:, r.PENDING]
+        pending = state[:, r.PENDING]  # a view: what depends on it comes before it is written
         is_free, searches = pending == r.NONE, pending == Kind.FIND
         first_kind = np.where(is_free, kind, Kind.END)  # END begins no action
         # First: only a canvas can refuse an id, and then nothing else may have changed.

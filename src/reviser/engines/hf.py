@@ -341,7 +341,14 @@ def _per_row(
 
 
 def _joined(cache: Any, other: Any) -> Any:
-    """Return one cache with the rows of both, the narrower padded on the left."""
+    """Return one cache with the rows of both, the narrower padded on the left.
+
+        the  cat  sat    runs already; its newest action, "on", is read next
+        pad  a    dog    enters: its history has just been read
+
+    Rows end together on the right, so the next position is the same column for all; a mask tells
+    each row how much of the left is padding.
+    """
     if cache is None:
         return other
     width = max(cache.get_seq_length(), other.get_seq_length())

@@ -126,6 +126,8 @@ class Editing:
         weights = self.suggestions.get(source)
         if not weights:
             return None
+        # Logistic regression on suggestions of which it was known whether they are right
+        # (experiments/proofreader/calibrate.py), with gains up to `most_gain`.
         constant, by_logprob, by_gain = weights
         odds = constant + by_logprob * logprob + by_gain * self.limited(gain)
         return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))

@@ -211,6 +211,9 @@ def _window_prompt(
         encoded = codec.encode_parts(["", *pieces])
     else:
         encoded = [[], *codec.encode_parts(pieces)]
+    # Context is shown like locked text and not left out, because the model needs it to judge the
+    # window's ends. A history shows the draft up to the first place that may change, then the rest
+    # and the way back to that place; so its cursor starts where the first edit can be.
     bounds = list(accumulate(map(len, encoded), initial=len(instruction)))[1:]
     editable = [n for n in range(0, len(pieces), 2) if pieces[n] or not text]
     gaps = [(bounds[n], bounds[n + 1]) for n in editable]
@@ -218,6 +221,8 @@ def _window_prompt(
     tokens = [token for piece in encoded for token in piece]
     head, rest = tokens[: cursor - len(instruction)], tokens[cursor - len(instruction) :]
     shown = present(vocab, rest, prefix=[*instruction, *head])
+    # The model judges a position some tokens later. For the last ones these are delimiters, which
+    # stand where training put them: before the last id, which takes the cursor back.
     if delimiters and shown and vocab.delimiter is not None:
         shown = (*shown[:-1], *[vocab.delimiter] * delimiters, shown[-1])
     if vocab.needs_prefix:  # without an instruction the draft itself is the prefix

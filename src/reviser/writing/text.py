@@ -104,6 +104,7 @@ class Writing:
         assert self.stop_reason is not None
         prompt, codec, tokens = self.prompt, self._codec, self._canvas.tokens()
         bounds = self._bounds.T.ravel().tolist()
+        # The spaces that were lent to the model and did not come back (see `_spaces`).
         missing = self._stream.missing if isinstance(self._stream, SpacedStream) else []
         for start in reversed(missing):  # the user's spaces, where no fill begins with one
             assert codec.space is not None
@@ -124,6 +125,8 @@ class Writing:
                 pieces[0] = pieces[0].removeprefix(b" ")
             return pieces
 
+        # The proof of a lock is that the same bytes stand at the same place: between two gaps,
+        # wherever the edits have moved them.
         before = around(self._given, [bound for gap in prompt.request.gaps for bound in gap])
         after = around(tokens, bounds)
         for n, lends in enumerate(prompt.spaces):
