@@ -155,6 +155,7 @@ class Driver:
         if self._thread is None:
             thread = threading.Thread(target=_serve, args=(self._desk,), name="engine", daemon=True)
             thread.start()
+            _THREADS.add(thread)
             self._thread = thread
 
     def cancel(self, ticket: int) -> None:
@@ -179,13 +180,17 @@ class Driver:
 
 
 _DRIVERS = WeakSet[Driver]()
+_THREADS = WeakSet[threading.Thread]()
+"""Those of drivers that nobody refers to any more are among them, and may be freeing a model."""
 
 
 @atexit.register
-def _close_all() -> None:
-    """End all threads: Python cannot end cleanly while one of them computes."""
+def _end_all() -> None:
+    """End all threads: Python aborts if it ends while one of them is in a library's code."""
     for driver in list(_DRIVERS):
         driver.close()
+    for thread in list(_THREADS):
+        thread.join(END_SECONDS)
 
 
 def _serve(desk: _Desk) -> None:
