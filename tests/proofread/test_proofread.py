@@ -173,7 +173,8 @@ def judged_by_hand(shown: Draft, suggestion: Change, least: float) -> tuple[floa
         noting.actual((*history[: branch.cut], *branch.ids))[branch.cut - 1 :]
         for branch in (found.without, found.having)
     ]
-    margin = totals[1][0] - totals[0][0]
+    until = found.alike + 1  # where the two part
+    margin = sum(totals[1][:until]) - sum(totals[0][:until])
     needed = comparing.REPLACED if suggestion.before else comparing.INSERTED
     if suggestion.source != "spelling" and suggestion.after and margin < needed:
         return None

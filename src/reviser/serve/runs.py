@@ -58,6 +58,8 @@ class Job:
         self.steps = 0
         """Number of edits that a stream has told of."""
         self.has_edits = False
+        self.is_left = False
+        """True once its client is gone."""
         self.result: Any = None
         self.error: ReviserError | None = None
         self._run: Run[Any] | None = None
@@ -248,7 +250,8 @@ class Runs:
 
     def leave(self, job: Job) -> None:
         """Cancel a request whose client is gone; nothing happens if it has ended."""
-        if not job.ended.is_set():
+        if not job.ended.is_set() and not job.is_left:
+            job.is_left = True
             self._metrics.cancelled.labels("client").inc()
             if job.future.cancel():
                 self._finish(job, None, EngineError("The client is gone."))
