@@ -237,7 +237,8 @@ class Judge:
     def _followed(body: bytes) -> str:
         """Return the rollout of a stream, and check that its edits give its text."""
         text = ""
-        blocks = (block for block in body.decode().split("\n\n")[:-1] if block != ":")
+        parts = body.decode().replace("\r\n", "\n").split("\n\n")[:-1]
+        blocks = (part for part in parts if not part.startswith(":"))  # without pings
         for number, block in enumerate(blocks):
             name, kind, data = (line.partition(": ")[2] for line in block.split("\n"))
             assert int(name) == number
