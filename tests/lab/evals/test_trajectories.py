@@ -30,8 +30,6 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 PRINTED = json.loads((FIXTURES / "paper.json").read_text(encoding="utf-8"))["printed"]
 VOCAB = ActionVocab.paper()
 
-each_printed = pytest.mark.parametrize("printed", PRINTED, ids=[p["name"] for p in PRINTED])
-
 
 def trajectory(printed: dict[str, Any]) -> Trajectory:
     """The printed actions in ids; which token has which id is of no account here."""
@@ -83,18 +81,6 @@ def count(printed: dict[str, Any]) -> ByHand:
 
 
 # -- the ten printed trajectories -----------------------------------------------------------------
-
-
-@each_printed
-def test_a_printed_walk_has_the_counts_of_a_hand(printed: dict[str, Any]) -> None:
-    walk, hand = WALKS[printed["name"]], count(printed)
-    for name in ("actions", "inserts", "end_appends", "revisions"):
-        assert getattr(walk, name) == hand.counts[name], name
-    assert Counter(map(abs, walk.moves)) == hand.sizes
-    assert walk.backward == hand.counts["backward"]
-    assert walk.distance == sum(size * many for size, many in hand.sizes.items())
-    assert walk.positions == pytest.approx(hand.positions)
-    assert (walk.preamble, walk.stops, walk.tokens) == (1 + 35, True, hand.length - 35)
 
 
 @pytest.mark.parametrize("size", ["100M", "300M"])
@@ -213,27 +199,6 @@ def test_fractions_stay_between_0_and_1_and_none_is_certain() -> None:
     assert str(found.move_fraction) == "0.000 [0.000, 0.114]"
     assert str(found.end_append_fraction) == "1.000 [0.886, 1.000]"
     assert str(found.inner_insert_fraction) == "0.000 [0.000, 0.114]"
-    few = statistics(list(WALKS.values())[5:7])
-    assert few.backward_fraction is not None
-    assert few.insert_position is not None
-    for estimate in (few.backward_fraction, few.insert_position, *few.move_sizes.values()):
-        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
-    for found in (few, statistics(list(WALKS.values())[5:6])):  # one walk says nothing of others
-        for rate in (found.move_distance, found.actions_per_token):
-            assert rate is not None
-            assert 0 <= rate.low <= rate.value <= rate.high
-
-
-def test_what_was_given_is_not_counted() -> None:
-    # As `infill` does it: the text behind the gap, the way back, then what the model chose.
-    vocab = ActionVocab.build(10)
-    shown = (4, 5, vocab.move_id(-2))
-    chosen = (7, vocab.move_id(1), vocab.move_id(-1), 8, vocab.stop)
-    infilled = Trajectory(prefix=(1, 2), restoration=shown + chosen, no_loss=(0, 1, 2))
-    walk = Walk.of(infilled, vocab)
-    assert (walk.preamble, walk.actions, walk.inserts, walk.tokens) == (7, 5, 2, 2)
-    assert (walk.moves, walk.revisions) == ((1, -1), 0)
-    assert walk.positions == (0, 1 / 3)
 
 
 def test_noise_between_learned_actions_is_counted() -> None:
