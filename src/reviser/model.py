@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
+from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec, OffsetUnit, TextEdit
-from reviser.engines.base import DecodeConfig, Engine
+from reviser.engines.base import DecodeConfig, Engine, actions_of
 from reviser.engines.process import ProcessEngine
 from reviser.engines.settings import DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
@@ -128,6 +129,11 @@ class Reviser:
         self.editing = editing
         """The model's training on edits; None if it cannot revise."""
         self.driver = Driver(engine)
+
+    @property
+    def vocab(self) -> ActionVocab:
+        """The model's actions."""
+        return actions_of(self.engine.vocab)
 
     def close(self) -> None:
         """Release the engine; running requests are lost."""
@@ -297,7 +303,7 @@ class Reviser:
         name = self.provenance.get("model", "This model")
         check_ability(self.editing, name, revises=revises)
         return Model(
-            vocab=self.engine.vocab,
+            vocab=self.vocab,
             codec=self.codec,
             context=self.engine.context,
             editing=self.editing or Editing(),

@@ -10,7 +10,7 @@ import torch
 from transformers import MistralConfig, MistralForCausalLM
 
 from reviser.core.actions import ActionVocab
-from reviser.engines import scoring
+from reviser.engines import scoring, tree
 from reviser.engines.base import Branch, Score, Scores
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError
@@ -45,22 +45,22 @@ def answer(model: Any) -> Callable[[Sequence[Score]], list[Scores]]:
 def test_branches_are_scored_as_full_forward_passes_score_them(
     architecture: str, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "NODES", nodes)
+    monkeypatch.setattr(tree, "NODES", nodes)
     model = trunk(architecture)
     check_scores(answer(model), model, VOCAB, seed=nodes)
 
 
 def test_a_branch_that_sees_anothers_ids_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    add = scoring._Tree._add
+    add = tree.Tree._add
 
-    def add_to_the_last(tree: Any, cut: int, ids: Sequence[int]) -> Any:
-        first = len(tree.actions)
-        asked = add(tree, cut, ids)
-        if first < len(tree.actions) and first > tree.length:
-            tree.parents[first] = first - 1  # the last node of the branch before
+    def add_to_the_last(self: Any, cut: int, ids: Sequence[int]) -> Any:
+        first = len(self.actions)
+        asked = add(self, cut, ids)
+        if first < len(self.actions) and first > self.length:
+            self.parents[first] = first - 1  # the last node of the branch before
         return asked
 
-    monkeypatch.setattr(scoring._Tree, "_add", add_to_the_last)
+    monkeypatch.setattr(tree.Tree, "_add", add_to_the_last)
     model = trunk("llama")
     with pytest.raises(AssertionError):
         check_scores(answer(model), model, VOCAB)
@@ -81,7 +81,7 @@ def test_a_text_that_was_read_is_not_read_again() -> None:
 
 
 def test_only_so_many_texts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "CACHED_IDS", 50)
+    monkeypatch.setattr(tree, "CACHED_IDS", 50)
     scorer = scoring.Scorer(trunk("llama"), VOCAB)
     texts = [tuple(range(n, n + 20)) for n in range(5)]
     with torch.no_grad():

@@ -212,6 +212,8 @@ def test_options_become_words() -> None:
         "--skip-tokenizer-init", "--disable-log-stats", "--disable-uvicorn-access-log",
         "--uvicorn-log-level=warning", "--load-format=safetensors", *fixed,
     ]  # fmt: skip
+    assert words_of({}, masks=False)[-1] == "--logprobs-mode=raw_logprobs"
+    assert PROCESSOR not in words_of({}, masks=False)
     options = {"skip_tokenizer_init": False, "disable_log_stats": None, "load_format": "auto"}
     options |= {"max_num_seqs": 8, "hf_overrides": {"a": [1]}, "logits_processors": ["own"]}
     options |= {"allowed_media": ["a", 1], "logprobs_mode": "processed_logprobs"}

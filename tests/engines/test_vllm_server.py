@@ -142,6 +142,16 @@ def test_only_what_the_text_does_not_report_is_asked_as_a_prompt_of_its_own(fake
     assert sorted(fake.texts) == sorted([history, (1, 25), (1, 27, 3, 4), (*history, 28)])
 
 
+def test_a_plain_language_model_needs_no_mask_and_has_no_stop(fake: Any, tmp_path: Path) -> None:
+    fake.probed = {"token_ids": [1]}
+    (tmp_path / "config.json").write_text('{"vocab_size": 32}')
+    (tmp_path / "model.safetensors").touch()
+    engine, _ = VLLMServer.load(tmp_path, url=fake.url, plain=True)
+    (found,) = answers_of(engine, [Score((1, 27, 2), 2, (Branch(1, (25,)),))])
+    engine.close()
+    assert found == Scores((-2.0,), branches=(Scores((-25.0,)),))
+
+
 def test_of_a_model_from_the_hub_the_small_files_are_enough(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,10 +23,12 @@ from reviser.engines.base import (
     Branch,
     DecodeConfig,
     Engine,
+    PlainVocab,
     Question,
     Request,
     Score,
     Scores,
+    Vocab,
 )
 from reviser.errors import ConfigError, ReviserError
 from reviser.models import trunks
@@ -125,7 +127,7 @@ def check_greedy(model: Any, vocab: ActionVocab, request: Request, record: dict[
         raise AssertionError("This request has no end.")
 
 
-def random_branch(rng: Random, vocab: ActionVocab, history: Sequence[int]) -> Branch:
+def random_branch(rng: Random, vocab: Vocab, history: Sequence[int]) -> Branch:
     """An edit of a text, and some of what follows: it inserts, replaces or only deletes."""
     cut = rng.choice([1, len(history), rng.randint(1, len(history))])
     new = [rng.randrange(vocab.size) for _ in range(rng.choice([0, 1, 1, 2, 20]))]
@@ -135,20 +137,24 @@ def random_branch(rng: Random, vocab: ActionVocab, history: Sequence[int]) -> Br
 
 
 @torch.no_grad()
-def by_full_forwards(model: Any, vocab: ActionVocab, asked: Score) -> Scores:
+def by_full_forwards(model: Any, vocab: Vocab, asked: Score) -> Scores:
     """The slow twin: every branch is read with all that stands before it; nothing is shared."""
     parts = [(asked.history, asked.start)]
     parts += [((*asked.history[:cut], *ids), cut) for cut, ids in asked.branches]
     width = max(len(history) for history, _ in parts)
     padded = [[*history, *[0] * (width - len(history))] for history, _ in parts]  # never seen
     table_BTA = model(input_ids=torch.tensor(padded)).logits.double().log_softmax(-1)
+    if isinstance(vocab, PlainVocab):
+        pairs = zip(table_BTA, parts, strict=True)
+        found = [Scores(_logprobs(table, *part)) for table, part in pairs]
+        return replace(found[0], branches=tuple(found[1:]))
     controls_BT = table_BTA[:, :, vocab.tokens : vocab.size].logsumexp(-1)
     found = []
     for table, controls, (history, start) in zip(table_BTA, controls_BT, parts, strict=True):
         ids = range(start, len(history))
         found.append(
             Scores(
-                tuple(float(table[n - 1, history[n]]) for n in ids),
+                _logprobs(table, history, start),
                 tuple(float(table[n - 1, vocab.stop]) for n in [*ids, len(history)]),
                 tuple(float(controls[n - 1]) for n in ids),
             )
@@ -156,10 +162,14 @@ def by_full_forwards(model: Any, vocab: ActionVocab, asked: Score) -> Scores:
     return replace(found[0], branches=tuple(found[1:]))
 
 
+def _logprobs(table: torch.Tensor, history: Sequence[int], start: int) -> tuple[float, ...]:
+    return tuple(float(table[n - 1, history[n]]) for n in range(start, len(history)))
+
+
 def check_scores(
     answer: Callable[[Sequence[Score]], Sequence[Any]],
     model: Any,
-    vocab: ActionVocab,
+    vocab: Vocab,
     *,
     texts: int = 10,
     seed: int = 0,

@@ -292,6 +292,11 @@ class Codec:
             table[i] = piece.encode() if as_is else self._piece_bytes(piece)
         return table
 
+    def id_of(self, token: str) -> int | None:
+        """Return the id of a token by its name, special tokens included, if there is one."""
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
     @cached_property
     def space(self) -> int | None:
         """The id of the token that is a single space, if there is one."""

@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1, log1p
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from reviser.core.actions import ActionVocab, Kind
+from reviser.core.actions import FILE_NAME, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import Boundary, check_gaps, trace
 from reviser.engines.settings import MOST_GAPS, DecodeConfig
-from reviser.errors import ConfigError, EngineError, ReviserError
+from reviser.errors import CheckpointError, ConfigError, EngineError, ReviserError
+from reviser.files import read_object
 
 __all__ = [
     "Act",
@@ -28,6 +30,7 @@ __all__ = [
     "Branch",
     "DecodeConfig",
     "Engine",
+    "PlainVocab",
     "Request",
     "Score",
     "Scores",
@@ -37,6 +40,35 @@ __all__ = [
 Gaps = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
 _SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
+
+
+@dataclass(frozen=True)
+class PlainVocab:
+    """The ids of a language model that has no actions: it can score, but not act."""
+
+    size: int
+
+
+Vocab: TypeAlias = ActionVocab | PlainVocab
+
+
+def actions_of(vocab: Vocab) -> ActionVocab:
+    """Return a vocabulary that has actions, or refuse one that has none."""
+    if isinstance(vocab, PlainVocab):
+        raise ConfigError("This is a plain language model: it scores text, but has no actions.")
+    return vocab
+
+
+def vocab_of(folder: Path) -> Vocab:
+    """Return the vocabulary of a model folder, which may be that of a plain language model."""
+    if (folder / FILE_NAME).exists():
+        return ActionVocab.load(folder)
+    config = read_object(folder / "config.json", CheckpointError, limit=1 << 22)
+    part = config.get("text_config")  # where a model reads images, too
+    size = (part if isinstance(part, dict) else config).get("vocab_size")
+    if type(size) is not int or size < 1:
+        raise CheckpointError(f"The config in {str(folder)!r} has no vocab_size.")
+    return PlainVocab(size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +196,7 @@ class Score:
     """Position of the first id whose log-probability is asked for."""
     branches: tuple[Branch, ...] = ()
 
-    def check(self, vocab: ActionVocab, context: int) -> None:
+    def check(self, vocab: Vocab, context: int) -> None:
         """Refuse ids that the model does not have, and more of them than it can read."""
         ids = [*self.history, *(each for branch in self.branches for each in branch.ids)]
         if not self.history or min(ids) < 0 or max(ids) >= vocab.size:
@@ -193,6 +225,10 @@ class Act:
     take: Callable[[Step], object] = field(default=ignore, compare=False)
     """Called with each step where the flow runs that asked; what it returns is an event."""
 
+    def check(self, vocab: Vocab, context: int) -> None:
+        """Refuse a request that the model cannot continue."""
+        self.request.check(actions_of(vocab), context)
+
 
 Question: TypeAlias = Score | Act
 
@@ -204,9 +240,11 @@ class Scores:
     logprobs: tuple[float, ...]
     """Of each id from `Score.start` on."""
     stop: tuple[float, ...] = ()
-    """Of STOP in place of each of these ids, and after the last one; branches have none."""
+    """Of STOP in place of each of these ids, and after the last one; branches have none, and
+    neither have texts if the model has no actions."""
     controls: tuple[float, ...] | None = None
-    """Of any control id in place of each of these ids. None if the engine cannot tell."""
+    """Of any control id in place of each of these ids. None if the engine cannot tell, or if the
+    model has no actions."""
     branches: tuple[Scores, ...] = ()
     """Those of each branch, of all its ids."""
 
@@ -273,7 +311,7 @@ def failure(error: Exception | None = None) -> ReviserError:
 class Engine(Protocol):
     """A model that answers questions side by side; one thread calls it."""
 
-    vocab: ActionVocab
+    vocab: Vocab
     context: int
     """Ids that a history may have at most."""
 

@@ -24,7 +24,18 @@ from transformers import DynamicCache, LogitsProcessor
 
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import Boundary
-from reviser.engines.base import Act, Answer, Question, Request, Score, Step, StopReason, failure
+from reviser.engines.base import (
+    Act,
+    Answer,
+    Question,
+    Request,
+    Score,
+    Step,
+    StopReason,
+    Vocab,
+    failure,
+    vocab_of,
+)
 from reviser.engines.logits import LogitsMask, choose
 from reviser.engines.scoring import Scorer, checked_cache
 from reviser.errors import ConfigError, ReviserError
@@ -67,7 +78,7 @@ class _Row:
 class HFEngine:
     """An engine that runs requests on a Transformers model, `rows` of them at a time."""
 
-    def __init__(self, model: Any, vocab: ActionVocab, *, rows: int = 64) -> None:
+    def __init__(self, model: Any, vocab: Vocab, *, rows: int = 64) -> None:
         if type(rows) is not int or rows < 1:
             raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
         self.vocab = vocab
@@ -77,8 +88,10 @@ class HFEngine:
         """Length of the longest history that the model can read."""
         has_option = "logits_to_keep" in signature(model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if has_option else {}
-        self._mask = LogitsMask(vocab, self._device)
-        self._boundary = Boundary(vocab, rows)
+        self._count = rows
+        if isinstance(vocab, ActionVocab):
+            self._mask = LogitsMask(vocab, self._device)
+            self._boundary = Boundary(vocab, rows)
         self._free = deque(range(rows))
         self._waiting: deque[tuple[int, Request]] = deque()
         self._scores = deque[tuple[int, Score]]()
@@ -89,10 +102,20 @@ class HFEngine:
         self._added = 0
 
     @classmethod
-    def load(cls, name: str | Path, /, *, rows: int = 64, **options: Any) -> tuple[HFEngine, Path]:
-        """Open a model by folder or hub name; return the engine and the folder."""
+    def load(
+        cls, name: str | Path, /, *, rows: int = 64, plain: bool = False, **options: Any
+    ) -> tuple[HFEngine, Path]:
+        """Open a model by folder or hub name; return the engine and the folder.
+
+        With `plain`, the model may be one without actions, to score with.
+        """
         folder = hub.find(name)
-        model, vocab = trunks.load_folder(folder, **options)
+        model: Any
+        vocab: Vocab
+        if plain:
+            vocab, model = vocab_of(folder), trunks.load_plain(folder, **options)
+        else:
+            model, vocab = trunks.load_folder(folder, **options)
         if "device_map" in options:  # Transformers has placed it
             return cls(model, vocab, rows=rows), folder
         rank = int(os.environ.get("LOCAL_RANK", "0"))  # several processes have a device each
@@ -107,14 +130,13 @@ class HFEngine:
 
     def add(self, question: Question) -> int:
         """Check a question and queue it; return its number."""
-        asked = question.request if isinstance(question, Act) else question
-        asked.check(self.vocab, self.context)
+        question.check(self.vocab, self.context)
         self._added += 1
-        if isinstance(asked, Score):
-            is_known = self._scorer.has_read(asked.history)
-            (self._known if is_known else self._scores).append((self._added, asked))
+        if isinstance(question, Act):
+            self._waiting.append((self._added, question.request))
         else:
-            self._waiting.append((self._added, asked))
+            is_known = self._scorer.has_read(question.history)
+            (self._known if is_known else self._scores).append((self._added, question))
         return self._added
 
     def cancel(self, number: int) -> None:
@@ -160,7 +182,7 @@ class HFEngine:
         return answers
 
     def _clear(self) -> None:
-        self._free = deque(range(len(self._boundary)))
+        self._free = deque(range(self._count))
         self._rows, self._cache = [], None
 
     def _act(self) -> list[Answer]:
@@ -215,7 +237,7 @@ class HFEngine:
         return _per_row(advance, len(actions), errors)
 
     def _ended(self, row: _Row) -> StopReason | None:
-        if row.last == self.vocab.stop:  # never another action's argument
+        if row.last == self._boundary.vocab.stop:  # never another action's argument
             return "stop"
         if row.actions == row.request.config.max_actions:
             return "max_actions"
@@ -279,7 +301,7 @@ class HFEngine:
         """Let the trunk read histories, padded on the left; return the logits after them."""
         histories = [row.request.history for row in entering]
         width = max(map(len, histories))
-        ids_BT = torch.full((len(histories), width), self.vocab.stop, device=self._device)
+        ids_BT = torch.full((len(histories), width), self._boundary.vocab.stop, device=self._device)
         for n, history in enumerate(histories):
             ids_BT[n, width - len(history) :] = self._tensor(list(history))
         lengths_B = self._tensor([len(history) for history in histories])

@@ -51,11 +51,9 @@ class ProcessEngine:
 
     def add(self, question: Question) -> int:
         """Check a question and queue it; return its number."""
+        question.check(self.vocab, self.context)
         if isinstance(question, Act):
-            question.request.check(self.vocab, self.context)
             question = Act(question.request)  # what takes its steps stays here
-        else:
-            question.check(self.vocab, self.context)
         self._added += 1
         self._send((self._added, question))
         self._running.add(self._added)

@@ -1,39 +1,23 @@
-"""Scores of a text and of its branches, by one tree over one cache.
+"""Scores of a text and of its branches by a Transformers model, as one tree over one cache.
 
-The text is read once, and its keys and values are kept. A branch then costs its own ids only: each
-stands at the position it would have, and sees the text up to the cut and the ids before it on its
-branch. Branches share what they have in common, with each other and with the text:
-
-    position     0    1    2    3    4    5
-    text        The  cat  sat  on   a   mat
-    branches              ran  on               cut 2: one node, "ran"; a last id is never read
-                          ran  to                      shares it
-                          sat  by                      "sat" is the text's own
+`tree` has the tree and the table of answers; here is what torch computes for it.
 
 Shapes: N nodes that are read at a time, A ids of the vocabulary, T ids of a text, D its width.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from inspect import signature
-from itertools import groupby
-from math import ceil
 from typing import Any, NamedTuple
 
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from reviser.core.actions import ActionVocab
-from reviser.engines.base import Score, Scores
+from reviser.engines.base import PlainVocab, Score, Scores, Vocab
+from reviser.engines.tree import Table, Texts, Tree
 from reviser.errors import ConfigError
-
-CACHED_IDS = 4096
-"""Ids of texts whose keys and values are kept, because branches of them may be asked for next."""
-NODES = 512
-"""Nodes that are read at a time, or more where their branches leave the text at one position."""
 
 
 def checked_cache(model: Any, cache: Any) -> DynamicCache:
@@ -56,62 +40,6 @@ def _sliding_window(config: Any) -> int | None:
     return window if is_used else None
 
 
-class _Tree:
-    """What a question is about: nodes, the text's own first, and what may follow them."""
-
-    def __init__(self, question: Score) -> None:
-        history, count = question.history, len(question.history)
-        self.length = count
-        self.actions = list(history)
-        self.parents = list(range(-1, count - 1))
-        self.roots = list(range(count))
-        """The last node of the text on the way to each node."""
-        self.positions = list(range(count))
-        self._children = {(n - 1, action): n for n, action in enumerate(history)}
-        self.text = [(n - 1, history[n]) for n in range(question.start, count)]
-        """Nodes, and the ids after them whose log-probabilities are asked for."""
-        self.branches = [self._add(*branch) for branch in question.branches]
-
-    def _add(self, cut: int, ids: Sequence[int]) -> list[tuple[int, int]]:
-        node, asked = cut - 1, []
-        for n, action in enumerate(ids):
-            asked.append((node, action))
-            if n == len(ids) - 1:
-                break
-            following = self._children.setdefault((node, action), len(self.actions))
-            if following == len(self.actions):
-                self.actions.append(action)
-                self.parents.append(node)
-                self.roots.append(self.roots[node])
-                self.positions.append(self.positions[node] + 1)
-            node = following
-        return asked
-
-    def asked(self) -> dict[int, set[int]]:
-        """Return the ids that are asked for, by the node that they follow."""
-        found: dict[int, set[int]] = {self.length - 1: set()}  # for STOP after the text
-        for pairs in (self.text, *self.branches):
-            for node, action in pairs:
-                found.setdefault(node, set()).add(action)
-        return found
-
-    def parts(self, nodes: Sequence[int]) -> Iterator[list[int]]:
-        """Yield nodes in parts that can be read one after the other, about equally large.
-
-        No branch is cut in two. A small part costs nearly as much as a large one, because each
-        reads all weights.
-        """
-        size = ceil(len(nodes) / ceil(len(nodes) / NODES)) if nodes else 0
-        part: list[int] = []
-        for _, group in groupby(sorted(nodes, key=self.roots.__getitem__), self.roots.__getitem__):
-            part += group
-            if len(part) >= size:
-                yield part
-                part = []
-        if part:
-            yield part
-
-
 class _Text(NamedTuple):
     """A text that was read: what branches of it see, and what its own states are."""
 
@@ -123,7 +51,7 @@ class _Text(NamedTuple):
 class Scorer:
     """Answers `Score` questions with a Transformers model, one text at a time."""
 
-    def __init__(self, model: Any, vocab: ActionVocab) -> None:
+    def __init__(self, model: Any, vocab: Vocab) -> None:
         self._model, self._vocab = model, vocab
         self._device = next(model.parameters()).device
         self._selects = "logits_to_keep" in signature(model.forward).parameters
@@ -132,7 +60,7 @@ class Scorer:
         if self._base is model or self._head is None:  # then states cannot be told from logits
             self._base = None
         self._window = _sliding_window(model.config)
-        self._texts: OrderedDict[tuple[int, ...], _Text] = OrderedDict()
+        self._texts = Texts[_Text]()
 
     def has_read(self, history: tuple[int, ...]) -> bool:
         """Return whether a text was read lately, so that its branches cost little."""
@@ -144,24 +72,23 @@ class Scorer:
 
     def score(self, question: Score) -> Scores:
         """Return the log-probabilities that are asked for."""
-        tree = _Tree(question)
-        asked = tree.asked()
-        table = _Table(self._vocab, asked)
-        own = sorted(node for node in asked if node < tree.length)
-        text = self._texts.pop(question.history, None)
+        tree = Tree(question)
+        table = Table(tree, stops=not isinstance(self._vocab, PlainVocab))
+        own = table.text_nodes
+        text = self._texts.pop(question.history)
         if text is None:
             text = self._read_text(tree, own, table)
             own = []
         elif text.states is not None:
-            table.add(own, self._head(text.states[own]))
+            self._add(table, own, self._head(text.states[own]))
             own = []
         others = range(tree.length, len(tree.actions))
         for part in tree.parts([*own, *others]):
             self._read_nodes(tree, text.cache, part, table)
-        self._keep(question.history, text)
-        return table.scores(tree)
+        self._texts.keep(question.history, text)
+        return table.scores()
 
-    def _read_text(self, tree: _Tree, wanted: list[int], table: _Table) -> _Text:
+    def _read_text(self, tree: Tree, wanted: list[int], table: Table) -> _Text:
         """Read a text; add what is wanted of it to the table."""
         select = {"logits_to_keep": self._tensor(wanted)} if self._selects else {}
         cache, seen = DynamicCache(), []
@@ -181,7 +108,7 @@ class Scorer:
                 watch.remove()
         checked_cache(self._model, output.past_key_values)
         logits_NA = output.logits[0] if self._selects else output.logits[0, wanted]
-        table.add(wanted, logits_NA)
+        self._add(table, wanted, logits_NA)
         if not seen or seen[0].shape[-1] != self._head.weight.shape[-1]:
             return _Text(cache, None)
         states_TD = seen[0][0]
@@ -191,25 +118,15 @@ class Scorer:
         is_plain = torch.allclose(last, logits_NA[-1:], rtol=tolerance, atol=tolerance)
         return _Text(cache, states_TD if is_plain else None)
 
-    def _read_nodes(self, tree: _Tree, cache: Any, part: list[int], table: _Table) -> None:
+    def _read_nodes(self, tree: Tree, cache: Any, part: list[int], table: Table) -> None:
         """Read nodes after a text; one of the text itself is read again, and sees what it saw."""
-        count, length = len(part), tree.length
         longest = 1 + max(tree.positions[node] for node in part)
         if self._window is not None and longest > self._window:
             raise ConfigError(
                 f"{type(self._model).__name__} sees {self._window:,} tokens at a time, and this"
                 f" text has {longest:,}. Use a smaller `window` and `context`."
             )
-        place = {node: n for n, node in enumerate(part) if node >= length}
-        sees = torch.zeros((count, length + count), dtype=torch.bool)
-        for n, node in enumerate(part):
-            parent = tree.parents[node]
-            if parent in place:
-                sees[n] = sees[place[parent]]
-            else:
-                sees[n, : tree.roots[node] + 1] = True
-            if node >= length:
-                sees[n, length + n] = True
+        sees = torch.from_numpy(tree.sees(part))
         dtype = self._model.dtype
         # To be put back: what a layer is given it keeps in larger tables.
         tables = [(layer.keys, layer.values) for layer in cache.layers]
@@ -225,51 +142,20 @@ class Scorer:
         finally:
             for layer, (keys, values) in zip(cache.layers, tables, strict=True):
                 layer.keys, layer.values = keys, values
-        table.add(part, output.logits[0])
+        self._add(table, part, output.logits[0])
 
-    def _keep(self, history: tuple[int, ...], text: _Text) -> None:
-        """Keep the newest texts, up to a number of ids."""
-        self._texts[history] = text
-        while len(self._texts) > 1 and sum(map(len, self._texts)) > CACHED_IDS:
-            self._texts.popitem(last=False)
-
-    def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
-        return torch.tensor(values, device=self._device)
-
-
-class _Table:
-    """Log-probabilities of what is asked for, as they come."""
-
-    def __init__(self, vocab: ActionVocab, asked: dict[int, set[int]]) -> None:
-        self._vocab, self._asked = vocab, asked
-        self._logprobs: dict[tuple[int, int], float] = {}
-        self._stop: dict[int, float] = {}
-        self._controls: dict[int, float] = {}
-
-    def add(self, nodes: Sequence[int], logits_NA: torch.Tensor) -> None:
+    def _add(self, table: Table, nodes: Sequence[int], logits_NA: torch.Tensor) -> None:
         """Take what the model says about the ids after some nodes."""
         logits_NA = logits_NA.float()
         whole_N = logits_NA.logsumexp(-1)
-        controls_N = logits_NA[:, self._vocab.tokens : self._vocab.size].logsumexp(-1) - whole_N
-        self._controls |= zip(nodes, controls_N.tolist(), strict=True)
-        stop_N = logits_NA[:, self._vocab.stop] - whole_N
-        self._stop |= zip(nodes, stop_N.tolist(), strict=True)
-        pairs = [(n, action) for n, node in enumerate(nodes) for action in self._asked[node]]
-        if pairs:
-            rows, actions = (
-                torch.tensor(each, device=whole_N.device) for each in zip(*pairs, strict=True)
-            )
-            logprobs = (logits_NA[rows, actions] - whole_N[rows]).tolist()
-            keys = ((nodes[n], action) for n, action in pairs)
-            self._logprobs |= zip(keys, logprobs, strict=True)
+        if not isinstance(vocab := self._vocab, PlainVocab):
+            controls_N = logits_NA[:, vocab.tokens : vocab.size].logsumexp(-1) - whole_N
+            table.controls |= zip(nodes, controls_N.tolist(), strict=True)
+            stop_N = logits_NA[:, vocab.stop] - whole_N
+            table.stop |= zip(nodes, stop_N.tolist(), strict=True)
+        pairs = torch.tensor(table.pairs(nodes), dtype=torch.long, device=whole_N.device)
+        rows, actions = pairs.reshape(-1, 2).unbind(1)
+        table.add(nodes, (logits_NA[rows, actions] - whole_N[rows]).tolist())
 
-    def scores(self, tree: _Tree) -> Scores:
-        """Return the answer, once everything has come."""
-        nodes = [*(node for node, _ in tree.text), tree.length - 1]
-        text = self._part(tree.text, tuple(self._stop[node] for node in nodes))
-        branches = tuple(self._part(pairs) for pairs in tree.branches)
-        return Scores(text.logprobs, text.stop, text.controls, branches)
-
-    def _part(self, pairs: Sequence[tuple[int, int]], stop: tuple[float, ...] = ()) -> Scores:
-        logprobs = tuple(self._logprobs[pair] for pair in pairs)
-        return Scores(logprobs, stop, tuple(self._controls[node] for node, _ in pairs))
+    def _tensor(self, values: Sequence[Any]) -> torch.Tensor:
+        return torch.tensor(values, device=self._device)

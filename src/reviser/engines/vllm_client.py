@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from reviser.core.actions import ActionVocab, Kind
+from reviser.engines.base import Vocab
 from reviser.engines.vllm_process import PROCESSOR
 from reviser.errors import ConfigError, EngineError, MissingExtra, ReviserError
 
@@ -74,8 +75,11 @@ class VLLMClient:
                     yield choice
         raise EngineError(f"The server at {self.url} ended a request early.")
 
-    async def check(self, model: str | None, vocab: ActionVocab) -> tuple[str, int]:
-        """Check that the server runs the model and the mask; return its name and context."""
+    async def check(self, model: str | None, vocab: Vocab) -> tuple[str, int]:
+        """Check that the server runs the model and the mask; return its name and context.
+
+        A model that has no actions needs no mask.
+        """
         try:
             answer = await self._ask("GET", "/v1/models", timeout=self._check_seconds)
             cards = {card["id"]: card for card in answer["data"]}
@@ -83,7 +87,8 @@ class VLLMClient:
             if name not in cards:
                 raise ConfigError(f"The server has no model {name!r}; it has {', '.join(cards)}.")
             context = int(cards[name]["max_model_len"])
-            await self._probe(name, vocab)
+            if isinstance(vocab, ActionVocab):
+                await self._probe(name, vocab)
         except ReviserError:
             raise
         except (self._httpx.HTTPError, self._httpx.InvalidURL, *_INVALID) as error:

@@ -39,7 +39,7 @@ _LOG_LINES = 400
 class VLLMProcess:
     """A server of one model, for this program alone: it has a key, and ends when this ends."""
 
-    def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, Any], *, masks: bool = True) -> None:
         if find_spec("vllm") is None:
             raise MissingExtra(
                 "Engine 'vllm' needs the vllm extra: vllm is not installed. Install it with:"
@@ -52,7 +52,7 @@ class VLLMProcess:
         self._is_closing = False
         fixed = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", __name__, *words_of(options), *fixed],
+            [sys.executable, "-m", __name__, *words_of(options, masks=masks), *fixed],
             stdin=subprocess.PIPE,  # its end tells the process that this one is gone
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -129,12 +129,15 @@ class VLLMProcess:
                 sys.stderr.flush()
 
 
-def words_of(options: Mapping[str, Any]) -> list[str]:
-    """Return options, by the names of vLLM's `EngineArgs`, as words of its command line."""
+def words_of(options: Mapping[str, Any], *, masks: bool = True) -> list[str]:
+    """Return options, by the names of vLLM's `EngineArgs`, as words of its command line.
+
+    Without `masks`, for a model that has no actions, the mask is left out.
+    """
     defaults: dict[str, Any] = {"skip_tokenizer_init": True, "disable_log_stats": True}
     defaults |= {"disable_uvicorn_access_log": True, "uvicorn_log_level": "warning"}
     defaults |= {"load_format": "safetensors"}  # never a pickle
-    processors = [*options.get("logits_processors", ()), PROCESSOR]
+    processors = [*options.get("logits_processors", ()), *[PROCESSOR] * masks] or None
     fixed = {"logits_processors": processors, "logprobs_mode": "raw_logprobs"}
     words = []
     for name, value in {**defaults, **options, **fixed}.items():

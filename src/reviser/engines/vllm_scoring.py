@@ -22,8 +22,8 @@ Table: TypeAlias = list[dict[int, float]]
 """Log-probabilities by position and id."""
 
 
-async def score(client: VLLMClient, model: str, question: Score, stop: int) -> Scores:
-    """Return the log-probabilities that are asked for.
+async def score(client: VLLMClient, model: str, question: Score, stop: int | None) -> Scores:
+    """Return the log-probabilities that are asked for; those of STOP if the model has it.
 
     Where STOP is not reported, twenty other ids are likelier, and an edit is certain. How likely
     all control ids are together is not known.
@@ -40,12 +40,13 @@ async def score(client: VLLMClient, model: str, question: Score, stop: int) -> S
             # vLLM chooses at least one action. It is STOP, which is always reported then: the mask
             # allows STOP after every text, and after a history that cannot be nothing else.
             "max_tokens": 1,
-            "allowed_token_ids": [stop],
             "ignore_eos": True,
             "logprobs": count,
             "prompt_logprobs": count,
             **AS_IDS,
         }
+        if stop is not None:
+            asked["allowed_token_ids"] = [stop]
         choices = await client.complete(asked)
         if len(choices) != len(prompts):
             raise EngineError(f"The server at {client.url} did not read every text.")
@@ -69,7 +70,9 @@ async def score(client: VLLMClient, model: str, question: Score, stop: int) -> S
     found |= await read_branches(missing)
     return Scores(
         tuple(text[n][history[n]] for n in range(start, len(history))),
-        tuple(text[n].get(stop, -inf) for n in range(start, len(history) + 1)),
+        ()
+        if stop is None
+        else tuple(text[n].get(stop, -inf) for n in range(start, len(history) + 1)),
         branches=tuple(found[branch] for branch in question.branches),
     )
 

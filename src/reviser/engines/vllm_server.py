@@ -18,7 +18,19 @@ from typing import Any, TypeVar
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.engines import mask_args
-from reviser.engines.base import Act, Answer, EngineEnded, Question, Request, Step, StopReason
+from reviser.engines.base import (
+    Act,
+    Answer,
+    EngineEnded,
+    Question,
+    Request,
+    Score,
+    Step,
+    StopReason,
+    Vocab,
+    actions_of,
+    vocab_of,
+)
 from reviser.engines.vllm_client import AS_IDS, VLLMClient, import_httpx
 from reviser.engines.vllm_process import VLLMProcess
 from reviser.engines.vllm_scoring import score
@@ -29,7 +41,7 @@ T = TypeVar("T")
 
 
 class VLLMServer:
-    """A client of a vLLM server, which must run the mask.
+    """A client of a vLLM server, which must run the mask if the model has actions.
 
     A question that fails, fails alone. For the key and `timeout`, see `VLLMClient`.
     """
@@ -37,7 +49,7 @@ class VLLMServer:
     def __init__(
         self,
         url: str,
-        vocab: ActionVocab,
+        vocab: Vocab,
         *,
         model: str | None = None,
         api_key: str | None = None,
@@ -60,7 +72,7 @@ class VLLMServer:
 
     @classmethod
     def load(
-        cls, name: str | Path, /, *, url: str | None = None, **options: Any
+        cls, name: str | Path, /, *, url: str | None = None, plain: bool = False, **options: Any
     ) -> tuple[VLLMServer, Path]:
         """Open the server at `url`, or start one.
 
@@ -68,10 +80,11 @@ class VLLMServer:
             name: A folder, or a name on the hub. Of a model that a server has, only the small
                 files are needed.
             url: The server's.
+            plain: Whether the model may be one without actions, to score with.
             options: Those of this class with a url, or else those of vLLM's `EngineArgs`.
         """
         folder = hub.find(name, hub.MODEL_FILES if url is None else hub.CONFIG_FILES)
-        vocab = ActionVocab.load(folder)
+        vocab = vocab_of(folder) if plain else ActionVocab.load(folder)
         if url is not None:
             try:
                 return cls(url, vocab, **options), folder
@@ -80,7 +93,7 @@ class VLLMServer:
                     f"A vLLM server does not accept these options: {error}."
                 ) from error
         import_httpx()  # before the server takes its time to start
-        process = VLLMProcess(folder, options)
+        process = VLLMProcess(folder, options, masks=isinstance(vocab, ActionVocab))
         try:
             engine = cls(process.url, vocab, api_key=process.key)
         except BaseException:
@@ -108,11 +121,9 @@ class VLLMServer:
 
     def add(self, question: Question) -> int:
         """Check a question and send it; return its number."""
-        if isinstance(question, Act):
-            question.request.check(self.vocab, self.context)
-        else:
-            # vLLM reads no prompt without choosing an action after it, which needs room.
-            question.check(self.vocab, self.context - 1)
+        # vLLM reads no prompt without choosing an action after it, which needs room.
+        context = self.context - isinstance(question, Score)
+        question.check(self.vocab, context)
         self._added += 1
         self._running[self._added] = self._run(self._answer(self._added, question))
         return self._added
@@ -156,7 +167,8 @@ class VLLMServer:
             if isinstance(question, Act):
                 await self._act(number, question.request)
             else:
-                scores = await score(self._client, self._model, question, self.vocab.stop)
+                stop = self.vocab.stop if isinstance(self.vocab, ActionVocab) else None
+                scores = await score(self._client, self._model, question, stop)
                 self._answers.put(Answer(number, scores))
         except Exception as error:  # noqa: BLE001 - a failure of this question alone
             failed = self._client.error(error)
@@ -184,7 +196,7 @@ class VLLMServer:
 
         An id that is never legal is how the mask reports that it failed on this request.
         """
-        vocab = self.vocab
+        vocab = actions_of(self.vocab)
         if not 0 <= action < vocab.size or vocab.kinds[action] >= Kind.SEPARATOR:
             raise EngineError("The mask failed on this request.")
         if action == vocab.stop:  # never another action's argument
@@ -205,7 +217,7 @@ class VLLMServer:
             "min_p": config.min_p,
             "seed": config.seed & (1 << 63) - 1,  # signed there, and -1 means none
             "max_tokens": min(config.max_actions, self.context - len(request.history)),
-            "stop_token_ids": [self.vocab.stop],
+            "stop_token_ids": [actions_of(self.vocab).stop],
             "ignore_eos": True,  # the folder may name end tokens other than STOP
             "logprobs": 0,  # only that of the chosen action
             "vllm_xargs": mask_args.write(request),

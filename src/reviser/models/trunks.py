@@ -115,13 +115,18 @@ def load_folder(folder: Path, **options: Any) -> tuple[PreTrainedModel, ActionVo
     return model, vocab
 
 
+def load_plain(folder: Path, **options: Any) -> PreTrainedModel:
+    """Open a causal LM to score with, in float32, from a folder that `hub.find` returned."""
+    return _open(folder, **{"dtype": torch.float32} | options)
+
+
 def load_base(name: str | Path, **options: Any) -> tuple[PreTrainedModel, Tokenizer]:
     """Open a causal LM to adapt or to score with, and its tokenizer.
 
     The weights are float32, so that they can be trained. Options go to `from_pretrained`.
     """
     folder = find(name)
-    model = _open(folder, **{"dtype": torch.float32} | options)
+    model = load_plain(folder, **options)
     if not (folder / "tokenizer.json").is_file() and (folder / "tokenizer.model").is_file():
         # Transformers guesses a tokenizer from tokenizer.model, which may split text differently.
         raise CheckpointError(

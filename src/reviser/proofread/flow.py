@@ -25,7 +25,7 @@ from reviser.writing.tasks import Revise
 
 WINDOWS = 12
 """Windows that are judged side by side. Each is asked about three times, and an engine keeps what
-it has read of about so many (`engines.scoring.CACHED_IDS`)."""
+it has read of about so many (`engines.tree.CACHED_IDS`)."""
 
 
 def proofread(

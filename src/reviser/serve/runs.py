@@ -189,7 +189,7 @@ class Runs:
 
     async def _probe(self) -> None:
         """Have the engine score two ids; if it cannot, or says nothing, it is broken."""
-        vocab = self._reviser.engine.vocab
+        vocab = self._reviser.vocab
         token = int((vocab.kinds == Kind.INSERT).argmax())
         answered: asyncio.Future[Answer] = self._loop.create_future()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from reviser.core.codec import Codec
 from reviser.data.order import ROLLOUT, hashed
-from reviser.engines.base import Act, Request, Step, measure, replay
+from reviser.engines.base import Act, Request, Step, actions_of, measure, replay
 from reviser.engines.hf import HFEngine
 from reviser.lab.reinforce.prompts import HELD_OUT, Prompt
 
@@ -56,7 +56,7 @@ def roll_out(
     running: dict[int, list[int]] = {}
     chosen: list[list[int]] = []
     for prompt in prompts:
-        first = prompt.oracle(engine.vocab, oracle, engine.context)
+        first = prompt.oracle(actions_of(engine.vocab), oracle, engine.context)
         request = _after(engine, prompt, first, _seed(seed, prompt, seen[prompt.key]))
         seen[prompt.key] += 1
         started.append(first)
@@ -84,7 +84,7 @@ def _after(engine: HFEngine, prompt: Prompt, first: tuple[int, ...], seed: int) 
     """Return the request that continues a prompt after the oracle's ids."""
     request = prompt.request
     history = (*request.history, *first)
-    length, cursor = measure(engine.vocab, history)
+    length, cursor = measure(actions_of(engine.vocab), history)
     left = max(1, request.config.max_actions - len(first))
     return replace(
         request,
@@ -99,7 +99,7 @@ def _after(engine: HFEngine, prompt: Prompt, first: tuple[int, ...], seed: int) 
 def _finished(
     engine: HFEngine, codec: Codec, prompt: Prompt, first: tuple[int, ...], chosen: list[int]
 ) -> Rollout:
-    vocab, ids = engine.vocab, (*first, *chosen)
+    vocab, ids = actions_of(engine.vocab), (*first, *chosen)
     canvas = replay(vocab, (*prompt.request.history, *ids))
     tokens = canvas.tokens()[prompt.locked :]
     text = codec.decode(tokens)
