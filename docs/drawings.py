@@ -17,7 +17,7 @@ from pathlib import Path
 
 import grimp
 
-from reviser import Action, ActionVocab, Boundary, Canvas, Kind, Trajectory
+from reviser import Action, ActionMask, ActionVocab, Canvas, Kind, Trajectory
 
 WORDS = ["Ben", " lost", " his", " red", " ball", ".", " He", " cried"]
 VOCAB = ActionVocab.build(len(WORDS), operators=["delete"], max_move=8, marks=True)
@@ -133,7 +133,7 @@ def canvas() -> str:
 def mask() -> str:
     """Draw what is allowed with six words on the canvas and the cursor after them."""
     state = Canvas(VOCAB, PREFIX)
-    rows_ = Boundary(VOCAB, rows=1)
+    rows_ = ActionMask(VOCAB, rows=1)
     rows_.reset(0, length=1, gaps=[(1, 1)])
     for action in WRITING[:6]:
         state.apply(action)

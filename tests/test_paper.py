@@ -21,7 +21,7 @@ import pytest
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.core.trajectory import Trajectory
 from reviser.trajectories.policy import Obfuscation
 from reviser.trajectories.sampler import Sampler
@@ -230,7 +230,7 @@ def test_the_counts_of_a_printed_trajectory_are_those_of_its_replay(
 
 @each_printed
 def test_a_mask_without_a_floor_allows_every_printed_action(printed: dict[str, Any]) -> None:
-    rows, canvas = Boundary(VOCAB, 1), Canvas(VOCAB)
+    rows, canvas = ActionMask(VOCAB, 1), Canvas(VOCAB)
     for action_id in history(printed):
         assert rows.allowed()[0, action_id]
         rows.advance([action_id])
@@ -242,7 +242,7 @@ def test_a_mask_without_a_floor_allows_every_printed_action(printed: dict[str, A
 @each_printed
 def test_the_prefix_floor_refuses_only_the_move_to_34(printed: dict[str, Any]) -> None:
     canvas = Canvas(VOCAB, prefix_ids(printed))
-    rows = Boundary(VOCAB, 1)
+    rows = ActionMask(VOCAB, 1)
     rows.reset(0, length=PREFIX, gaps=[(PREFIX, PREFIX)], max_length=512)  # the paper's L_max
     refused = []
     for step, action_id in enumerate(ids(printed["actions"])):

@@ -22,7 +22,7 @@ import onnxruntime
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from reviser import ActionVocab, Boundary, Codec
+from reviser import ActionMask, ActionVocab, Codec
 from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.logits import LogitsMask
 from reviser.export.onnx import MODEL_FILE, export_onnx
@@ -60,7 +60,7 @@ class Graph:
 
 def greedy(graph: Graph, vocab: ActionVocab, request: Request, context: int) -> list[int]:
     """Return the most likely actions after a history."""
-    rows, mask, actions = Boundary(vocab, 1), LogitsMask(vocab), list[int]()
+    rows, mask, actions = ActionMask(vocab, 1), LogitsMask(vocab), list[int]()
     request.enter(rows, 0)
     logits, past = graph.read(list(request.history), graph.empty)
     while len(actions) < 256 and len(request.history) + len(actions) < context:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reviser import ActionVocab, Boundary, Obfuscation
+from reviser import ActionMask, ActionVocab, Obfuscation
 from reviser.core.actions import OPERATORS
 from reviser.trajectories.sampler import Sampler
 
@@ -151,16 +151,16 @@ def bench_mask(rounds: int) -> dict[str, tuple[float, float, float]]:
 
 def mask_step(vocab: ActionVocab, rows: int, gaps: int) -> Callable[[], int]:
     """Return a function that runs decoding steps of the mask: fill it, then advance."""
-    boundary = Boundary(vocab, rows)
+    action_mask = ActionMask(vocab, rows)
     for row in range(rows):
         spans = [(100 * n, 100 * n + 50) for n in range(gaps)]
-        boundary.reset(row, length=100 * gaps, cursor=25, gaps=spans)
+        action_mask.reset(row, length=100 * gaps, cursor=25, gaps=spans)
     turn = [np.full(rows, vocab.move_id(delta)) for delta in (8, -8)]
 
     def run() -> int:
         for n in range(20):
-            boundary.fill_mask()
-            boundary.advance(turn[n % 2])
+            action_mask.fill_mask()
+            action_mask.advance(turn[n % 2])
         return 20
 
     return run

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from experiments.speed.core import Timing, ratio, take_turns
 from reviser.core.actions import OPERATORS, ActionVocab
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import vllm_process
 from reviser.engines.base import Act, DecodeConfig, Engine, Request
 from reviser.engines.logits import LogitsMask
@@ -108,7 +108,7 @@ def bench_hf(
 
     model, vocab = load(folder, dtype=torch.bfloat16)
     kept = {}
-    apply, advance = LogitsMask.apply, Boundary.advance
+    apply, advance = LogitsMask.apply, ActionMask.advance
     for batch in batches:
         masked = HFEngine(model, vocab, rows=batch)
         ids = torch.tensor([vocab.prefix_actions(prefix) for prefix in prefixes(batch)])
@@ -122,11 +122,11 @@ def bench_hf(
 
         def unmasked(batch: int = batch, masked: Engine = masked) -> int:
             LogitsMask.apply = lambda *_: None
-            Boundary.advance = lambda *_: None
+            ActionMask.advance = lambda *_: None
             try:
                 return drive(masked, batch, steps, vocab)()
             finally:
-                LogitsMask.apply, Boundary.advance = apply, advance
+                LogitsMask.apply, ActionMask.advance = apply, advance
 
         arms = {"bare": bare, "bare again": bare, "unmasked": unmasked}
         arms |= {"masked": drive(masked, batch, steps, vocab)}
@@ -137,7 +137,7 @@ def bench_hf(
         show("throughput masked / this loop without mask", times["unmasked"], times["masked"])
         show("bare / bare again, the noise", times["bare"], times["bare again"])
         watch = Stopwatch()
-        with watch.watching(LogitsMask, "apply"), watch.watching(Boundary, "advance"):
+        with watch.watching(LogitsMask, "apply"), watch.watching(ActionMask, "advance"):
             start = time.perf_counter()
             drive(masked, batch, steps, vocab)()
             share = watch.seconds / (time.perf_counter() - start)
@@ -162,7 +162,7 @@ def bench_mask(rounds: int) -> None:
         reading = (time.perf_counter() - start) / rounds
         for length in (100, 10_000):
             for where in ("in a gap", "in locked text"):
-                rows = Boundary(vocab, 64)
+                rows = ActionMask(vocab, 64)
                 cursor = length if where == "in a gap" else length - 5
                 for row in range(64):
                     gaps = [(length // 2, length // 2), (length, length)]

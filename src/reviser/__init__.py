@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from reviser.core.actions import Action, ActionVocab, Kind
     from reviser.core.canvas import Canvas, Edit
     from reviser.core.codec import Codec, TextEdit, TextStream
-    from reviser.core.mask import Boundary
+    from reviser.core.mask import ActionMask
     from reviser.core.trajectory import Trajectory
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "Action",
+    "ActionMask",
     "ActionVocab",
     "Append",
-    "Boundary",
     "Canvas",
     "Change",
     "Changes",
@@ -66,7 +66,7 @@ _MODULES = {
     "reviser.core.actions": ("Action", "ActionVocab", "Kind"),
     "reviser.core.canvas": ("Canvas", "Edit"),
     "reviser.core.codec": ("Codec", "TextEdit", "TextStream"),
-    "reviser.core.mask": ("Boundary",),
+    "reviser.core.mask": ("ActionMask",),
     "reviser.trajectories.policy": (
         "PRESETS",
         "Append",

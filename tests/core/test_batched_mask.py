@@ -8,7 +8,7 @@ import pytest
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.errors import InvalidAction
 from support.naive import pick
 from support.slow_mask import SlowRow, replayed, seen
@@ -38,7 +38,7 @@ def vocabs() -> list[ActionVocab]:
 VOCABS = vocabs()
 
 
-def start(rng: Random, vocab: ActionVocab, rows: Boundary, row: int) -> SlowRow:
+def start(rng: Random, vocab: ActionVocab, rows: ActionMask, row: int) -> SlowRow:
     """Start a row anywhere, both ways."""
     layout = random_layout(rng, rng.choice([4, 12, 70]), most_gaps=rng.choice([1, 4, 9]))
     tokens = rng.choices(range(vocab.tokens), k=layout.length)
@@ -52,7 +52,7 @@ def start(rng: Random, vocab: ActionVocab, rows: Boundary, row: int) -> SlowRow:
     return SlowRow(vocab, canvas, layout)
 
 
-def of_rows(rows: Boundary) -> list[tuple[object, ...]]:
+def of_rows(rows: ActionMask) -> list[tuple[object, ...]]:
     """Return all that can be asked of rows, as `slow_mask.seen` does of one."""
     wide = rows.allowed()
     parts = rows.length, rows.cursor, rows.is_finished, rows.is_spelling
@@ -71,7 +71,7 @@ def choose(rng: Random, vocab: ActionVocab, row: SlowRow) -> int:
     return pick(rng, vocab, row.allowed())
 
 
-def advance(rng: Random, rows: Boundary, ids: list[int]) -> None:
+def advance(rng: Random, rows: ActionMask, ids: list[int]) -> None:
     """Advance all rows, on one of the ways that engines use."""
     way = rng.random()
     order = rng.sample(range(len(ids)), k=len(ids))
@@ -86,7 +86,7 @@ def advance(rng: Random, rows: Boundary, ids: list[int]) -> None:
         rows.put(order, forked)
     elif way < 0.9:  # each row in a batch of its own, which has fewer gaps and marks
         for n, action_id in enumerate(ids):
-            alone = Boundary(rows.vocab, 1)
+            alone = ActionMask(rows.vocab, 1)
             alone.put([0], rows.view([n]))
             alone.advance([action_id])
             if rng.random() < 0.5:
@@ -99,7 +99,7 @@ def advance(rng: Random, rows: Boundary, ids: list[int]) -> None:
 
 
 def try_wrong(
-    rng: Random, vocab: ActionVocab, rows: Boundary, ids: list[int], row: SlowRow
+    rng: Random, vocab: ActionVocab, rows: ActionMask, ids: list[int], row: SlowRow
 ) -> None:
     """Feed an id that may be refused to row 0: exactly when its canvas refuses it."""
     copied, canvas, why = rows.fork(), row.canvas.fork(), None
@@ -125,7 +125,7 @@ def compare(seed: int, count: int, steps: int) -> int:
     """Walk a batch and compare every state; return how many there were."""
     rng = Random(seed)
     vocab = VOCABS[seed % len(VOCABS)]
-    rows = Boundary(vocab, count)
+    rows = ActionMask(vocab, count)
     slow = [start(rng, vocab, rows, n) for n in range(count)]
     for _ in range(steps):
         found, expected = of_rows(rows), [seen(row) for row in slow]
@@ -165,7 +165,7 @@ def test_a_million_states_are_those_of_the_slow_mask() -> None:
 @pytest.mark.parametrize("seed", range(len(VOCABS)))
 def test_with_nothing_locked_the_mask_allows_exactly_what_apply_accepts(seed: int) -> None:
     rng, vocab = Random(seed), VOCABS[seed]
-    canvas, rows = Canvas(vocab), Boundary(vocab, 1)
+    canvas, rows = Canvas(vocab), ActionMask(vocab, 1)
     no_choice = (Kind.SEPARATOR, Kind.PREFIX_ONLY)
     for _ in range(200):
         accepted = set()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.history import is_argument, trace
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.errors import ConfigError, InvalidAction
 from support import naive
 from support.naive import pick
@@ -36,20 +36,20 @@ LONE_STEPS = 60  # a walk of one row: 60 states an example
 Seen = list[tuple[int, int, bool, list[tuple[int, int]], set[int]]]
 
 
-def start(vocab: ActionVocab, layouts: list[Layout]) -> Boundary:
-    rows = Boundary(vocab, len(layouts))
+def start(vocab: ActionVocab, layouts: list[Layout]) -> ActionMask:
+    rows = ActionMask(vocab, len(layouts))
     for n, layout in enumerate(layouts):
         rows.reset(n, **layout._asdict())
     return rows
 
 
-def allowed(rows: Boundary) -> list[set[int]]:
+def allowed(rows: ActionMask) -> list[set[int]]:
     """Return the ids that each row's mask allows."""
     wide = rows.allowed()
     return [{*np.flatnonzero(row).tolist()} for row in wide]
 
 
-def seen(rows: Boundary) -> Seen:
+def seen(rows: ActionMask) -> Seen:
     """Return all that the rows say about themselves."""
     parts = rows.length.tolist(), rows.cursor.tolist(), rows.is_finished.tolist()
     gaps = [rows.gaps(n) for n in range(len(rows))]
@@ -135,7 +135,7 @@ def test_a_prefix_is_locked_by_one_gap_after_it() -> None:
 # -- many rows ------------------------------------------------------------------------------------
 
 
-def walk(rng: Random, rows: Boundary, steps: int) -> list[list[int]]:
+def walk(rng: Random, rows: ActionMask, steps: int) -> list[list[int]]:
     """Follow the mask; return the ids chosen, step by step."""
     history = []
     for _ in range(steps):
@@ -145,7 +145,7 @@ def walk(rng: Random, rows: Boundary, steps: int) -> list[list[int]]:
 
 
 def test_a_new_row_is_a_blank_canvas_that_may_be_written_anywhere() -> None:
-    rows = Boundary(ALL, 2)
+    rows = ActionMask(ALL, 2)
     assert len(rows) == 2
     assert seen(rows)[0] == (0, 0, False, [(0, 0)], {*naive.ids_of(ALL, "insert"), ALL.stop})
     rows.reset(1, length=4)
@@ -163,7 +163,7 @@ def test_a_mask_is_no_wider_for_more_tokens(tokens: int) -> None:
 
 
 def test_a_cursor_starts_at_the_end_of_the_first_gap() -> None:
-    rows = Boundary(ALL, 2)
+    rows = ActionMask(ALL, 2)
     rows.reset(0, length=9, gaps=[(2, 4), (6, 6)])
     rows.reset(1, length=9, gaps=[])
     assert rows.cursor.tolist() == [4, 9]
@@ -172,7 +172,7 @@ def test_a_cursor_starts_at_the_end_of_the_first_gap() -> None:
 
 
 def test_no_rows_at_all_have_a_mask_too() -> None:
-    rows = Boundary(ALL, 0)
+    rows = ActionMask(ALL, 0)
     rows.advance([])
     assert rows.fill_mask().shape == (0, 1 + len(ALL.controls))
 
@@ -182,7 +182,7 @@ def test_no_rows_at_all_have_a_mask_too() -> None:
 
 @given(small_vocabs | st.sampled_from(RICHER), seeds)
 def test_a_trace_is_the_canvas_step_by_step(vocab: ActionVocab, seed: int) -> None:
-    rng, rows = Random(seed), Boundary(vocab, 3)
+    rng, rows = Random(seed), ActionMask(vocab, 3)
     canvases = [Canvas(vocab) for _ in range(3)]
     lengths, cursors, spelling, history = [], [], [], []
     over = rng.randint(0, 30)  # the second row ends by then; a row that has ended gets padding
@@ -213,7 +213,7 @@ def test_a_trace_is_the_canvas_step_by_step(vocab: ActionVocab, seed: int) -> No
 @given(seeds)
 def test_without_span_operators_a_running_sum_of_the_tables_is_the_trace(seed: int) -> None:
     vocab = ActionVocab.build(5, operators=["delete", "replace", "swap"], max_move=4)
-    rng, rows = Random(seed), Boundary(vocab, 1)
+    rng, rows = Random(seed), ActionMask(vocab, 1)
     history = np.array([[ids[0]] for ids in walk(rng, rows, LONE_STEPS)]).T
     stopped = np.cumsum(history == vocab.stop, axis=1) > 0
     history[stopped] = vocab.stop
@@ -266,7 +266,7 @@ def test_gaps_that_do_not_fit_are_refused(
 def test_ids_that_do_not_fit_are_refused(
     ids: list[int], named: list[int] | None, message: str
 ) -> None:
-    rows = Boundary(ALL, 2)
+    rows = ActionMask(ALL, 2)
     before = seen(rows)
     with pytest.raises(InvalidAction, match=message):
         rows.advance(ids, rows=named)

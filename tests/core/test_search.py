@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from support.strategies import seeds
 
@@ -144,7 +144,7 @@ def test_a_copy_without_a_past_searches_on_but_cannot_roll_back() -> None:
 
 
 def test_with_searches_a_row_needs_its_canvas() -> None:
-    rows = Boundary(ALL, 1)
+    rows = ActionMask(ALL, 1)
     rows.reset(0)
     with pytest.raises(ConfigError, match="Searches need the canvas: one of length 3"):
         rows.reset(0, length=3)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import Act, DecodeConfig, Request
 from support import naive, strategies
 
@@ -71,7 +71,7 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
     draws = np.random.Generator(np.random.Philox(key=config.seed)).random(config.max_actions)
     chosen: list[int] = []
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
-        rows = Boundary(vocab, 1)
+        rows = ActionMask(vocab, 1)
         end = len(prefix)
         rows.reset(0, length=end, gaps=[(end, end)], max_moves=config.max_moves)
         rows.replay(0, chosen)
@@ -133,21 +133,21 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
     name: str, random: Random, rows: int, padding: int
 ) -> None:
     for vocab in (VOCABS[name], random.choice(strategies.SMALL_VOCABS)):
-        boundary = Boundary(vocab, rows)
+        action_mask = ActionMask(vocab, rows)
         for row in range(rows):
-            boundary.reset(row, **strategies.random_layout(random, 8)._asdict())
+            action_mask.reset(row, **strategies.random_layout(random, 8)._asdict())
         for _ in range(random.randint(0, 12)):
-            allowed = boundary.allowed()
+            allowed = action_mask.allowed()
             ids = [naive.pick(random, vocab, {*np.flatnonzero(row)}) for row in allowed]
-            boundary.advance(ids)
-        allowed = boundary.allowed()
+            action_mask.advance(ids)
+        allowed = action_mask.allowed()
         generator = torch.Generator().manual_seed(random.getrandbits(40))
         logits = torch.randn(rows, vocab.size + padding, generator=generator)
         before = logits.clone()
         wide = torch.zeros(logits.shape, dtype=torch.bool)
         wide[:, : vocab.size] = torch.from_numpy(allowed)
         mask = LogitsMask(vocab)
-        mask.apply(logits, mask.plan(boundary, [DecodeConfig()] * len(boundary)))
+        mask.apply(logits, mask.plan(action_mask, [DecodeConfig()] * len(action_mask)))
         assert torch.equal(logits, torch.where(wide, before, -torch.inf))
 
 

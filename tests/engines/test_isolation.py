@@ -13,7 +13,7 @@ import pytest
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.engines.base import DecodeConfig, Request, Score, Scores
 from reviser.engines.settings import SETTINGS
@@ -111,7 +111,7 @@ def test_a_text_that_fails_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) 
             return super()._read(entering)
 
     apply, engine = Canvas.apply, Engine(trunk(), VOCAB)
-    rows: Any = engine._boundary
+    rows: Any = engine._action_mask
 
     def failing(canvas: Canvas, action_id: int) -> Any:
         if any(canvas is rows._canvases[row.slot] and row.actions == 3 for row in bad):
@@ -204,20 +204,20 @@ def test_the_mask_fails_on_one_request_alone(when: str, monkeypatch: pytest.Monk
     if when == "advance":
         for output in outputs:
             output.append(5)
-        advance, replay = Boundary.advance, Boundary.replay
+        advance, replay = ActionMask.advance, ActionMask.replay
 
-        def advancing(self: Boundary, ids: Any, rows: Any = None) -> None:
-            if self is found._boundary and live.row in rows:
+        def advancing(self: ActionMask, ids: Any, rows: Any = None) -> None:
+            if self is found._action_mask and live.row in rows:
                 raise ZeroDivisionError("a bug")
             advance(self, ids, rows)
 
-        def replaying(self: Boundary, row: int, ids: Any) -> None:
-            if self is found._boundary and live.row == row:
+        def replaying(self: ActionMask, row: int, ids: Any) -> None:
+            if self is found._action_mask and live.row == row:
                 raise ZeroDivisionError("a bug")
             replay(self, row, ids)
 
-        monkeypatch.setattr(Boundary, "advance", advancing)
-        monkeypatch.setattr(Boundary, "replay", replaying)
+        monkeypatch.setattr(ActionMask, "advance", advancing)
+        monkeypatch.setattr(ActionMask, "replay", replaying)
     logits = [torch.randn(4, VOCAB.size, generator=torch.Generator().manual_seed(1))]
     logits.append(logits[0].clone())
     wanted.apply(logits[0])

@@ -21,7 +21,7 @@ import pytest
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.engines.base import Act, DecodeConfig, EngineEnded, Request, Score
 from reviser.engines.vllm_server import VLLMServer
@@ -170,7 +170,7 @@ def faults(name: str, requests: list[Request], records: list[dict[str, Any]]) ->
     """How many actions were not allowed where they came, and of how many."""
     vocab, wrong, count = VOCABS[name], 0, 0
     for request, record in zip(requests, records, strict=True):
-        rows = Boundary(vocab, 1)
+        rows = ActionMask(vocab, 1)
         request.enter(rows, 0)
         canvas = Canvas.replay(vocab, request.history)
         for action in record["actions"]:

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.errors import ConfigError
 from support import naive, strategies
@@ -64,7 +64,7 @@ class Asked:
         self.output: list[int] = []
 
     def allowed(self, vocab: ActionVocab, more: list[int] | None = None) -> np.ndarray[Any, Any]:
-        rows = Boundary(vocab, 1)
+        rows = ActionMask(vocab, 1)
         mask_args.read(vocab, self.prompt, self.args).enter(rows, 0)
         rows.replay(0, [*self.output, *(more or [])])
         return rows.allowed()[0]

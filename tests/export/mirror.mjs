@@ -13,26 +13,26 @@ const jobs = {
   /** What is allowed, the canvas and the edit of the text, after each id of each history. */
   async follow() {
     const { Canvas } = await load("canvas");
-    const { Boundary } = await load("mask");
+    const { ActionMask } = await load("mask");
     const { TextStream } = await load("text_stream");
     return cases.map(({ tokens, bytes, start, ids }) => {
       const canvas = new Canvas(vocab);
       canvas.tokens = [...tokens];
       canvas.cursor = start.cursor;
-      const boundary = new Boundary(vocab, start);
+      const action_mask = new ActionMask(vocab, start);
       const stream = new TextStream(bytes.map((each) => Uint8Array.from(each)), tokens);
       const seen = () => {
-        const { inserts, controls } = boundary.allowed();
+        const { inserts, controls } = action_mask.allowed();
         return [inserts, [...controls].sort((a, b) => a - b)];
       };
       const steps = ids.map((id) => {
         const allowed = seen();
-        boundary.advance(id);
+        action_mask.advance(id);
         const { position, inserted, cursor } = canvas.apply(id);
         const edit = stream.feed({ position, removed: [], inserted, cursor });
         return [allowed, canvas.cursor, canvas.marks, [edit.offset, edit.removed, edit.inserted, edit.cursor]];
       });
-      return { steps, last: seen(), tokens: canvas.tokens, text: stream.text, gaps: boundary.gaps };
+      return { steps, last: seen(), tokens: canvas.tokens, text: stream.text, gaps: action_mask.gaps };
     });
   },
   async encode() {

@@ -14,7 +14,7 @@ import pytest
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, TextEdit
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.core.text_stream import TextStream
 from reviser.engines.base import replay
 from reviser.writing._spaces import SpacedStream
@@ -65,7 +65,7 @@ def told(edit: TextEdit) -> list[Any]:
     return [edit.offset, edit.removed, edit.inserted, edit.cursor]
 
 
-def allowed(rows: Boundary) -> list[Any]:
+def allowed(rows: ActionMask) -> list[Any]:
     mask = rows.fill_mask()[0]
     return [bool(mask[0]), sorted(rows.vocab.controls[mask[1:]].tolist())]
 
@@ -84,7 +84,7 @@ def walk(vocab: ActionVocab, rng: Random) -> tuple[dict[str, Any], dict[str, Any
         "max_moves": rng.randint(0, 4),
     }
     given = {name: rng.choice([None, None, value]) for name, value in limits.items()}
-    rows = Boundary(vocab, 1)
+    rows = ActionMask(vocab, 1)
     rows.reset(0, **start, **given)
     canvas = Canvas(vocab, tokens, cursor)
     stream = TextStream(PIECES, tokens, unit="utf16")
@@ -195,7 +195,7 @@ def test_the_space_before_a_gap_is_handed_over_alike() -> None:
         stream: TextStream | SpacedStream = codec.stream(canvas.tokens(), unit="utf16")
         if starts:
             stream = SpacedStream(codec, canvas.tokens(), starts, "utf16")
-        rows = Boundary(vocab, 1)
+        rows = ActionMask(vocab, 1)
         request.enter(rows, 0)
         ids, edits, shown = [], [], [stream.text]
         for _ in range(rng.randint(1, 12)):

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from reviser.core.actions import OPERATORS, ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import (
     Act,
     Branch,
@@ -107,7 +107,7 @@ def poisoned(request: Request, **values: Any) -> Request:
 @torch.no_grad()
 def check_greedy(model: Any, vocab: ActionVocab, request: Request, record: dict[str, Any]) -> None:
     """Compare with the likeliest action after each part of a history, which is read in one go."""
-    rows, actions = Boundary(vocab, 1), record["actions"]
+    rows, actions = ActionMask(vocab, 1), record["actions"]
     request.enter(rows, 0)
     ids = torch.tensor([[*request.history, *actions]])
     logits_TA = model(input_ids=ids, use_cache=False).logits[0, len(request.history) - 1 : -1]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import Answer, Question, Request, Score, Scores, Step, StopReason
 from reviser.errors import ConfigError
 from support import naive, noting
@@ -19,7 +19,7 @@ from support import naive, noting
 @dataclass
 class Walk:
     request: Request
-    rows: Boundary
+    rows: ActionMask
     rng: Random
     actions: int = 0
 
@@ -53,7 +53,7 @@ class RandomEngine:
         else:
             request = question.request
             self.check(request)
-            rows = Boundary(self.vocab, 1)
+            rows = ActionMask(self.vocab, 1)
             request.enter(rows, 0)
             asked = Walk(request, rows, Random(request.config.seed))
         self.added += 1

@@ -27,7 +27,7 @@ import numpy as np
 
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import Answer, EngineEnded, Question, Request, Score, Scores, Step
 from reviser.errors import EngineError
 from reviser.model import Reviser
@@ -62,7 +62,7 @@ class FaultyEngine:
             question.check(self.vocab, self.context)
             self._scores[self.added] = question
             return self.added
-        rows = Boundary(self.vocab, 1)
+        rows = ActionMask(self.vocab, 1)
         question.request.enter(rows, 0)
         self.running[self.added] = Walk(
             question.request, rows, Random(question.request.config.seed)
@@ -109,7 +109,7 @@ class Walk:
     """A request and what was done for it."""
 
     request: Request
-    rows: Boundary
+    rows: ActionMask
     rng: Random
     actions: int = 0
 

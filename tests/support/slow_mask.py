@@ -1,6 +1,6 @@
 """One row of the mask, the slow and readable way: a canvas, its gaps and budgets, id by id.
 
-`core.mask.Boundary` does the same for many rows with arrays. Here the canvas knows content, marks
+`core.mask.ActionMask` does the same for many rows with arrays. Here the canvas knows content, marks
 and the unfinished action, and each id that may be chosen is decided by itself.
 """
 

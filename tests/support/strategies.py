@@ -65,7 +65,7 @@ def vocabs(draw: st.DrawFn) -> ActionVocab:
 
 
 class Layout(NamedTuple):
-    """The start of a row, as `Boundary.reset` takes it."""
+    """The start of a row, as `ActionMask.reset` takes it."""
 
     length: int
     cursor: int

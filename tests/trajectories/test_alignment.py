@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, VocabError
 from reviser.lab.oracle import remaining
@@ -87,7 +87,7 @@ def applied(before: list[int], hunks: list[Hunk]) -> list[int]:
 
 def check_allowed(vocab: ActionVocab, prefix: list[int], ids: list[int]) -> None:
     """Check that the mask allows every id after a locked prefix."""
-    rows = Boundary(vocab, 1)
+    rows = ActionMask(vocab, 1)
     size = len(prefix)
     canvas = Canvas(vocab, prefix)
     rows.reset(0, length=size, cursor=size, gaps=[(size, size)], canvas=canvas)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, TrajectoryError, VocabError
 from reviser.trajectories.policy import PRESETS, Append, Mixture, Obfuscation, Policy, Spans
@@ -70,7 +70,7 @@ def no_loss_by_identity(vocab: ActionVocab, restoration: tuple[int, ...]) -> lis
 
 def assert_legal(vocab: ActionVocab, prefix: list[int], trajectory: Trajectory) -> None:
     """Check that a mask that locks the prefix allows every id of the restoration."""
-    rows = Boundary(vocab, 1)
+    rows = ActionMask(vocab, 1)
     m = len(prefix)
     rows.reset(0, length=m, cursor=m, gaps=[(m, m)])
     for i in trajectory.restoration:

@@ -1,7 +1,7 @@
 """The state of a mask: one row of integers per sequence, and the geometry of its gaps.
 
 A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed. Text
-outside every gap is locked. `mask.Boundary` holds the rows and knows the rules.
+outside every gap is locked. `mask.ActionMask` holds the rows and knows the rules.
 
 A row of four tokens, of which the second may be changed, with the cursor after it and no limits:
 

@@ -28,8 +28,8 @@ from reviser.core.history import is_argument, is_search, trace
 from reviser.errors import ConfigError, InvalidAction
 
 __all__ = [
+    "ActionMask",
     "BoolArray",
-    "Boundary",
     "check_gaps",
     "is_argument",
     "is_search",
@@ -45,7 +45,7 @@ _IS_MOVE = np.isin(np.arange(len(Kind)), MOVES)
 _KEEPS_MOVE_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.SEPARATOR)
 
 
-class Boundary:
+class ActionMask:
     """The state of B sequences that decides which actions are allowed.
 
     A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed.
@@ -54,7 +54,7 @@ class Boundary:
     inside an action of several ids: then only what can complete it is.
 
     >>> vocab = ActionVocab.build(100, max_move=2)
-    >>> rows = Boundary(vocab, 1)
+    >>> rows = ActionMask(vocab, 1)
     >>> rows.reset(0, length=3, cursor=3, gaps=[(3, 3)])  # a prefix of three tokens
     >>> rows.fill_mask()  # inserts, stop, +1, -1, +2, -2
     array([[ True,  True, False, False, False, False]])
@@ -155,14 +155,14 @@ class Boundary:
         pairs = zip(r.lows(state)[0].tolist(), r.highs(state)[0].tolist(), strict=True)
         return [(low, high) for low, high in pairs if low <= high]
 
-    def fork(self, rows: Sequence[int] | None = None) -> Boundary:
+    def fork(self, rows: Sequence[int] | None = None) -> ActionMask:
         """Return an independent copy of all rows, or of the given rows in that order."""
         forked = self.view(range(len(self)) if rows is None else rows)
         if forked._canvases is not None:
             forked._canvases = [canvas.fork(past=False) for canvas in forked._canvases]
         return forked
 
-    def view(self, rows: Sequence[int]) -> Boundary:
+    def view(self, rows: Sequence[int]) -> ActionMask:
         """Return a fork that shares canvases: for reading masks, not for advancing."""
         # An engine makes a view in every step. The integers of a row are few and are copied; its
         # text is long, so its canvas is shared.
@@ -172,15 +172,15 @@ class Boundary:
             view._canvases = [self._canvases[n] for n in at.tolist()]
         return view
 
-    def put(self, rows: Sequence[int], other: Boundary) -> None:
-        """Overwrite rows with those of another boundary: to roll back, move or swap rows."""
+    def put(self, rows: Sequence[int], other: ActionMask) -> None:
+        """Overwrite rows with those of another mask: to roll back, move or swap rows."""
         at = np.asarray(rows, int)
         gaps = max(r.lows(state).shape[1] for state in (self._state, other._state))
         self._state = r.fit_gaps(self._state, gaps)
         self._state[at] = r.fit_gaps(other._state, gaps)
         self._marks = m.put_marks(self._marks, at, other._marks)
         if self._canvases is not None:
-            # The other boundary may be a view, so its canvases are not its own.
+            # The other mask may be a view, so its canvases are not its own.
             forks = [canvas.fork(past=False) for canvas in other._canvases or ()]
             for n, canvas in zip(at.tolist(), forks, strict=True):
                 self._canvases[n] = canvas
@@ -261,7 +261,7 @@ class Boundary:
         """Return the tokens with which unfinished searches may continue: rows and tokens in pairs.
 
         >>> vocab = ActionVocab.build(100, search=True)
-        >>> rows = Boundary(vocab, 2)
+        >>> rows = ActionMask(vocab, 2)
         >>> for row in range(2):
         ...     rows.reset(row, length=3, cursor=0, canvas=Canvas(vocab, [7, 9, 8], cursor=0))
         >>> rows.advance([vocab.stop, vocab.find])
@@ -357,7 +357,7 @@ class Boundary:
 
 
 def _execute(canvases: Sequence[Canvas], ids: Rows) -> tuple[Rows, Rows, Rows, Rows]:
-    """Apply an id to each canvas, or change none; return what `Boundary._effects` does."""
+    """Apply an id to each canvas, or change none; return what `ActionMask._effects` does."""
     edits: list[Edit] = []
     changed: list[Canvas] = []
     try:

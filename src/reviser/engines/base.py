@@ -19,7 +19,7 @@ import numpy as np
 
 from reviser.core.actions import FILE_NAME, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import Boundary, check_gaps, trace
+from reviser.core.mask import ActionMask, check_gaps, trace
 from reviser.engines.settings import MOST_GAPS, DecodeConfig
 from reviser.errors import CheckpointError, ConfigError, EngineError, ReviserError
 from reviser.files import read_object
@@ -112,7 +112,7 @@ class Request:
             )
         check_gaps(self.length, self.cursor, self.gaps)
 
-    def enter(self, rows: Boundary, row: int) -> None:
+    def enter(self, rows: ActionMask, row: int) -> None:
         """Write this request's state into a row of the mask."""
         vocab = rows.vocab
         needs_canvas = vocab.find is not None or vocab.mark in self.history

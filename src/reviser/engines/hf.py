@@ -23,7 +23,7 @@ import torch
 from transformers import DynamicCache, LogitsProcessor
 
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import (
     Act,
     Answer,
@@ -91,7 +91,7 @@ class HFEngine:
         self._count = rows
         if isinstance(vocab, ActionVocab):
             self._mask = LogitsMask(vocab, self._device)
-            self._boundary = Boundary(vocab, rows)
+            self._action_mask = ActionMask(vocab, rows)
         self._free = deque(range(rows))
         self._waiting: deque[tuple[int, Request]] = deque()
         self._scores = deque[tuple[int, Score]]()
@@ -218,9 +218,9 @@ class HFEngine:
         def choose_in(at: list[int]) -> list[int]:
             rows = [self._rows[n] for n in at]
             configs = [row.request.config for row in rows]
-            boundary = self._boundary.view([row.slot for row in rows])
+            action_mask = self._action_mask.view([row.slot for row in rows])
             logits_BA = raw_BA[at]
-            self._mask.apply(logits_BA, self._mask.plan(boundary, configs))
+            self._mask.apply(logits_BA, self._mask.plan(action_mask, configs))
             chosen: list[int] = choose(logits_BA, configs, [draws[n] for n in at]).tolist()
             return chosen
 
@@ -231,13 +231,13 @@ class HFEngine:
 
         def advance(at: list[int]) -> list[int]:
             taken = [actions[n] for n in at]
-            self._boundary.advance(taken, [self._rows[n].slot for n in at])
+            self._action_mask.advance(taken, [self._rows[n].slot for n in at])
             return taken
 
         return _per_row(advance, len(actions), errors)
 
     def _ended(self, row: _Row) -> StopReason | None:
-        if row.last == self._boundary.vocab.stop:  # never another action's argument
+        if row.last == self._action_mask.vocab.stop:  # never another action's argument
             return "stop"
         if row.actions == row.request.config.max_actions:
             return "max_actions"
@@ -269,7 +269,7 @@ class HFEngine:
         for number, request in [self._waiting.popleft() for _ in range(count)]:
             slot = self._free.popleft()
             try:
-                request.enter(self._boundary, slot)
+                request.enter(self._action_mask, slot)
                 draws = np.random.Generator(np.random.Philox(key=request.config.seed))
                 rows.append(_Row(number, request, slot, draws))
             except Exception as error:  # noqa: BLE001 - a fault of this request alone
@@ -301,7 +301,9 @@ class HFEngine:
         """Let the trunk read histories, padded on the left; return the logits after them."""
         histories = [row.request.history for row in entering]
         width = max(map(len, histories))
-        ids_BT = torch.full((len(histories), width), self._boundary.vocab.stop, device=self._device)
+        ids_BT = torch.full(
+            (len(histories), width), self._action_mask.vocab.stop, device=self._device
+        )
         for n, history in enumerate(histories):
             ids_BT[n, width - len(history) :] = self._tensor(list(history))
         lengths_B = self._tensor([len(history) for history in histories])
@@ -396,9 +398,9 @@ class MaskProcessor(LogitsProcessor):
     requests: Sequence[Request]
 
     def __post_init__(self) -> None:
-        self._boundary = Boundary(self.vocab, len(self.requests))
+        self._action_mask = ActionMask(self.vocab, len(self.requests))
         for n, request in enumerate(self.requests):
-            request.enter(self._boundary, n)
+            request.enter(self._action_mask, n)
         self._history: torch.Tensor | None = None
         self._mask: LogitsMask | None = None
 
@@ -419,11 +421,11 @@ class MaskProcessor(LogitsProcessor):
                 " and no beams."
             )
         else:
-            self._boundary.advance(input_ids[:, -1].tolist())
+            self._action_mask.advance(input_ids[:, -1].tolist())
         self._history = input_ids.clone()
         if self._mask is None:
             self._mask = LogitsMask(self.vocab, scores.device)
         scores = scores.clone()
         configs = [request.config for request in self.requests]
-        self._mask.apply(scores, self._mask.plan(self._boundary, configs))
+        self._mask.apply(scores, self._mask.plan(self._action_mask, configs))
         return scores

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import BoolArray, Boundary
+from reviser.core.mask import ActionMask, BoolArray
 from reviser.engines.base import DecodeConfig
 
 Searched: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -31,13 +31,13 @@ class MaskPlan(NamedTuple):
     move_bias: npt.NDArray[np.float32]
     """Bias of moves, searches and marks, by row."""
     allowed: BoolArray
-    """The mask, as `Boundary.fill_mask` gives it."""
+    """The mask, as `ActionMask.fill_mask` gives it."""
     searched: Searched
     """The tokens with which searches may continue."""
 
 
 class LogitsMask:
-    """A mask of logits: what the rows of a `Boundary` may not do becomes -inf."""
+    """A mask of logits: what the rows of a `ActionMask` may not do becomes -inf."""
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str = "cpu") -> None:
         self.vocab = vocab
@@ -48,7 +48,7 @@ class LogitsMask:
         self._nothing = torch.empty(0, dtype=torch.long, device=device)
         self._moves = torch.from_numpy(np.flatnonzero(is_biased)).to(device)
 
-    def plan(self, rows: Boundary, configs: Sequence[DecodeConfig]) -> MaskPlan:
+    def plan(self, rows: ActionMask, configs: Sequence[DecodeConfig]) -> MaskPlan:
         """Return what is to be written to the logits of these rows.
 
         Whatever can go wrong with a row does so here, before the first write.
@@ -68,7 +68,7 @@ class LogitsMask:
         return MaskPlan(stop_B, moves_B, allowed_BC, searched)
 
     def apply(self, logits_BA: torch.Tensor, plan: MaskPlan) -> None:
-        """Add biases and mask, in place and in the order that `Boundary.fill_mask` states.
+        """Add biases and mask, in place and in the order that `ActionMask.fill_mask` states.
 
         Biases are added to STOP, moves, searches and marks; not to arguments.
         """

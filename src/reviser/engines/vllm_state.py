@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.engines.base import DecodeConfig
 from reviser.engines.logits import LogitsMask, Searched
@@ -81,14 +81,14 @@ class _RequestMasks:
 
     def __init__(self, vocab: ActionVocab, device: torch.device | str, rows: int) -> None:
         self.vocab = vocab
-        self._boundary = Boundary(vocab, rows)
+        self._action_mask = ActionMask(vocab, rows)
         self._mask = LogitsMask(vocab, device)
         inserts = vocab.kinds[: vocab.tokens] == Kind.INSERT
         self._inserts = torch.from_numpy(inserts).to(device)
         self._columns = np.full(vocab.size, -1)  # of the mask, by id; -1 is never allowed
         self._columns[: vocab.tokens][inserts] = 0
         self._columns[vocab.controls] = np.arange(1, 1 + len(vocab.controls))
-        self._stopped = Boundary(vocab, 1)  # which allows STOP alone
+        self._stopped = ActionMask(vocab, 1)  # which allows STOP alone
         self._stopped.advance([vocab.stop])
 
     def _enter(self, request: _Request, history: Sequence[int] | None) -> None:
@@ -96,7 +96,7 @@ class _RequestMasks:
         request.taken, request.last, request.is_invalid = 0, -1, history is None
         try:
             asked = mask_args.read(self.vocab, history or (), request.args)
-            asked.enter(self._boundary, request.row)
+            asked.enter(self._action_mask, request.row)
             request.config = asked.config
         except Exception as error:  # noqa: BLE001 - raised here, it would end all requests
             # The API has checked the arguments, but not against the history, which it is not shown.
@@ -121,14 +121,14 @@ class _RequestMasks:
             return
         requests, actions = zip(*single, strict=True)
         try:
-            self._boundary.advance(actions, [request.row for request in requests])
+            self._action_mask.advance(actions, [request.row for request in requests])
         except Exception:  # noqa: BLE001 - one request is wrong, so none was advanced
             for request, action in single:
                 self._take_alone(request, [action])
 
     def _take_alone(self, request: _Request, ids: Sequence[int]) -> None:
         try:
-            self._boundary.replay(request.row, ids)
+            self._action_mask.replay(request.row, ids)
         except Exception as error:  # noqa: BLE001 - also an id that the mask did not allow
             request.fail(error)
 
@@ -136,7 +136,7 @@ class _RequestMasks:
         self,
         logits_BA: torch.Tensor,
         requests: Sequence[_Request | None],
-        rows: Boundary,
+        rows: ActionMask,
         lost: npt.NDArray[np.bool_],
     ) -> None:
         """Mask, in place, what the rows may not do; the lost ones may only STOP."""
@@ -170,7 +170,7 @@ class _RequestMasks:
             logits_BA[failed] = -torch.inf
             logits_BA[failed, int(self.vocab.forbidden[0])] = 0.0
 
-    def _can_mask(self, request: _Request | None, row: Boundary) -> bool:
+    def _can_mask(self, request: _Request | None, row: ActionMask) -> bool:
         """Return whether one row can be masked; if not, its request has failed."""
         try:
             self._mask.plan(row, [_DEFAULTS if request is None else request.config])
@@ -205,7 +205,9 @@ class _RequestMasks:
             logits_BA[at, : self.vocab.tokens] = tokens
         logits_BA[searched] = logits_BA[searched].masked_fill(dead_B1[searched[0], 0], 0.0)
 
-    def _are_allowed(self, rows: Boundary, actions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _are_allowed(
+        self, rows: ActionMask, actions: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
         known = (actions >= 0) & (actions < self.vocab.size)
         columns = self._columns[np.where(known, actions, 0)]
         allowed: npt.NDArray[np.bool_] = rows.fill_mask()[np.arange(len(columns)), columns]
@@ -245,10 +247,10 @@ class BatchMask(_RequestMasks):
         """
         self.remove(index)  # another request may take an index with no removal before
         if not self._free:
-            count = len(self._boundary)
-            wider = Boundary(self.vocab, 2 * count)
-            wider.put(range(count), self._boundary)
-            self._boundary = wider
+            count = len(self._action_mask)
+            wider = ActionMask(self.vocab, 2 * count)
+            wider.put(range(count), self._action_mask)
+            self._action_mask = wider
             self._free.extend(range(count, 2 * count))
         request = _Request(self._free.pop(), args or {}, prompt_ids, output_ids)
         self._enter(request, prompt_ids)
@@ -288,7 +290,9 @@ class BatchMask(_RequestMasks):
                     " its path, with logits_processors, not as a plugin."
                 )
         self._take((request, list(request.output_ids[request.taken :])) for request in known)
-        rows = self._boundary.view([0 if request is None else request.row for request in requests])
+        rows = self._action_mask.view(
+            [0 if request is None else request.row for request in requests]
+        )
         lost = np.array([request is None or request.is_invalid for request in requests], np.bool_)
         self._close(logits_BA, requests, rows, lost)
 
@@ -338,7 +342,7 @@ class SlotMask(_RequestMasks):
         lost |= pos_B + 1 - local_B != total_B
         chosen = [0 if request is None else request.row for request in requests]
         drafted = int(local_B.max(initial=0))
-        rows = self._boundary.fork(chosen) if drafted else self._boundary.view(chosen)
+        rows = self._action_mask.fork(chosen) if drafted else self._action_mask.view(chosen)
         # Draft 1 of all rows, then draft 2, so that a step costs as many calls as there are drafts.
         for depth in range(1, drafted + 1):
             at = np.flatnonzero((local_B >= depth) & ~lost)
@@ -355,7 +359,7 @@ class SlotMask(_RequestMasks):
 
     def _follow_drafts(
         self,
-        rows: Boundary,
+        rows: ActionMask,
         at: npt.NDArray[np.int64],
         drafts: npt.NDArray[np.int64],
         lost: npt.NDArray[np.bool_],

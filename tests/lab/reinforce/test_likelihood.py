@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from reviser.core.actions import ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines import hf
 from reviser.engines.hf import HFEngine
 from reviser.engines.logits import LogitsMask, choose
@@ -45,12 +45,12 @@ def slow_reference(
 ) -> list[dict[str, Any]]:
     """Compute each step by itself: no cache, no batch, and the mask as wide as the vocabulary."""
     request, found = rollout.prompt.request, []
-    boundary = Boundary(vocab, 1)
-    request.enter(boundary, 0)
+    action_mask = ActionMask(vocab, 1)
+    request.enter(action_mask, 0)
     history = list(request.history)
     for action in rollout.ids:
         logits = model(input_ids=torch.tensor([history])).logits[0, -1].double()
-        allowed = boundary.allowed()[0]
+        allowed = action_mask.allowed()[0]
         weights = {
             i: math.exp(logits[i].item() / temperature) for i in range(len(allowed)) if allowed[i]
         }
@@ -63,10 +63,10 @@ def slow_reference(
             {
                 "logprob": math.log(shares[action]),
                 "entropy": -sum(share * math.log(share) for share in shares.values()),
-                "types": list(by_type.values()) if not boundary.is_spelling[0] else [0.0] * 4,
+                "types": list(by_type.values()) if not action_mask.is_spelling[0] else [0.0] * 4,
             }
         )
-        boundary.advance([action])
+        action_mask.advance([action])
         history.append(action)
     return found
 

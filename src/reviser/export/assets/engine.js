@@ -1,5 +1,5 @@
 import { Canvas } from "./canvas.js";
-import { Boundary } from "./mask.js";
+import { ActionMask } from "./mask.js";
 import { planContinue, planFill } from "./plan.js";
 import { Philox, choose, logprobOf } from "./sampling.js";
 import { SpacedStream } from "./spaces.js";
@@ -52,14 +52,14 @@ export async function* write({ trunk, vocab, codec, context }, { mode, text }, s
   const still = { position: cursor, removed: [], inserted: [], cursorBefore: cursor, cursor };
   started({ text: stream.text, cursor: stream.feed(still).cursor });
   const { length } = canvas.tokens;
-  const boundary = new Boundary(vocab, { length, cursor, gaps, marks: canvas.marks });
+  const action_mask = new ActionMask(vocab, { length, cursor, gaps, marks: canvas.marks });
   const draws = new Philox(settings.seed);
   trunk.forget();
   let logits = await trunk.read(history);
   for (let count = 1; ; count++) {
-    const action = choose(logits, allowedIds(vocab, boundary), settings, draws.random());
+    const action = choose(logits, allowedIds(vocab, action_mask), settings, draws.random());
     const kind = vocab.kind(action);
-    boundary.advance(action);
+    action_mask.advance(action);
     yield { edit: stream.feed(canvas.apply(action)), kind, logprob: logprobOf(logits, action), action };
     if (kind === Kind.STOP) return "stop";
     if (count === settings.maxActions) return "max_actions";
@@ -69,7 +69,7 @@ export async function* write({ trunk, vocab, codec, context }, { mode, text }, s
 }
 
 /** Return, for each id, whether it may be chosen now. */
-function allowedIds(vocab, boundary) {
-  const { inserts, controls } = boundary.allowed();
+function allowedIds(vocab, action_mask) {
+  const { inserts, controls } = action_mask.allowed();
   return vocab.kinds.map((kind, id) => (kind === Kind.INSERT ? inserts : controls.has(id)));
 }

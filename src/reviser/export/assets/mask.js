@@ -5,7 +5,7 @@ import { Kind } from "./vocab.js";
 
 /** What decides which actions are allowed. A gap [low, high] is a pair of boundaries between which
  *  tokens may be inserted; text outside every gap is locked. */
-export class Boundary {
+export class ActionMask {
   constructor(vocab, { length, cursor, gaps, marks = [], maxLength, maxEdits, maxMoves }) {
     this.vocab = vocab;
     this.length = length;

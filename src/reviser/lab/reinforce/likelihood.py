@@ -1,8 +1,8 @@
 """Log-probabilities of rollouts under the masked distribution that the engine samples from.
 
-The mask of every step is found by replaying the actions through `Boundary`, all rollouts at a time;
-then all steps are masked together. TRL's own log-probabilities are of all ids, legal or not, so the
-ratio of two policies would also count what neither of them could do.
+The mask of every step is found by replaying the actions through `ActionMask`, all rollouts at a
+time; then all steps are masked together. TRL's own log-probabilities are of all ids, legal or not,
+so the ratio of two policies would also count what neither of them could do.
 
 Shapes: B rollouts, T steps, N steps of all rollouts, A ids of the vocabulary, K types of actions.
 """
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from reviser.core.actions import MOVES, ActionVocab, Kind
-from reviser.core.mask import Boundary
+from reviser.core.mask import ActionMask
 from reviser.engines.base import Request
 from reviser.engines.logits import LogitsMask, MaskPlan
 from reviser.train.trainer import GROUPS
@@ -39,9 +39,9 @@ def masked_steps(
     mask: LogitsMask, requests: Sequence[Request], actions: Sequence[Sequence[int]]
 ) -> Steps:
     """Replay rollouts and return what was allowed at each of their steps."""
-    boundary = Boundary(mask.vocab, len(requests))
+    action_mask = ActionMask(mask.vocab, len(requests))
     for n, request in enumerate(requests):
-        request.enter(boundary, n)
+        request.enter(action_mask, n)
     plans: list[MaskPlan] = []
     rows: list[int] = []
     times: list[int] = []
@@ -49,7 +49,7 @@ def masked_steps(
     found = [torch.empty((2, 0), dtype=torch.long, device=mask.controls.device)]
     for time in range(max(map(len, actions))):
         alive = [n for n, ids in enumerate(actions) if len(ids) > time]
-        view = boundary.view(alive)
+        view = action_mask.view(alive)
         plan = mask.plan(view, [requests[n].config for n in alive])
         # Rows of a plan count from its first step; those of all steps from the first of all.
         row, token = plan.searched
@@ -58,7 +58,7 @@ def masked_steps(
         begins.append(~view.is_spelling)
         rows += alive
         times += [time] * len(alive)
-        boundary.advance([actions[n][time] for n in alive], alive)
+        action_mask.advance([actions[n][time] for n in alive], alive)
     row, token = torch.cat(found, 1)
     whole = MaskPlan(
         stop_bias=np.concatenate([plan.stop_bias for plan in plans]),
