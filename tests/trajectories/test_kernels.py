@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.errors import MissingExtra, TrajectoryError
-from reviser.trajectories._kernels import jit, sampling
-from reviser.trajectories._kernels import philox as k
+from reviser.trajectories._kernels import jit, philox, sampling
 from reviser.trajectories.policy import PRESETS, Append, Obfuscation, Policy, Spans
 from reviser.trajectories.sampler import Sampler
 from support import naive, naive_policy
@@ -94,34 +93,34 @@ def assert_as_reference(
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
 def test_the_generator_gives_the_published_answers(counter: str, key: str, answer: str) -> None:
-    rng = np.zeros(k.RNG_SIZE, np.uint64)
+    rng = np.zeros(philox.RNG_SIZE, np.uint64)
     rng[:6] = words(key) + words(counter)
-    k.philox(rng)
-    assert tuple(rng[k._OUT : k._OUT + 4].tolist()) == words(answer)
+    philox.philox(rng)
+    assert tuple(rng[philox._OUT : philox._OUT + 4].tolist()) == words(answer)
     assert naive_policy.philox(words(counter), words(key)) == words(answer)
 
 
 def test_the_first_word_of_the_counter_starts_over_and_the_others_stay() -> None:
-    rng = np.zeros(k.RNG_SIZE, np.uint64)
+    rng = np.zeros(philox.RNG_SIZE, np.uint64)
     rng[:6] = [11, 12, 2**32 - 1, 2**32 - 1, 13, 14]
-    k.philox(rng)
+    philox.philox(rng)
     second = naive_policy.philox((0, 2**32 - 1, 13, 14), (11, 12))
-    assert tuple(rng[k._OUT + 4 : k._OUT + 8].tolist()) == second
-    assert rng[2:6].tolist() == [k._BLOCKS - 1, 2**32 - 1, 13, 14]
+    assert tuple(rng[philox._OUT + 4 : philox._OUT + 8].tolist()) == second
+    assert rng[2:6].tolist() == [philox._BLOCKS - 1, 2**32 - 1, 13, 14]
 
 
 @given(words64, st.integers(0, 2**32 - 1), words64)
 def test_an_example_draws_what_its_seed_epoch_and_index_say(
     seed: int, epoch: int, index: int
 ) -> None:
-    rng = np.zeros(k.RNG_SIZE, np.uint64)
-    k.start_rng(rng, np.uint64(seed), np.uint64(epoch), np.uint64(index))
+    rng = np.zeros(philox.RNG_SIZE, np.uint64)
+    philox.start_rng(rng, np.uint64(seed), np.uint64(epoch), np.uint64(index))
     draws = naive_policy.Draws(seed, epoch, index)
-    for n in range(2 * 4 * k._BLOCKS + 3):  # twice past what is made at once
+    for n in range(2 * 4 * philox._BLOCKS + 3):  # twice past what is made at once
         if n % 3:
-            assert k.draw(rng) == draws.word()
+            assert philox.draw(rng) == draws.word()
         else:
-            assert k.below(rng, n + 1) == draws.below(n + 1)
+            assert philox.below(rng, n + 1) == draws.below(n + 1)
 
 
 @pytest.mark.skipif(SLOW, reason="Without the compiler there is no cache.")

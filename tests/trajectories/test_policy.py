@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, VocabError
-from reviser.trajectories._kernels import layout as k
+from reviser.trajectories._kernels import layout
 from reviser.trajectories._kernels.philox import RNG_SIZE, start_rng
 from reviser.trajectories._kernels.spans import cut_spans, draw_order
 from reviser.trajectories.compiled import Compiled, one_by_one
@@ -117,10 +117,10 @@ def test_weights_go_from_first_to_last_in_a_straight_line() -> None:
 @given(policies(), st.floats(0, 1))
 def test_thresholds_rise_to_all_there_is(policy: Policy, progress: float) -> None:
     rows = compile_rows(policy, progress)
-    weights = [0, *rows[:, k.WEIGHT].tolist()]
+    weights = [0, *rows[:, layout.WEIGHT].tolist()]
     assert weights[-1] == 2**32
     assert all(np.diff(weights) >= -len(rows))  # each is rounded on its own
-    deletes = rows[rows[:, k.KIND] == k.OBFUSCATE, k.DELETE]
+    deletes = rows[rows[:, layout.KIND] == layout.OBFUSCATE, layout.DELETE]
     assert ((deletes > 0) & (deletes < 2**32)).all()
 
 

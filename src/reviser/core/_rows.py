@@ -5,8 +5,8 @@ outside every gap is locked. `mask.ActionMask` holds the rows and knows the rule
 
 A row of four tokens, of which the second may be changed, with the cursor after it and no limits:
 
-    LENGTH  CURSOR  PENDING  MOVES  MAX_LENGTH  EDITS_LEFT  MAX_MOVES | lows | highs
-    4       2       NONE     0      UNLIMITED   UNLIMITED   UNLIMITED | 1    | 2
+    LENGTH  CURSOR  PENDING  MOVE_COUNT  MAX_LENGTH  EDITS_LEFT  MAX_MOVES | lows | highs
+    4       2       NONE     0           UNLIMITED   UNLIMITED   UNLIMITED | 1    | 2
 
 After a DELETE: length 3, cursor 1, and the gap is (1, 1). All integers are one array, and not one
 for each name, because engines take, copy and put back some rows in every step.
@@ -28,8 +28,8 @@ BoolArray = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.integer]
 
-# Integers of a row. MOVES counts the moves since the last action that was none.
-LENGTH, CURSOR, PENDING, MOVES, MAX_LENGTH, EDITS_LEFT, MAX_MOVES = range(7)
+# Integers of a row. MOVE_COUNT counts the moves since the last action that was none.
+LENGTH, CURSOR, PENDING, MOVE_COUNT, MAX_LENGTH, EDITS_LEFT, MAX_MOVES = range(7)
 GAPS = 7  # the lower bounds of all gaps follow, then their upper bounds
 
 NONE = -1  # PENDING: no action is unfinished; otherwise the Kind of that action, or STOP
@@ -86,10 +86,10 @@ def with_row(
 
 def editable_before(cursor: Rows, low_BG: Rows, high_BG: Rows) -> tuple[Rows, BoolArray]:
     """Return the editable tokens left of each cursor, and whether it is in a gap."""
-    at = cursor[:, None]
-    inside: BoolArray = (low_BG <= at) & (at <= high_BG)
+    cursor_B1 = cursor[:, None]
+    inside: BoolArray = (low_BG <= cursor_B1) & (cursor_B1 <= high_BG)
     # Gaps are apart, so at most one holds the cursor and the sum has at most one term.
-    left = np.where(inside, at - low_BG, 0).sum(axis=1)
+    left = np.where(inside, cursor_B1 - low_BG, 0).sum(axis=1)
     return left, np.any(inside, axis=1)
 
 

@@ -19,9 +19,36 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core import _arguments as arguments
-from reviser.core import _marks as m
-from reviser.core import _rows as r
-from reviser.core._rows import BoolArray, Indices, Rows, check_gaps, shift_gaps
+from reviser.core._marks import (
+    blank_marks,
+    first_mark,
+    follow_marks,
+    is_marked,
+    put_marks,
+    steps_back,
+    with_marks,
+)
+from reviser.core._rows import (
+    CURSOR,
+    EDITS_LEFT,
+    LENGTH,
+    MAX_LENGTH,
+    MAX_MOVES,
+    MOVE_COUNT,
+    NONE,
+    PENDING,
+    BoolArray,
+    Indices,
+    Rows,
+    blank_rows,
+    check_gaps,
+    editable_before,
+    fit_gaps,
+    highs,
+    lows,
+    shift_gaps,
+    with_row,
+)
 from reviser.core.actions import MOVES, ActionVocab, Kind
 from reviser.core.canvas import Canvas, Edit
 from reviser.core.history import is_argument, is_search, trace
@@ -65,7 +92,7 @@ class ActionMask:
 
     def __init__(self, vocab: ActionVocab, rows: int) -> None:
         self.vocab = vocab
-        self._state = r.blank_rows(rows)
+        self._state = blank_rows(rows)
         self._deltas = np.array(vocab.deltas, np.int64)
         columns: dict[int | None, int] = {int(i): n for n, i in enumerate(vocab.controls, start=1)}
         self._move_columns = slice(2, 2 + len(self._deltas))
@@ -79,7 +106,7 @@ class ActionMask:
         self._back_column = columns.get(vocab.back, 0)
         self._find_column = columns.get(vocab.find, 0)
         self._argument_columns = [columns[i] for i in (vocab.here, vocab.end) if i is not None]
-        self._marks = m.blank_marks(rows)
+        self._marks = blank_marks(rows)
         self._controls = arguments.controls_of(vocab)
         needs_canvas = vocab.find is not None or vocab.end is not None
         self._canvases = [Canvas(vocab) for _ in range(rows)] if needs_canvas else None
@@ -123,36 +150,36 @@ class ActionMask:
                 )
             self._canvases[row] = canvas.fork(past=False)
         if self._mark_column:
-            self._marks = m.with_marks(self._marks, row, marks)
+            self._marks = with_marks(self._marks, row, marks)
         limits = max_length, max_edits, max_moves
-        self._state = r.with_row(self._state, row, length, cursor, limits, gaps)
+        self._state = with_row(self._state, row, length, cursor, limits, gaps)
 
     @property
     def length(self) -> Rows:
         """Canvas length of each row."""
-        return self._state[:, r.LENGTH].copy()
+        return self._state[:, LENGTH].copy()
 
     @property
     def cursor(self) -> Rows:
         """Cursor of each row."""
-        return self._state[:, r.CURSOR].copy()
+        return self._state[:, CURSOR].copy()
 
     @property
     def is_finished(self) -> BoolArray:
         """True for rows that have stopped."""
-        finished: BoolArray = self._state[:, r.PENDING] == Kind.STOP
+        finished: BoolArray = self._state[:, PENDING] == Kind.STOP
         return finished
 
     @property
     def is_spelling(self) -> BoolArray:
         """True for rows whose action of several ids is not complete."""
-        spelling: BoolArray = (self._state[:, r.PENDING] != r.NONE) & ~self.is_finished
+        spelling: BoolArray = (self._state[:, PENDING] != NONE) & ~self.is_finished
         return spelling
 
     def gaps(self, row: int) -> list[tuple[int, int]]:
         """Return the current gaps of a row, in order."""
         state = self._state[row : row + 1]
-        pairs = zip(r.lows(state)[0].tolist(), r.highs(state)[0].tolist(), strict=True)
+        pairs = zip(lows(state)[0].tolist(), highs(state)[0].tolist(), strict=True)
         return [(low, high) for low, high in pairs if low <= high]
 
     def fork(self, rows: Sequence[int] | None = None) -> ActionMask:
@@ -166,23 +193,23 @@ class ActionMask:
         """Return a fork that shares canvases: for reading masks, not for advancing."""
         # An engine makes a view in every step. The integers of a row are few and are copied; its
         # text is long, so its canvas is shared.
-        view, at = copy(self), np.asarray(rows, int)
-        view._state, view._marks = self._state[at], self._marks[at]
+        view, indices = copy(self), np.asarray(rows, int)
+        view._state, view._marks = self._state[indices], self._marks[indices]
         if self._canvases is not None:
-            view._canvases = [self._canvases[n] for n in at.tolist()]
+            view._canvases = [self._canvases[n] for n in indices.tolist()]
         return view
 
     def put(self, rows: Sequence[int], other: ActionMask) -> None:
         """Overwrite rows with those of another mask: to roll back, move or swap rows."""
-        at = np.asarray(rows, int)
-        gaps = max(r.lows(state).shape[1] for state in (self._state, other._state))
-        self._state = r.fit_gaps(self._state, gaps)
-        self._state[at] = r.fit_gaps(other._state, gaps)
-        self._marks = m.put_marks(self._marks, at, other._marks)
+        indices = np.asarray(rows, int)
+        gaps = max(lows(state).shape[1] for state in (self._state, other._state))
+        self._state = fit_gaps(self._state, gaps)
+        self._state[indices] = fit_gaps(other._state, gaps)
+        self._marks = put_marks(self._marks, indices, other._marks)
         if self._canvases is not None:
             # The other mask may be a view, so its canvases are not its own.
             forks = [canvas.fork(past=False) for canvas in other._canvases or ()]
-            for n, canvas in zip(at.tolist(), forks, strict=True):
+            for n, canvas in zip(indices.tolist(), forks, strict=True):
                 self._canvases[n] = canvas
 
     def replay(self, row: int, history: Iterable[int]) -> None:
@@ -204,17 +231,17 @@ class ActionMask:
         """
         state, vocab = self._state, self.vocab
         out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
-        low_BG, high_BG = r.lows(state), r.highs(state)
-        length, cursor, pending = state[:, r.LENGTH], state[:, r.CURSOR], state[:, r.PENDING]
-        left, in_gap = r.editable_before(cursor, low_BG, high_BG)
+        low_BG, high_BG = lows(state), highs(state)
+        length, cursor, pending = state[:, LENGTH], state[:, CURSOR], state[:, PENDING]
+        left, in_gap = editable_before(cursor, low_BG, high_BG)
         # The cursor stays between the outermost bounds: beyond them there is nothing to edit. For
         # a prefix with one gap after it, `floor` is the paper's prefix floor.
         floor, ceiling = low_BG.min(axis=1), high_BG.max(axis=1)
-        can_grow = length < state[:, r.MAX_LENGTH]
-        is_free = pending == r.NONE
+        can_grow = length < state[:, MAX_LENGTH]
+        is_free = pending == NONE
         # Moves need an edit left, too: without one, nothing could be done where they lead.
-        may_edit = is_free & (state[:, r.EDITS_LEFT] > 0)
-        may_move = may_edit & (state[:, r.MOVES] < state[:, r.MAX_MOVES])
+        may_edit = is_free & (state[:, EDITS_LEFT] > 0)
+        may_move = may_edit & (state[:, MOVE_COUNT] < state[:, MAX_MOVES])
 
         # REPLACE waits for its token, and takes any.
         out[:, 0] = (may_edit & in_gap & can_grow) | (pending == Kind.REPLACE)
@@ -231,8 +258,8 @@ class ActionMask:
         # within the outermost bounds, like any move. UNLIMITED, the first of a row without marks,
         # is never within them.
         if self._mark_column:
-            out[:, self._mark_column] = may_edit & in_gap & ~m.is_marked(self._marks, cursor)
-            first = m.first_mark(self._marks)
+            out[:, self._mark_column] = may_edit & in_gap & ~is_marked(self._marks, cursor)
+            first = first_mark(self._marks)
             in_reach = (first >= np.maximum(floor, 0)) & (first <= ceiling)
             out[:, self._back_column] = may_move & in_reach
         if self._canvases is not None:
@@ -250,9 +277,9 @@ class ActionMask:
             out[:, self._find_column] = False
             for n in movable.tolist():
                 out[n, self._find_column] = canvases[n].can_find(int(ceiling[n]))
-        waits = np.isin(self._state[:, r.PENDING], [Kind.FIND, *_SPANS])
+        waits = np.isin(self._state[:, PENDING], [Kind.FIND, *_SPANS])
         for n in np.flatnonzero(waits).tolist():
-            longest = int(self._state[n, r.MAX_LENGTH])
+            longest = int(self._state[n, MAX_LENGTH])
             out[n, 1:] = arguments.allowed_arguments(
                 canvases[n], self._controls, self.gaps(n), longest
             )
@@ -268,10 +295,10 @@ class ActionMask:
         >>> [pairs.tolist() for pairs in rows.searched()]
         [[1, 1, 1], [7, 8, 9]]
         """
-        searching = np.flatnonzero(self._state[:, r.PENDING] == Kind.FIND)
+        searching = np.flatnonzero(self._state[:, PENDING] == Kind.FIND)
         if self._canvases is None or not searching.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        ceiling = r.highs(self._state).max(axis=1)
+        ceiling = highs(self._state).max(axis=1)
         pairs = [
             (n, token)
             for n in searching.tolist()
@@ -307,8 +334,8 @@ class ActionMask:
         ids, chosen = self._checked(action_ids, rows)
         state, marks = self._state[chosen], self._marks[chosen]
         kind = self.vocab.kinds[ids]
-        pending = state[:, r.PENDING]  # a view: what depends on it comes before it is written
-        is_free, searches = pending == r.NONE, pending == Kind.FIND
+        pending = state[:, PENDING]  # a view: what depends on it comes before it is written
+        is_free, searches = pending == NONE, pending == Kind.FIND
         first_kind = np.where(is_free, kind, Kind.END)  # END begins no action
         # First: only a canvas can refuse an id, and then nothing else may have changed.
         if self._canvases is None:
@@ -316,30 +343,30 @@ class ActionMask:
         else:
             growth, steps, position, after = _execute([self._canvases[n] for n in chosen], ids)
         # An action of several ids is one edit, and counts once it is complete.
-        completes = ~is_free & ~searches & (after == r.NONE)
-        state[:, r.EDITS_LEFT] -= (is_free & _EDITS_AT_ONCE[kind]) | completes
+        completes = ~is_free & ~searches & (after == NONE)
+        state[:, EDITS_LEFT] -= (is_free & _EDITS_AT_ONCE[kind]) | completes
         if self._mark_column:
-            marks = m.follow_marks(marks, first_kind, state[:, r.CURSOR], position, growth)
-            self._marks = m.put_marks(self._marks, chosen, marks)
-        shift_gaps(r.lows(state), r.highs(state), position[:, None], growth[:, None])
-        state[:, r.LENGTH] += growth
-        state[:, r.CURSOR] += steps
+            marks = follow_marks(marks, first_kind, state[:, CURSOR], position, growth)
+            self._marks = put_marks(self._marks, chosen, marks)
+        shift_gaps(lows(state), highs(state), position[:, None], growth[:, None])
+        state[:, LENGTH] += growth
+        state[:, CURSOR] += steps
         # Digits count as moves at first, but the END after them sets the count to zero.
-        moves = state[:, r.MOVES] + _IS_MOVE[kind]
-        state[:, r.MOVES] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
-        state[:, r.PENDING] = after
+        moves = state[:, MOVE_COUNT] + _IS_MOVE[kind]
+        state[:, MOVE_COUNT] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
+        state[:, PENDING] = after
         self._state[chosen] = state
 
     def _effects(self, ids: Rows, state: Rows, marks: Rows) -> tuple[Rows, Rows, Rows, Rows]:
         """Return growth, steps of the cursor, where the length changes, and what is unfinished."""
-        kind, cursor, pending = self.vocab.kinds[ids], state[:, r.CURSOR], state[:, r.PENDING]
-        is_free = pending == r.NONE
+        kind, cursor, pending = self.vocab.kinds[ids], state[:, CURSOR], state[:, PENDING]
+        is_free = pending == NONE
         at_once = is_free & (kind != Kind.REPLACE)  # a replacement happens with its argument
         growth = np.where(at_once, self.vocab.length_deltas[ids], 0)
         steps = np.where(at_once, self.vocab.cursor_deltas[ids], 0)
         if self._mark_column:
-            steps += m.steps_back(marks, np.where(is_free, kind, Kind.END), cursor)
-        after = np.where(pending == Kind.STOP, Kind.STOP, r.NONE)
+            steps += steps_back(marks, np.where(is_free, kind, Kind.END), cursor)
+        after = np.where(pending == Kind.STOP, Kind.STOP, NONE)
         return growth, steps, cursor, np.where(is_free & _BECOMES_PENDING[kind], kind, after)
 
     def _checked(
@@ -372,7 +399,7 @@ def _execute(canvases: Sequence[Canvas], ids: Rows) -> tuple[Rows, Rows, Rows, R
         for canvas in changed:
             canvas.rollback()
         raise
-    after = [r.NONE if (each := canvas.pending) is None else each.kind for canvas in canvases]
+    after = [NONE if (each := canvas.pending) is None else each.kind for canvas in canvases]
     effects = [
         (len(e.inserted) - len(e.removed), e.cursor - e.cursor_before, e.position + len(e.removed))
         for e in edits

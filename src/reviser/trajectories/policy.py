@@ -19,7 +19,7 @@ from reviser.core.actions import ActionVocab
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, TrajectoryError, VocabError
-from reviser.trajectories._kernels import layout as k
+from reviser.trajectories._kernels import layout
 from reviser.trajectories.compiled import Compiled, Restorations, Targets
 from reviser.trajectories.edit_script import Address
 
@@ -333,44 +333,44 @@ def compile_rows(policy: TextPolicy, progress: float = 0.0) -> npt.NDArray[np.in
     parts = policy.policies if isinstance(policy, Mixture) else (policy,)
     weights = policy.weights_at(progress) if isinstance(policy, Mixture) else [1.0]
     rows = np.stack([_row(part) for part in parts])
-    rows[:, k.WEIGHT] = _thresholds(weights)
-    rows[-1, k.WEIGHT] = k.WHOLE  # rounding may have left less
+    rows[:, layout.WEIGHT] = _thresholds(weights)
+    rows[-1, layout.WEIGHT] = layout.WHOLE  # rounding may have left less
     return rows
 
 
 def compile_ids(vocab: ActionVocab) -> npt.NDArray[np.int64]:
     """Return the ids that the kernels write; -1 for an action that the vocabulary lacks."""
     entries = {
-        k.ID_STOP: vocab.stop,
-        k.ID_FIRST_MOVE: vocab.first_move,
-        k.MAX_MOVE: vocab.max_move,
-        k.ID_BACK: vocab.back,
-        k.ID_MARK: vocab.mark,
+        layout.ID_STOP: vocab.stop,
+        layout.ID_FIRST_MOVE: vocab.first_move,
+        layout.MAX_MOVE: vocab.max_move,
+        layout.ID_BACK: vocab.back,
+        layout.ID_MARK: vocab.mark,
     }
-    return np.array([-1 if entries[n] is None else entries[n] for n in range(k.IDS)], np.int64)
+    return np.array([-1 if entries[n] is None else entries[n] for n in range(layout.IDS)], np.int64)
 
 
 def _row(policy: Append | Obfuscation | Spans) -> npt.NDArray[np.int64]:
-    row = np.zeros(k.COLUMNS, np.int64)
+    row = np.zeros(layout.COLUMNS, np.int64)
     if isinstance(policy, Obfuscation):
-        row[k.KIND] = k.OBFUSCATE
-        row[k.DELETE] = round(policy.delete * k.WHOLE)
-        row[k.START_LEFT] = policy.start == "left"
-        row[k.MERGE] = policy.merge_moves
+        row[layout.KIND] = layout.OBFUSCATE
+        row[layout.DELETE] = round(policy.delete * layout.WHOLE)
+        row[layout.START_LEFT] = policy.start == "left"
+        row[layout.MERGE] = policy.merge_moves
         budget = policy.max_obfuscation_steps
-        row[k.MAX_STEPS] = -1 if budget is None else budget
+        row[layout.MAX_STEPS] = -1 if budget is None else budget
     else:  # appending is a single span
-        row[k.KIND] = k.SPANS
+        row[layout.KIND] = layout.SPANS
         if isinstance(policy, Spans):
-            row[k.MEAN_SPAN] = round(policy.mean * k.MEAN_SCALE)
-            row[k.UNIT] = UNITS[policy.unit]
-            row[k.LATE] = -1 if policy.late is None else policy.late
+            row[layout.MEAN_SPAN] = round(policy.mean * layout.MEAN_SCALE)
+            row[layout.UNIT] = UNITS[policy.unit]
+            row[layout.LATE] = -1 if policy.late is None else policy.late
     return row
 
 
 def _thresholds(shares: list[float]) -> npt.NDArray[np.int64]:
     """Return running sums; each share is rounded on its own, so that 0 stays 0."""
-    return np.cumsum([round(share * k.WHOLE) for share in shares])
+    return np.cumsum([round(share * layout.WHOLE) for share in shares])
 
 
 def _run_kernels(
@@ -401,6 +401,6 @@ def _run_kernels(
         length = targets.offsets[failed + 1] - targets.offsets[failed]
         raise TrajectoryError(
             f"No obfuscation of {length} tokens within max_obfuscation_steps was found in"
-            f" {k.MAX_ATTEMPTS} tries. Raise it, or leave it out."
+            f" {layout.MAX_ATTEMPTS} tries. Raise it, or leave it out."
         )
     return Restorations(ids=written, learned=np.ones(len(written), np.bool_), offsets=ends)
