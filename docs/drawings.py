@@ -200,7 +200,7 @@ def trajectory() -> str:
         if n < len(apart):
             undone = VOCAB.describe(WRITING[len(apart) - 1 - n]).split()
             word = WORDS[int(undone[1])].strip() if undone[0] == "insert" else undone[1]
-            said = apart[n].kind.name.lower()
+            said = apart[n].kind.word
             said += f" {apart[n].argument:+d}" if apart[n].kind is Kind.MOVE else ""
             parts += [
                 text(38, y + 41, said, size=14),

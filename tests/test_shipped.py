@@ -93,7 +93,8 @@ def test_it_goes_back_to_where_a_sentence_starts(model: Reviser) -> None:
         canvas, before = Canvas(vocab), None
         for action in rollout.trajectory.history(vocab):
             kind = vocab.kind(action)
-            if before is Kind.BACK and kind is Kind.INSERT:  # where a sentence starts, or the end
+            # Where a sentence starts, or the end.
+            if before is Kind.TO_MARK and kind is Kind.INSERT:
                 starts = codec.unit_starts(np.array([*canvas.tokens(), *codec.encode(" Then")]))
                 assert starts[canvas.cursor] & UNITS["sentence"]
             canvas.apply(action)

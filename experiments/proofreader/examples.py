@@ -1,8 +1,8 @@
 """Turn a pair of texts into the ids that the model reads and the targets that it learns.
 
-A history is: begin, delimiter, MARK, the draft, DELAY delimiters, BACK, actions, STOP. The actions
-go from left to right: FIND, the fewest tokens that lead to the next edit, HERE, then DELETE,
-REPLACE or inserted tokens.
+A history is: begin, delimiter, MARK, the draft, DELAY delimiters, TO_MARK, actions, STOP. The
+actions go from left to right: FIND, the fewest tokens that lead to the next edit, FIND_END, then
+DELETE, REPLACE or inserted tokens.
 
 At every boundary of the draft's tokens the model also predicts whether an edit ends there. It
 judges a boundary DELAY tokens later, when it has seen what follows. The delimiters after the draft

@@ -110,7 +110,7 @@ def example(
 ) -> Example:
     """Return what the model reads and learns of a draft and its correction.
 
-    The history is: begin, delimiter, MARK, the draft, DELAY delimiters, BACK, actions, STOP.
+    The history is: begin, delimiter, MARK, the draft, DELAY delimiters, TO_MARK, actions, STOP.
     """
     old, new = codec.encode(before), codec.encode(after)
     is_word = [(codec.unit_starts(ids) & UNITS["word"]) > 0 for ids in (old, new)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from reviser.core.actions import FILE_NAME, OPERATORS, Action, ActionVocab, Kind
+from reviser.core.kinds import KIND_OF_WORD
 from reviser.errors import VocabError
 from support import naive
 from support.strategies import seeds, vocabs
@@ -29,7 +30,7 @@ OFFSETS = st.integers(-5000, 5000)
 def actions(draw: st.DrawFn, vocab: ActionVocab) -> Action:
     """Draw any whole action that the vocabulary can spell."""
     name = draw(st.sampled_from(sorted({*naive.names(vocab)} - NO_ACTIONS)))
-    kind = Kind[name.upper()]
+    kind = KIND_OF_WORD[name]
     if kind in (Kind.INSERT, Kind.REPLACE):
         return Action(kind, draw(st.sampled_from(naive.ids_of(vocab, "insert"))))
     if kind is Kind.MOVE:
@@ -66,7 +67,7 @@ def test_every_action_is_spelled_as_in_the_paper_reference(
             arguments = [k, j - cursor if j >= cursor else j - (cursor - k)]
         if name == "span_copy":
             arguments[1] -= cursor
-        assert vocab.spell(Action(Kind[name.upper()], *arguments)) == spelling
+        assert vocab.spell(Action(KIND_OF_WORD[name], *arguments)) == spelling
 
 
 @pytest.mark.parametrize(
@@ -214,13 +215,13 @@ ONE, FOUR = ALL.move_id(1), ALL.move_id(4)
         (lambda: BARE.spell(Action(Kind.SWAP)), "no action swap"),
         (lambda: BARE.spell(Action(Kind.MARK)), "no action mark"),
         (lambda: BARE.spell(Action(Kind.FIND, tokens=(1,))), "no action find"),
-        (lambda: ALL.spell(Action(Kind.END)), "no action end"),
+        (lambda: ALL.spell(Action(Kind.NUMBER_END)), "no action end"),
         (lambda: ALL.spell(Action(Kind.INSERT, 10)), "Token 10 cannot be inserted"),
         (lambda: NEVER_4.spell(Action(Kind.REPLACE, 4)), "Token 4 cannot be inserted"),
         (lambda: ALL.spell(Action(Kind.SPAN_COPY, 0, 2)), "at least one token; span_copy got 0"),
         (lambda: ALL.read([3, ALL.end]), f"end (id {ALL.end}) cannot start an action"),
         (lambda: ALL.read([-7]), "unknown id -7 (id -7) cannot start an action"),
-        (lambda: ALL.read([ALL.span_delete, ONE]), "END is missing at its end"),
+        (lambda: ALL.read([ALL.span_delete, ONE]), "NUMBER_END is missing at its end"),
         (lambda: ALL.read([ALL.span_delete, ONE, 3]), "A number is misspelled"),
         (lambda: ALL.read([ALL.span_delete, ONE, FOUR, ALL.end]), "A number is misspelled"),
         (lambda: ALL.read([ALL.span_delete, ALL.end]), "at least one token; span_delete has none"),

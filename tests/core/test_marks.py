@@ -72,7 +72,7 @@ def test_marks_come_last_and_survive_saving() -> None:
     assert list(PLAIN.control_tokens)[-2:] == ["<|back|>", "<|mark|>"]
     assert ActionVocab.from_json(PLAIN.to_json()) == PLAIN
     assert "mark" not in ActionVocab.build(TOKENS).to_json()
-    ids = [*PLAIN.spell(Action(Kind.MARK)), *PLAIN.spell(Action(Kind.BACK))]
+    ids = [*PLAIN.spell(Action(Kind.MARK)), *PLAIN.spell(Action(Kind.TO_MARK))]
     assert [str(action) for action in PLAIN.read(ids)] == ["mark", "back"]
     assert [PLAIN.describe(i) for i in ids] == ["mark", "back"]
     assert PLAIN.is_move[ids].tolist() == [False, True]
@@ -96,13 +96,13 @@ def test_marks_keep_their_position_in_the_text_whatever_is_done_or_undone(seed: 
             assert (canvas.tokens(), canvas.cursor, canvas.marks) == before
             if is_free and kind is Kind.MARK:
                 assert before[1] in before[2]
-            if is_free and kind is Kind.BACK:
+            if is_free and kind is Kind.TO_MARK:
                 assert not before[2]
             continue
         past.append((before, kept))
         if is_free and kind is Kind.MARK:
             slow.mark(before[1])
-        elif is_free and kind is Kind.BACK:
+        elif is_free and kind is Kind.TO_MARK:
             assert canvas.cursor == slow.remove_first()
         elif len(edit.removed) != len(edit.inserted):
             slow.splice(edit.position, len(edit.removed), edit.inserted)
@@ -150,9 +150,9 @@ def test_late_spans_are_marked_and_written_in_the_same_order(seed: int, policy: 
         assert with_marks.restoration == without.restoration
         return
     assert Kind.MOVE not in kinds
-    first_back = kinds.index(Kind.BACK) if Kind.BACK in kinds else len(kinds)
+    first_back = kinds.index(Kind.TO_MARK) if Kind.TO_MARK in kinds else len(kinds)
     assert Kind.MARK not in kinds[first_back:]
-    assert kinds.count(Kind.MARK) == kinds.count(Kind.BACK) <= policy.late
+    assert kinds.count(Kind.MARK) == kinds.count(Kind.TO_MARK) <= policy.late
     assert Canvas.replay(PLAIN, with_marks.restoration).marks == ()
 
 

@@ -1,4 +1,4 @@
-"""Searches: FIND, tokens, HERE. Vocabulary, canvas and mask against a few lines of Python."""
+"""Searches: FIND, tokens, FIND_END. Vocabulary, canvas and mask against a few lines of Python."""
 
 from random import Random
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_searched_for_is_not_spelled() -> None:
     with pytest.raises(VocabError, match="cannot be inserted"):
         ALL.spell(Action(Kind.FIND, tokens=(PREFIX_ONLY,)))
     with pytest.raises(VocabError, match="no action here"):
-        ALL.spell(Action(Kind.HERE))
+        ALL.spell(Action(Kind.FIND_END))
 
 
 # -- the canvas -----------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_mask_canvas_and_text_agree_on_random_histories(count: int) -> None:
             assert each == json.loads(json.dumps(expected)), case
         kinds = {vocab.kind(i) for case, _ in walks for i in case["ids"]}
         assert kinds >= {Kind.INSERT, Kind.MOVE, Kind.STOP, Kind.SEPARATOR}
-        assert (vocab.mark is None) == (Kind.BACK not in kinds)
+        assert (vocab.mark is None) == (Kind.TO_MARK not in kinds)
 
 
 def texts(rng: Random, count: int) -> list[str]:

@@ -30,7 +30,16 @@ CONTEXT = 160
 """Ids a model reads: so few that some requests end there."""
 PATIENCE = 60
 """Steps without an answer after which requests count as lost."""
-CHOSEN = [Kind.INSERT, Kind.MOVE, Kind.MARK, Kind.BACK, Kind.FIND, Kind.HERE, Kind.STOP, Kind.END]
+CHOSEN = [
+    Kind.INSERT,
+    Kind.MOVE,
+    Kind.MARK,
+    Kind.TO_MARK,
+    Kind.FIND,
+    Kind.FIND_END,
+    Kind.STOP,
+    Kind.NUMBER_END,
+]
 CHOSEN += [Kind[name.upper()] for name in OPERATORS]
 
 

@@ -83,7 +83,7 @@ EXECUTOR = {
 @cache
 def names(vocab: ActionVocab) -> tuple[str, ...]:
     """Return the kind of every id, as a word."""
-    return tuple(vocab.kind(i).name.lower() for i in range(vocab.size))
+    return tuple(vocab.kind(i).word for i in range(vocab.size))
 
 
 def ids_of(vocab: ActionVocab, name: str) -> list[int]:
@@ -120,7 +120,7 @@ def valid_actions(vocab: ActionVocab, length: int, u: int) -> Iterator[Action]:
 
 
 def spell_number(vocab: ActionVocab, value: int) -> list[int]:
-    """Spell a number in binary: moves as digits, the largest that fits first; then END."""
+    """Spell a number in binary: moves as digits, the largest that fits first; then NUMBER_END."""
     id_of = {delta: i for i, delta in deltas(vocab).items()}
     sign = -1 if value < 0 else 1
     ids, rest = [], abs(value)

@@ -53,10 +53,10 @@ class SlowRow:
         if self.pending is Kind.REPLACE:
             return kind is Kind.INSERT
         if self.pending is Kind.FIND:
-            return kind is Kind.HERE and bool(self.typed)
+            return kind is Kind.FIND_END and bool(self.typed)
         if kind is Kind.MOVE:
             return self._may_add(action_id)
-        return kind is Kind.END and self._may_end()
+        return kind is Kind.NUMBER_END and self._may_end()
 
     def _may_begin(self, action_id: int, kind: Kind) -> bool:
         canvas, layout, cursor = self.canvas, self.layout, self.canvas.cursor
@@ -76,7 +76,7 @@ class SlowRow:
             return may_edit and self._in_gap(cursor) and can_grow
         if kind is Kind.MARK:
             return may_edit and self._in_gap(cursor) and cursor not in canvas.marks
-        if kind is Kind.BACK:
+        if kind is Kind.TO_MARK:
             return may_move and bool(canvas.marks) and floor <= canvas.marks[0] <= ceiling
         if kind is Kind.FIND:
             return may_move and canvas.can_find(min(ceiling, len(canvas)))
@@ -137,7 +137,7 @@ class SlowRow:
         self._move_gaps(edit)
 
     def _count_move(self, kind: Kind, *, is_search: bool) -> None:
-        if kind in (Kind.MOVE, Kind.BACK, Kind.FIND):
+        if kind in (Kind.MOVE, Kind.TO_MARK, Kind.FIND):
             self.moves += 1
         elif kind is not Kind.SEPARATOR and not is_search:
             self.moves = 0

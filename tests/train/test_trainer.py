@@ -47,7 +47,7 @@ def run(workshop: Path, output: Path, *changes: str) -> tuple[Recipe, list[dict[
 
 
 def group(kind: Kind) -> str:
-    name = kind.name.lower()
+    name = kind.word
     return {"back": "move"}.get(name, name if name in ("insert", "move", "stop") else "operator")
 
 
@@ -113,7 +113,7 @@ def test_each_id_of_a_history_has_its_group() -> None:
         (Action(Kind.FIND, tokens=(1, 2)), "move"),
         (Action(Kind.REPLACE, 3), "operator"),
         (Action(Kind.INSERT, 4), "insert"),
-        (Action(Kind.BACK), "move"),
+        (Action(Kind.TO_MARK), "move"),
         (Action(Kind.SPAN_DELETE, 2), "operator"),
         (Action(Kind.STOP), "stop"),
     ]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
+from reviser.core.kinds import KIND_OF_WORD
 from reviser.core.mask import ActionMask
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, TrajectoryError, VocabError
@@ -118,7 +119,7 @@ def test_a_sampled_walk_is_the_strict_inverse_of_what_slow_python_recorded(
     (target,) = random_targets(Random(seed), RICH, 1, LONGEST)
     walk = naive_policy.obfuscate(policy, target, 16, naive_policy.Draws(seed, 0, 1))
     assert walk is not None
-    actions = [Action(Kind[name.upper()], *arguments) for name, *arguments in walk.B]
+    actions = [Action(KIND_OF_WORD[name], *arguments) for name, *arguments in walk.B]
     recorded = Trajectory.from_obfuscation(RICH, target, walk.start, actions)
     assert recorded == Sampler(RICH, policy).sample(target, seed=seed, index=1)
     # "Executing A from a blank canvas state reconstructs the target and the cursor position."
@@ -167,7 +168,7 @@ def test_targets_may_be_arrays_of_any_integers() -> None:
 def as_action(action: naive.Action, u: int) -> Action:
     """Return an action of the paper as a value, with boundaries relative to the cursor."""
     name, *arguments = action
-    kind = Kind[name.upper()]
+    kind = KIND_OF_WORD[name]
     if kind is Kind.SPAN_MOVE:
         k, j = arguments
         return Action(kind, k, j - u if j >= u else j - (u - k))

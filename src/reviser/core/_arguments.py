@@ -29,12 +29,12 @@ def allowed_arguments(
     """Return which controls may follow in an unfinished search or number."""
     pending = canvas.pending
     if isinstance(pending, Search):
-        return [kind is Kind.HERE and pending.typed > 0 for _, kind, _ in controls]
+        return [kind is Kind.FIND_END and pending.typed > 0 for _, kind, _ in controls]
     assert pending is not None
     return [
         _may_add(canvas, pending, gaps, max_length, i, delta)
         if kind is Kind.MOVE
-        else kind is Kind.END and _may_end(canvas, pending, gaps)
+        else kind is Kind.NUMBER_END and _may_end(canvas, pending, gaps)
         for i, kind, delta in controls
     ]
 

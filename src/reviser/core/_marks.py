@@ -63,9 +63,9 @@ def is_marked(marks_BM: Rows, cursor: Rows) -> BoolArray:
 
 
 def steps_back(marks_BM: Rows, kind: npt.NDArray[Any], cursor: Rows) -> Rows:
-    """Return the steps of the rows that take BACK, if they have a mark; 0 for the others."""
+    """Return the steps of the rows that take TO_MARK, if they have a mark; 0 for the others."""
     first = first_mark(marks_BM)
-    return np.where((kind == Kind.BACK) & (first != UNLIMITED), first - cursor, 0)
+    return np.where((kind == Kind.TO_MARK) & (first != UNLIMITED), first - cursor, 0)
 
 
 def follow_marks(
@@ -76,7 +76,7 @@ def follow_marks(
     `kind` is the kind of an id that begins an action, and any other for an argument. `growth`
     tokens were inserted at `position`, or removed before it if negative.
     """
-    adds, goes = kind == Kind.MARK, kind == Kind.BACK
+    adds, goes = kind == Kind.MARK, kind == Kind.TO_MARK
     if adds.any():
         used = np.count_nonzero(marks_BM[adds] != UNLIMITED, axis=1)
         marks_BM = fit_marks(marks_BM, max(marks_BM.shape[1], int(used.max()) + 1))
@@ -85,7 +85,7 @@ def follow_marks(
         marks_BM[adds] = np.sort(marks_BM[adds], axis=1)
     if not marks_BM.shape[1]:
         return marks_BM
-    if goes.any():  # BACK uses up the first mark
+    if goes.any():  # TO_MARK uses up the first mark
         marks_BM[goes, :-1] = marks_BM[goes, 1:]
         marks_BM[goes, -1] = UNLIMITED
     if not growth.any():

@@ -231,7 +231,7 @@ class ActionVocab(VocabLayout):
     def spell(self, action: Action) -> tuple[int, ...]:
         """Return the ids of a whole action: usually one, or an operator and its arguments.
 
-        A number is written in binary with the moves as digits, largest first, and ends with END.
+        A number is written in binary with the moves as digits, largest first. NUMBER_END ends it.
 
         >>> vocab = ActionVocab.build(100, operators=["span_delete"])
         >>> [vocab.describe(i) for i in vocab.spell(Action(Kind.SPAN_DELETE, 5))]
@@ -242,10 +242,11 @@ class ActionVocab(VocabLayout):
             return (self.move_id(argument),)
         if kind is Kind.INSERT:
             return (self._token(argument),)
-        is_last = kind in (Kind.END, Kind.HERE)  # they end an action and are none themselves
-        first = None if is_last else getattr(self, kind.name.lower(), None)
+        # These two end an action and are none themselves.
+        is_last = kind in (Kind.NUMBER_END, Kind.FIND_END)
+        first = None if is_last else getattr(self, kind.word, None)
         if first is None:
-            raise VocabError(f"This vocabulary has no action {kind.name.lower()}.")
+            raise VocabError(f"This vocabulary has no action {kind.word}.")
         if kind is Kind.REPLACE:
             return (first, self._token(argument))
         if kind is Kind.FIND:
@@ -256,9 +257,7 @@ class ActionVocab(VocabLayout):
         ids = [first]
         if kind in NUMBER_ARGUMENTS:
             if argument < 1:
-                raise VocabError(
-                    f"A span has at least one token; {kind.name.lower()} got {argument}."
-                )
+                raise VocabError(f"A span has at least one token; {kind.word} got {argument}.")
             ids += self._number(argument)
         if NUMBER_ARGUMENTS.get(kind) == 2:
             ids += self._number(action.offset)
@@ -280,14 +279,14 @@ class ActionVocab(VocabLayout):
             kind = self.kind(first)
             if kind is Kind.SEPARATOR:
                 continue
-            if kind in (Kind.HERE, Kind.END, Kind.RESERVED):
+            if kind in (Kind.FIND_END, Kind.NUMBER_END, Kind.RESERVED):
                 raise VocabError(f"{self.describe(first)} (id {first}) cannot start an action.")
             if kind is Kind.FIND:
                 yield Action(kind, tokens=self._read_search(rest))
                 continue
             numbers = [self._read_number(rest) for _ in range(NUMBER_ARGUMENTS.get(kind, 0))]
             if numbers and numbers[0] < 1:
-                raise VocabError(f"A span has at least one token; {kind.name.lower()} has none.")
+                raise VocabError(f"A span has at least one token; {kind.word} has none.")
             if kind in (Kind.INSERT, Kind.PREFIX_ONLY):
                 kind = Kind.INSERT
                 numbers = [int(first)]
@@ -372,7 +371,7 @@ class ActionVocab(VocabLayout):
             if self.kind(i) is not Kind.INSERT:
                 break
             typed.append(int(i))
-        raise VocabError("A search is misspelled, or HERE is missing at its end.")
+        raise VocabError("A search is misspelled, or FIND_END is missing at its end.")
 
     def _read_number(self, ids: Iterable[int]) -> int:
         value, previous = 0, 0
@@ -384,4 +383,4 @@ class ActionVocab(VocabLayout):
                 break
             value += self.deltas[digit]
             previous = digit + 1
-        raise VocabError("A number is misspelled, or END is missing at its end.")
+        raise VocabError("A number is misspelled, or NUMBER_END is missing at its end.")

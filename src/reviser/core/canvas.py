@@ -265,7 +265,7 @@ class Canvas:
             if not 0 <= goal <= len(self):
                 raise _refused(vocab, action_id, cursor, f"it would land at {goal}")
             return Edit(cursor, (), (), cursor, goal), None
-        if kind is Kind.BACK:
+        if kind is Kind.TO_MARK:
             if not self._marks:
                 raise _refused(vocab, action_id, cursor, "there must be a mark to go back to")
             return Edit(cursor, (), (), cursor, self._marks[0]), None
@@ -279,7 +279,7 @@ class Canvas:
                 raise _refused(vocab, action_id, cursor, "there must be a token to its right")
             ahead = np.array(self._right[::-1], np.int64)
             return nothing, Search(ahead, np.arange(len(ahead)))
-        if kind in (Kind.HERE, Kind.END, Kind.RESERVED):
+        if kind in (Kind.FIND_END, Kind.NUMBER_END, Kind.RESERVED):
             raise InvalidAction(f"Cannot apply {vocab.describe(action_id)}: it is not an action.")
         if kind is Kind.STOP:
             return nothing, Pending(kind)
@@ -312,14 +312,14 @@ class Canvas:
                 raise _misspelled(vocab, action_id, pending, f"a number from {low} to {high}")
             nothing = Edit(cursor, (), (), cursor, cursor)
             return nothing, Pending(pending.kind, pending.span, amount, digit + 1)
-        if kind is not Kind.END or not (pending.span or pending.amount):
+        if kind is not Kind.NUMBER_END or not (pending.span or pending.amount):
             raise _misspelled(vocab, action_id, pending, "a digit")
         return self._close_number(pending, cursor)
 
     def _search(
         self, action_id: int, kind: Kind, cursor: int, search: Search
     ) -> tuple[Edit, Partial | None]:
-        if kind is Kind.HERE and search.typed:
+        if kind is Kind.FIND_END and search.typed:
             goal = cursor + int(search.found[0]) + search.typed
             return Edit(cursor, (), (), cursor, goal), None
         found, tokens = search.next_tokens(len(search.ahead))
@@ -362,7 +362,7 @@ class Canvas:
     def _marks_after(self, kind: Kind | None, edit: Edit) -> tuple[int, ...]:
         if kind is Kind.MARK:
             return tuple(sorted((*self._marks, edit.cursor)))
-        if kind is Kind.BACK:
+        if kind is Kind.TO_MARK:
             return self._marks[1:]
         return shift_marks(self._marks, edit.position, len(edit.inserted) - len(edit.removed))
 
@@ -409,6 +409,6 @@ def _misspelled(
     vocab: ActionVocab, action_id: int, pending: Partial, expected: str
 ) -> InvalidAction:
     return InvalidAction(
-        f"Cannot apply {vocab.describe(action_id)}: {pending.kind.name.lower()} expects"
+        f"Cannot apply {vocab.describe(action_id)}: {pending.kind.word} expects"
         f" {expected} here. The canvas is unchanged."
     )

@@ -31,7 +31,7 @@ def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Ints
     ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
     """
     kinds_BT = vocab.kinds[history_BT]
-    if np.isin(kinds_BT, [Kind.BACK, Kind.FIND]).any():  # where they lead depends on the canvas
+    if np.isin(kinds_BT, [Kind.TO_MARK, Kind.FIND]).any():  # where they lead depends on the canvas
         return _replay(vocab, history_BT)
     growth_BT = vocab.length_deltas[history_BT].astype(np.int64)
     steps_BT = vocab.cursor_deltas[history_BT].astype(np.int64)
@@ -65,11 +65,11 @@ def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bool
 
 
 def is_search(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bools:
-    """Return which ids spell a search, from FIND to HERE."""
+    """Return which ids spell a search, from FIND to FIND_END."""
     kinds_BT = vocab.kinds[history_BT]
-    here = kinds_BT == Kind.HERE
+    here = kinds_BT == Kind.FIND_END
     begun = np.cumsum(kinds_BT == Kind.FIND, axis=1)
-    # More searches have begun than ended before this id; HERE itself still belongs to its search.
+    # More searches have begun than ended before this id; FIND_END still belongs to its search.
     inside: Bools = begun > np.cumsum(here, axis=1) - here
     return inside
 
@@ -78,12 +78,12 @@ class _Numbers:
     """The numbers of span operators in histories.
 
     `start` is the time of the operator that an id may be an argument of, the last one before it,
-    and `operator` its kind. `inside` are the ids of numbers, and `completes` the last END of
+    and `operator` its kind. `inside` are the ids of numbers, and `completes` the last NUMBER_END of
     each operator.
     """
 
     def __init__(self, kinds_BT: npt.NDArray[np.uint8]) -> None:
-        self.is_end = kinds_BT == Kind.END
+        self.is_end = kinds_BT == Kind.NUMBER_END
         opens = (kinds_BT >= Kind.SPAN_DELETE) & (kinds_BT <= Kind.SPAN_COPY)
         self.time = np.broadcast_to(np.arange(kinds_BT.shape[1]), kinds_BT.shape)
         opened = np.maximum.accumulate(np.where(opens, self.time, -1), axis=1)
@@ -92,7 +92,7 @@ class _Numbers:
         ends = np.cumsum(self.is_end, axis=1)
         closed = ends - self.at_start(ends)  # numbers of this operator that are complete by now
         needed = np.where(self.operator == Kind.SPAN_DELETE, 1, 2) * (opened >= 0)
-        # An END belongs to the number it ends, so it does not count as closed for itself.
+        # A NUMBER_END belongs to the number it ends, so it does not count as closed for itself.
         self.inside = (closed - self.is_end < needed) & ~opens
         self.completes = self.inside & self.is_end & (closed == needed)
 
@@ -104,7 +104,7 @@ class _Numbers:
 def _span_effects(
     kinds_BT: npt.NDArray[np.uint8], growth_BT: Ints, steps_BT: Ints
 ) -> tuple[Ints, Ints]:
-    """Remove the digits of numbers from the sums and add each span operator's effect at its END."""
+    """Remove the digits of numbers from the sums; add each span operator's effect where it ends."""
     numbers = _Numbers(kinds_BT)
     # A digit is spelled as a move, so the table of cursor steps holds its value.
     digits = np.cumsum(np.where(numbers.inside, steps_BT, 0), axis=1)
@@ -112,7 +112,7 @@ def _span_effects(
     earlier_end = np.zeros(kinds_BT.shape, np.int64)
     ends = np.maximum.accumulate(np.where(numbers.is_end, numbers.time, 0), axis=1)
     earlier_end[:, 1:] = ends[:, :-1]
-    second = digits - np.take_along_axis(digits, earlier_end, axis=1)  # since the END before
+    second = digits - np.take_along_axis(digits, earlier_end, axis=1)  # since the NUMBER_END before
     deletes, moves, copies = (
         numbers.completes & (numbers.operator == kind)
         for kind in (Kind.SPAN_DELETE, Kind.SPAN_MOVE, Kind.SPAN_COPY)

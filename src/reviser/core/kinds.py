@@ -22,16 +22,26 @@ class Kind(IntEnum):
     SPAN_MOVE = 7
     SPAN_COPY = 8
     MARK = 9  # marks the cursor's position, to come back to it later
-    BACK = 10  # moves the cursor to the leftmost mark and removes that mark
+    TO_MARK = 10  # moves the cursor to the leftmost mark and removes that mark
     FIND = 11  # begins a search for the tokens that follow
-    HERE = 12  # ends a search: the cursor moves to the end of the first match
-    END = 13  # ends a number
+    FIND_END = 12  # ends a search: the cursor moves to the end of the first match
+    NUMBER_END = 13  # ends a number
     SEPARATOR = 14  # begin and delimiter: part of a history, never chosen, no effect
     PREFIX_ONLY = 15  # a token that a prefix may hold but that is never chosen
     RESERVED = 16  # never in a history
 
+    @property
+    def word(self) -> str:
+        """The kind's name in messages, in saved files and among the fields of a vocabulary."""
+        return _WORDS.get(self, self.name.lower())
 
-MOVES = (Kind.MOVE, Kind.BACK, Kind.FIND)
+
+# Models and rollouts were saved with these words.
+_WORDS = {Kind.TO_MARK: "back", Kind.FIND_END: "here", Kind.NUMBER_END: "end"}
+KIND_OF_WORD = {kind.word: kind for kind in Kind}
+
+
+MOVES = (Kind.MOVE, Kind.TO_MARK, Kind.FIND)
 """Kinds that only move the cursor."""
 
 OPERATORS = ("delete", "replace", "swap", "span_delete", "span_move", "span_copy")
@@ -60,7 +70,7 @@ class Action:
     tokens: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:
-        name, numbers = self.kind.name.lower(), NUMBER_ARGUMENTS.get(self.kind, 0)
+        name, numbers = self.kind.word, NUMBER_ARGUMENTS.get(self.kind, 0)
         if self.kind is Kind.FIND:
             return " ".join([name, *map(str, self.tokens)])
         if self.kind is Kind.MOVE:

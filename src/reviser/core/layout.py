@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.kinds import MOVES, NUMBER_ARGUMENTS, OPERATORS, Kind
+from reviser.core.kinds import KIND_OF_WORD, MOVES, NUMBER_ARGUMENTS, OPERATORS, Kind
 from reviser.errors import VocabError
 
 LARGEST_MOVE = 1 << 16
@@ -93,7 +93,7 @@ class VocabLayout:
             raise VocabError("Marks need two ids: give both `mark` and `back`, or neither.")
         if (self.find is None) != (self.here is None):
             raise VocabError("Searches need two ids: give both `find` and `here`, or neither.")
-        operators = [getattr(self, kind.name.lower()) for kind in NUMBER_ARGUMENTS]
+        operators = [getattr(self, kind.word) for kind in NUMBER_ARGUMENTS]
         if any(i is not None for i in operators) != (self.end is not None):
             raise VocabError("Span operators need an `end` id that ends numbers; others have none.")
 
@@ -154,7 +154,7 @@ class VocabLayout:
             return f"prefix-only token {action_id}"
         if kind is Kind.RESERVED:
             return f"{'reserved' if 0 <= action_id < self.size else 'unknown'} id {action_id}"
-        return kind.name.lower()
+        return kind.word
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
@@ -189,7 +189,7 @@ class VocabLayout:
         kinds[self.first_move : self.first_move + len(self.deltas)] = Kind.MOVE
         for name in ("stop", *OPERATORS, "end", "back", "mark", "find", "here"):
             if getattr(self, name) is not None:
-                kinds[getattr(self, name)] = Kind[name.upper()]
+                kinds[getattr(self, name)] = KIND_OF_WORD[name]
         # Last: a tokenizer's own token may serve as begin, and never_insert holds it too.
         kinds[[i for i in (self.begin, self.delimiter) if i is not None]] = Kind.SEPARATOR
         return kinds

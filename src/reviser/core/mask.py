@@ -99,7 +99,7 @@ class ActionMask:
         self._operators = [
             (columns[i], kind)
             for kind in (Kind.DELETE, Kind.SWAP, Kind.REPLACE, *_SPANS)
-            if (i := getattr(vocab, kind.name.lower())) is not None
+            if (i := getattr(vocab, kind.word)) is not None
         ]
         # Column 0 is for inserts, so 0 can stand for "not in this vocabulary".
         self._mark_column = columns.get(vocab.mark, 0)
@@ -254,9 +254,9 @@ class ActionMask:
                 out[:, column] = may_edit & (cursor > 0) & can_grow & (ceiling >= 0)
             else:
                 out[:, column] = may_edit & (left >= (2 if kind is Kind.SWAP else 1))
-        # A mark is set where text will be written later, so only inside a gap. BACK needs its mark
-        # within the outermost bounds, like any move. UNLIMITED, the first of a row without marks,
-        # is never within them.
+        # A mark is set where text will be written later, so only inside a gap. TO_MARK needs its
+        # mark within the outermost bounds, like any move. UNLIMITED, the first of a row without
+        # marks, is never within them.
         if self._mark_column:
             out[:, self._mark_column] = may_edit & in_gap & ~is_marked(self._marks, cursor)
             first = first_mark(self._marks)
@@ -270,7 +270,7 @@ class ActionMask:
         self, canvases: Sequence[Canvas], out: BoolArray, movable: Indices, ceiling: Rows
     ) -> None:
         """Write what depends on the text, and the arguments of unfinished actions."""
-        # HERE and END are only allowed inside an action, which is decided last.
+        # FIND_END and NUMBER_END are only allowed inside an action, which is decided last.
         out[:, self._argument_columns] = False
         if self._find_column:
             # A search leads to the end of its match, so that must lie within the outermost bounds.
@@ -336,7 +336,7 @@ class ActionMask:
         kind = self.vocab.kinds[ids]
         pending = state[:, PENDING]  # a view: what depends on it comes before it is written
         is_free, searches = pending == NONE, pending == Kind.FIND
-        first_kind = np.where(is_free, kind, Kind.END)  # END begins no action
+        first_kind = np.where(is_free, kind, Kind.NUMBER_END)  # NUMBER_END begins no action
         # First: only a canvas can refuse an id, and then nothing else may have changed.
         if self._canvases is None:
             growth, steps, position, after = self._effects(ids, state, marks)
@@ -351,7 +351,7 @@ class ActionMask:
         shift_gaps(lows(state), highs(state), position[:, None], growth[:, None])
         state[:, LENGTH] += growth
         state[:, CURSOR] += steps
-        # Digits count as moves at first, but the END after them sets the count to zero.
+        # Digits count as moves at first, but the NUMBER_END after them sets the count to zero.
         moves = state[:, MOVE_COUNT] + _IS_MOVE[kind]
         state[:, MOVE_COUNT] = np.where(_KEEPS_MOVE_COUNT[kind] | searches, moves, 0)
         state[:, PENDING] = after
@@ -365,7 +365,7 @@ class ActionMask:
         growth = np.where(at_once, self.vocab.length_deltas[ids], 0)
         steps = np.where(at_once, self.vocab.cursor_deltas[ids], 0)
         if self._mark_column:
-            steps += steps_back(marks, np.where(is_free, kind, Kind.END), cursor)
+            steps += steps_back(marks, np.where(is_free, kind, Kind.NUMBER_END), cursor)
         after = np.where(pending == Kind.STOP, Kind.STOP, NONE)
         return growth, steps, cursor, np.where(is_free & _BECOMES_PENDING[kind], kind, after)
 

@@ -97,7 +97,7 @@ class Trajectory:
         for action in obfuscation:
             if action.kind is Kind.STOP:
                 raise TrajectoryError("An obfuscation does not stop: it ends on a blank canvas.")
-            if action.kind in (Kind.MARK, Kind.BACK):
+            if action.kind in (Kind.MARK, Kind.TO_MARK):
                 raise TrajectoryError("An obfuscation has no marks: they only serve to write text.")
             edit = canvas.act(action)[-1]
             part = slice(edit.position, edit.position + len(edit.removed))

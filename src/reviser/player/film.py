@@ -183,7 +183,7 @@ def _actions(vocab: ActionVocab, trajectory: Trajectory) -> Iterator[str]:
     for i, argument, search in zip(ids[0].tolist(), *roles, strict=True):
         kind, word = vocab.kind(i), vocab.describe(i)
         if search:
-            yield "found" if kind is Kind.HERE else "find"
+            yield "found" if kind is Kind.FIND_END else "find"
         elif kind in (Kind.INSERT, Kind.PREFIX_ONLY):
             yield "by" if argument else "insert"
         elif argument and kind is Kind.MOVE:

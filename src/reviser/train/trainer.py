@@ -222,7 +222,7 @@ def _unwrap(batches: list[dict[str, Any]]) -> dict[str, Any]:
 
 def groups_of(vocab: ActionVocab, history_BT: np.ndarray) -> np.ndarray:
     """Return the index in `GROUPS` of each id of some histories."""
-    kinds = np.where(is_argument(vocab, history_BT), Kind.END, vocab.kinds[history_BT])
+    kinds = np.where(is_argument(vocab, history_BT), Kind.NUMBER_END, vocab.kinds[history_BT])
     is_move = np.isin(kinds, MOVES) | is_search(vocab, history_BT)
     found = [kinds == Kind.INSERT, is_move, kinds == Kind.STOP]
     return np.select(found, range(len(found)), default=GROUPS.index("operator"))

@@ -49,7 +49,7 @@ def present(
     if not size:
         return ()
     is_prefix = vocab.needs_prefix and not len(prefix)
-    # A mark and BACK are two ids, however long the draft is; moves would depend on its length.
+    # A mark and TO_MARK are two ids, however long the draft is; moves would depend on its length.
     if vocab.mark is not None and vocab.back is not None and not is_prefix:
         return (vocab.mark, *map(int, draft), vocab.back)
     back = vocab.split_move(-size, cursor=size, length=size)

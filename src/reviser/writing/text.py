@@ -80,7 +80,7 @@ class Writing:
         is_argument = self._canvas.is_spelling
         edit = self._canvas.apply(step.action)
         kind = self._vocab.kind(step.action)
-        self.kind = "argument" if is_argument else kind.name.lower()
+        self.kind = "argument" if is_argument else kind.word
         self._moves += bool(self._vocab.is_move[step.action]) and not is_argument
         if edit.changes_text:
             (lows, highs), end = self._bounds, edit.position + len(edit.removed)

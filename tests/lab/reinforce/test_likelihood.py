@@ -72,7 +72,7 @@ def slow_reference(
 
 
 def type_name(kind: int) -> str:
-    if kind in (Kind.MOVE, Kind.BACK, Kind.FIND):
+    if kind in (Kind.MOVE, Kind.TO_MARK, Kind.FIND):
         return "move"
     return {Kind.INSERT: "insert", Kind.STOP: "stop"}.get(Kind(kind), "operator")
 

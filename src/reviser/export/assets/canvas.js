@@ -36,7 +36,7 @@ export class Canvas {
       if (edit.cursor < 0 || edit.cursor > this.tokens.length) {
         throw new Error(`A move from ${before} would land at ${edit.cursor}.`);
       }
-    } else if (kind === Kind.BACK) {
+    } else if (kind === Kind.TO_MARK) {
       if (this.marks.length === 0) throw new Error("There is no mark to go back to.");
       [edit.cursor, ...this.marks] = this.marks;
     } else if (kind === Kind.MARK) {

@@ -65,14 +65,14 @@ export class ActionMask {
       if (kind === Kind.INSERT) this.editsLeft -= 1;
     } else if (kind === Kind.MOVE) {
       this.cursor += this.vocab.delta(id);
-    } else if (kind === Kind.BACK) {
+    } else if (kind === Kind.TO_MARK) {
       [this.cursor, ...this.marks] = this.marks;
     } else if (kind === Kind.MARK) {
       this.marks = [...this.marks, at].sort((a, b) => a - b);
     } else if (kind === Kind.STOP) {
       this.isFinished = true;
     }
-    if (kind === Kind.MOVE || kind === Kind.BACK) this.moves += 1;
+    if (kind === Kind.MOVE || kind === Kind.TO_MARK) this.moves += 1;
     else if (kind !== Kind.SEPARATOR) this.moves = 0;
   }
 }

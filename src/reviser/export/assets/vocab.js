@@ -7,7 +7,7 @@ export const Kind = Object.freeze({
   MOVE: "move",
   STOP: "stop",
   MARK: "mark", // marks the cursor's position, to come back to it later
-  BACK: "back", // moves the cursor to the leftmost mark and removes that mark
+  TO_MARK: "back", // moves the cursor to the leftmost mark and removes that mark
   SEPARATOR: "separator", // begin and delimiter: part of a history, never chosen, no effect
   PREFIX_ONLY: "prefix_only", // a token that a prefix may hold but that is never chosen
   RESERVED: "reserved", // never in a history
@@ -37,7 +37,7 @@ export class Vocab {
     kinds[this.stop] = Kind.STOP;
     if (this.mark !== null) {
       kinds[this.mark] = Kind.MARK;
-      kinds[this.back] = Kind.BACK;
+      kinds[this.back] = Kind.TO_MARK;
     }
     // Last: a tokenizer's own token may serve as begin.
     for (const id of [this.begin, this.delimiter]) if (id !== null) kinds[id] = Kind.SEPARATOR;

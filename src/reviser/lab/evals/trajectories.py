@@ -49,8 +49,7 @@ class Walk:
     positions: tuple[float, ...]
     """Relative positions of inserts, 0 to 1 after the prefix; one into an empty text has none."""
     moves: tuple[int, ...]
-    """Distance of each move, in order; a search of several ids is one move, as is BACK to a mark.
-    """
+    """Distance of each move, in order; a search of several ids is one move, and so is TO_MARK."""
     to_mark: tuple[bool, ...]
     """One value per move: True if it went to a mark."""
     searches: tuple[bool, ...]
@@ -66,7 +65,8 @@ class Walk:
         preamble += preamble_length(trajectory)
         history = np.array([trajectory.history(vocab)])
         Canvas.replay(vocab, history[0].tolist())  # raises for an invalid history
-        kinds = np.where(is_argument(vocab, history), Kind.END, vocab.kinds[history])[0, preamble:]
+        kinds = np.where(is_argument(vocab, history), Kind.NUMBER_END, vocab.kinds[history])
+        kinds = kinds[0, preamble:]
         length, cursor = (np.append(0, row[0])[preamble:] for row in trace(vocab, history))
 
         inserts = np.flatnonzero(kinds == Kind.INSERT)
@@ -86,7 +86,7 @@ class Walk:
             end_appends=int((offsets == span).sum()),
             positions=tuple((offsets[span > 0] / span[span > 0]).clip(0, 1).tolist()),
             moves=tuple((cursor[ends] - cursor[moves]).tolist()),
-            to_mark=tuple((kinds[moves] == Kind.BACK).tolist()),
+            to_mark=tuple((kinds[moves] == Kind.TO_MARK).tolist()),
             searches=tuple((kinds[moves] == Kind.FIND).tolist()),
             revisions=sum(
                 bool(kinds[end] == Kind.INSERT and cursor[end] < cursor[start])
