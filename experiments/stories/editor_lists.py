@@ -23,7 +23,7 @@ from reviser.models.wordlists import LISTS, WORDS
 
 ROOT = Path(__file__).parents[2]
 PROOFREADER = ROOT / "models" / "proofreader"
-LEAST = 3
+MIN_COUNT = 3
 """How often the stories must have a word: they are sampled, so they have misspelled words too."""
 OTHERS = 15_000
 """Words of the proofreader's list, the most frequent ones."""
@@ -36,7 +36,7 @@ FIRST = re.compile(r"(?:\A|[.!?\"]\s+\"?|\n\"?)([A-Z][a-z]*)")
 def lists_of(stories: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     """Return the words, and what may replace, follow or leave them."""
     counts = Counter(word for text in stories for word in WORD.findall(text.lower()))
-    known = [word for word, count in counts.most_common() if count >= LEAST]
+    known = [word for word, count in counts.most_common() if count >= MIN_COUNT]
     others = (PROOFREADER / WORDS).read_text("utf-8").split()[:OTHERS]
     words = list(dict.fromkeys([*known, *others]))
     saved = json.loads((PROOFREADER / LISTS).read_text("utf-8"))["replace"]
@@ -47,7 +47,7 @@ def lists_of(stories: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     begins = Counter(word for text in stories for word in FIRST.findall(text))
     for word, count in begins.items():
         # Names are never in lower case, so they are not among the known words in lower case.
-        if count >= LEAST and word.lower() in usual:
+        if count >= MIN_COUNT and word.lower() in usual:
             replace.setdefault(word.lower(), []).append(word)
     replace = {word: some for word, some in replace.items() if some}
     return words, {"replace": replace, "insert": INSERTED.split(), "delete": EXTRA.split()}

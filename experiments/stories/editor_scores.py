@@ -47,13 +47,13 @@ HARD = (
 """A story by a person, with six mistakes."""
 THRESHOLD = 0.04
 """The least edit probability of a word that may change; the confidence decides after that."""
-MOST_GAIN = 30.0
+MAX_GAIN = 30.0
 """Nats of a gain that count. A misspelled word is so unlikely that its correction often gains 20 or
 more, and then it is right, whatever the edit probability."""
 SOURCES: tuple[Source, ...] = ("spelling", "list")
 SLACK = 0.025
 """F0.5 that is given up for a higher precision: the highest limit within it is the default."""
-LEASTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def pairs_of(path: Path, half: int, first: int | None = None) -> list[Pair]:
@@ -106,7 +106,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
     # The model writes no edits of its own: at this budget most were wrong, and some put in a word
     # that the lists put in, too.
     options: dict[str, Any] = {"writes_edits": False, "min_confidence": 0.0}
-    options["most_gain"] = MOST_GAIN
+    options["most_gain"] = MAX_GAIN
     weights = dict.fromkeys(SOURCES, (0.0, 0.0, 1.0))
     plain = replace(saved, threshold=THRESHOLD, suggestions=weights, **options)
     plain.save(folder)
@@ -137,7 +137,7 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
         }
         chosen += [(each.confidence or 0.0, rated[each]) for each in most_confident([*rated], 0.0)]
     table, scores = [], []
-    for least in LEASTS:
+    for least in THRESHOLDS:
         kept = [right for confidence, right in chosen if confidence >= least]
         rows = np.array([[sum(kept), len(kept), wanted]])
         scores.append(revision.edit_f(rows))
@@ -145,7 +145,9 @@ def calibrate(folder: Path, pairs: Sequence[Pair]) -> None:
         table.append((least, round(precision, 3)))
         print(least, f"{precision:.3f} {recall:.3f} {scores[-1]:.3f}", len(kept))
     good = [
-        least for least, score in zip(LEASTS, scores, strict=True) if score > max(scores) - SLACK
+        least
+        for least, score in zip(THRESHOLDS, scores, strict=True)
+        if score > max(scores) - SLACK
     ]
     least = max(good)
     replace(editing, calibration=tuple(table), min_confidence=least).save(folder)

@@ -38,7 +38,7 @@ from reviser.writing.text import Writing
 
 SENTENCE = re.compile(r"""[^.!?]*[.!?]+["']*""")
 """A sentence of a simple story, including the space before it."""
-MOST_TOKENS = 224
+MAX_TOKENS = 224
 STORIES = 500
 SETTINGS = {"max_actions": 128}
 """Decoding settings; all others are the defaults."""
@@ -57,7 +57,7 @@ def choose(world: Path, stories: int, seed: int = 7) -> list[Gap]:
     """Return held-out stories, each with a gap of one to three sentences that is at neither end."""
     rng, gaps = random.Random(seed), []
     for codec, tokens in held_out_texts(recipe_of(world)):
-        if len(tokens) > MOST_TOKENS:
+        if len(tokens) > MAX_TOKENS:
             continue
         text = codec.decode(tokens)
         parts = SENTENCE.findall(text)

@@ -101,7 +101,7 @@ def test_windows_are_found_in_blocks_and_parts_of_any_size(data):
     parts = np.diff([0, *cuts, len(lengths)]).tolist()
     documents = [np.arange(n) + 100 * d for d, n in enumerate(lengths)]
     config = WindowConfig(size=16, prefix=(0, 4), least_target=4, held_out=0.3)
-    sizes = {"LEAST_BLOCK": data.draw(st.integers(1, 9)), "_SCANNED": data.draw(st.integers(1, 20))}
+    sizes = {"MIN_BLOCK": data.draw(st.integers(1, 9)), "_SCANNED": data.draw(st.integers(1, 20))}
     for held_out in (False, True):
         chosen = is_held_out(np.arange(len(documents)), config) == held_out
         expected = [

@@ -293,7 +293,7 @@ def corpus(folder: Path, *, files: int = 6, documents: int = 300) -> list[Path]:
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(pipeline, "MIN_TASK_BYTES", 1)
 
 
 @pytest.mark.usefixtures("small_tasks")
@@ -311,9 +311,9 @@ def test_the_number_of_workers_changes_nothing(folder: Path) -> None:
     ("limits", "tasks"),
     [
         ({}, 1),  # small files share a task
-        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 4}, 3),  # and many files do too
-        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 2}, 2),
-        ({"LEAST_TASK_BYTES": 1, "USUAL_TASKS": 2, "MOST_TASK_BYTES": 2}, 5),  # of two files
+        ({"MIN_TASK_BYTES": 1, "USUAL_TASKS": 4}, 3),  # and many files do too
+        ({"MIN_TASK_BYTES": 1, "USUAL_TASKS": 2}, 2),
+        ({"MIN_TASK_BYTES": 1, "USUAL_TASKS": 2, "MAX_TASK_BYTES": 2}, 5),  # of two files
     ],
 )
 def test_files_are_grouped_into_tasks_in_order(
@@ -321,7 +321,7 @@ def test_files_are_grouped_into_tasks_in_order(
 ) -> None:
     paths = corpus(folder, files=9, documents=3)
     for name, limit in limits.items():
-        files = paths[0].stat().st_size if name == "MOST_TASK_BYTES" else 1
+        files = paths[0].stat().st_size if name == "MAX_TASK_BYTES" else 1
         monkeypatch.setattr(pipeline, name, limit * files)
     plan = make_plan(paths, folder / "out", folder)
     assert len(plan.tasks) == tasks
@@ -360,7 +360,7 @@ import sys, time
 from reviser.data import pipeline
 from reviser.data.shards import tokenize
 from reviser.core.codec import Codec
-pipeline.LEAST_TASK_BYTES, pipeline.BATCH_CHARACTERS = 1, 2000
+pipeline.MIN_TASK_BYTES, pipeline.BATCH_CHARACTERS = 1, 2000
 if __name__ == "__main__":
     folder, workers, *paths = sys.argv[1:]
     if workers == "1":  # slowly, so that there is a middle to be killed in
@@ -440,7 +440,7 @@ def test_a_worker_that_dies_is_reported_and_not_waited_for(folder: Path) -> None
         "from reviser.data import pipeline\n"
         "from reviser.data.shards import tokenize\n"
         "WriteShard.__call__ = lambda *_: os._exit(9)\n"
-        "pipeline.LEAST_TASK_BYTES = 1\n"
+        "pipeline.MIN_TASK_BYTES = 1\n"
         "if __name__ == '__main__':\n"
         "    tokenize(sys.argv[2:], sys.argv[1] + '/out', sys.argv[1], workers=2)\n"
     )

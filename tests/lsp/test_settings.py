@@ -47,7 +47,7 @@ def test_a_dictionary_that_cannot_be_read_is_refused_and_not_overwritten(
 def test_settings_that_would_never_end_are_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "pyproject.toml"
     if kind == "large":
-        path.write_text("#" * (settings.LARGEST_SETTINGS + 1), encoding="utf-8")
+        path.write_text("#" * (settings.MAX_SETTINGS_BYTES + 1), encoding="utf-8")
         with pytest.raises(ConfigError, match="more than 1,048,576 bytes"):
             find_settings(tmp_path / "a.md")
     else:

@@ -255,7 +255,7 @@ def test_weights_of_other_sizes_than_the_model_are_refused_by_their_header(
 def test_a_list_of_a_million_words_is_refused(folder: Path) -> None:
     words = "\n".join(f"{n:x}" for n in range(1_300_000))
     (folder / "words.txt").write_text(words, encoding="utf-8")
-    assert f"at most {wordlists.MOST_WORDS:,} words" in refusal(folder)
+    assert f"at most {wordlists.MAX_WORDS:,} words" in refusal(folder)
 
 
 DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reviser.errors import CheckpointError
 from reviser.models import wordlists
-from reviser.models.wordlists import DISTANCE, LISTS, LONG, MOST, WORDS, WordLists
+from reviser.models.wordlists import DISTANCE, LISTS, LONG, MAX_SPELLINGS, WORDS, WordLists
 
 LISTED = ["the", "cat", "cats", "sat", "there", "definitely", "receive", "received", "question"]
 SPELLER = WordLists(LISTED)
@@ -41,7 +41,7 @@ def distance(one: str, other: str) -> int:
 def test_corrections_are_the_nearest_words_then_the_most_frequent(word: str) -> None:
     most = DISTANCE if len(word) >= LONG else 1
     near = [(distance(word, each), rank) for rank, each in enumerate(LISTED)]
-    expected = [LISTED[rank] for far, rank in sorted(near) if far <= most][:MOST]
+    expected = [LISTED[rank] for far, rank in sorted(near) if far <= most][:MAX_SPELLINGS]
     found = spellings(word)
     assert found == ([] if word in LISTED else [(0, len(word), new) for new in expected])
     nearest = min(near)[0]
@@ -121,7 +121,7 @@ def test_a_folder_has_lists_of_limited_size(
         (tmp_path / LISTS).write_text(damaged)
         with pytest.raises(CheckpointError, match=r"suggestions\.json"):
             WordLists.load(tmp_path)
-    many = [f"w{n}" for n in range(wordlists.MOST_OTHERS + 1)]
+    many = [f"w{n}" for n in range(wordlists.MAX_OTHERS + 1)]
     for content in (
         {"replace": {"cat": many}},
         {"insert": many},
@@ -138,12 +138,12 @@ def test_a_folder_has_lists_of_limited_size(
     with pytest.raises(CheckpointError, match="100 characters each"):
         WordLists.load(tmp_path)
     (tmp_path / WORDS).write_text("\n".join(LISTED))
-    monkeypatch.setattr(wordlists, "MOST_WORDS", len(LISTED))
+    monkeypatch.setattr(wordlists, "MAX_WORDS", len(LISTED))
     WordLists.load(tmp_path)
-    monkeypatch.setattr(wordlists, "MOST_WORDS", len(LISTED) - 1)
+    monkeypatch.setattr(wordlists, "MAX_WORDS", len(LISTED) - 1)
     with pytest.raises(CheckpointError, match="are too large"):
         WordLists.load(tmp_path)
-    monkeypatch.setattr(wordlists, "LARGEST", 8)
+    monkeypatch.setattr(wordlists, "MAX_FILE_BYTES", 8)
     with pytest.raises(CheckpointError, match="has more than 8 bytes"):
         WordLists.load(tmp_path)
     (tmp_path / WORDS).write_bytes(b"\xff")

@@ -21,7 +21,7 @@ from reviser.serve import logs
 from reviser.serve.limits import Limits
 from reviser.serve.middleware import allowed_hosts
 from reviser.serve.schema import CompletionBody, GenerateBody, InfillBody, ReviseBody
-from reviser.serve.service import CHARACTERS_PER_TOKEN, MOST_WINDOWS
+from reviser.serve.service import CHARACTERS_PER_TOKEN, MAX_WINDOWS
 from reviser.writing.prompts import prompts_of
 from reviser.writing.tasks import Revise
 from support import attacks
@@ -45,7 +45,7 @@ def memory(process: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "size", [attacks.LARGEST - 200, pytest.param(attacks.CHARACTERS, marks=pytest.mark.full)]
+    "size", [attacks.MAX_BODY - 200, pytest.param(attacks.CHARACTERS, marks=pytest.mark.full)]
 )
 def test_no_body_of_the_list_fails_or_holds_up_the_server(server: Any, size: int) -> None:
     before = memory(server.process.pid)
@@ -83,7 +83,7 @@ def planning_seconds(route: str, data: bytes) -> float:
                 task = body.task()
                 known = model.model(revises=isinstance(task, Revise))
                 most = limits.prompt_tokens
-                prompts_of(task, known, max_prompts=MOST_WINDOWS, max_tokens=most)
+                prompts_of(task, known, max_prompts=MAX_WINDOWS, max_tokens=most)
         except (ReviserError, ValueError):
             pass
         times.append(time.thread_time() - began)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-LARGEST = 1 << 20
+MAX_BODY = 1 << 20
 """The default of `body_bytes`."""
 CHARACTERS = 99_000
 """A little below the longest text that the server takes by default."""
@@ -88,12 +88,12 @@ BODIES: dict[str, tuple[str, Callable[[int], Body]]] = {
 """By name: the route, and the worst body of about so many bytes."""
 
 RAW: dict[str, bytes] = {
-    "deep nesting": b"[" * LARGEST,
-    "deep objects": b'{"a":' * (LARGEST // 5),
-    "a number of a million digits": b'{"top_k": ' + b"9" * (LARGEST - 100) + b"}",
-    "escapes": b'{"prompt": "' + b"\\u0061" * (LARGEST // 6 - 10) + b'"}',
-    "white space": b" " * (LARGEST - 2) + b"{}",
-    "no text": b"\xff" * LARGEST,
+    "deep nesting": b"[" * MAX_BODY,
+    "deep objects": b'{"a":' * (MAX_BODY // 5),
+    "a number of a million digits": b'{"top_k": ' + b"9" * (MAX_BODY - 100) + b"}",
+    "escapes": b'{"prompt": "' + b"\\u0061" * (MAX_BODY // 6 - 10) + b'"}',
+    "white space": b" " * (MAX_BODY - 2) + b"{}",
+    "no text": b"\xff" * MAX_BODY,
     "nothing": b"",
 }
 
@@ -139,7 +139,7 @@ def status(connection: socket.socket) -> int:
 
 
 def send_bodies(
-    target: Target, sizes: tuple[int, ...] = (LARGEST - 200, CHARACTERS)
+    target: Target, sizes: tuple[int, ...] = (MAX_BODY - 200, CHARACTERS)
 ) -> Iterator[tuple[str, int]]:
     """Send every costly body, as large as bodies and as texts may be; yield name and status."""
     for name, (route, make) in BODIES.items():

@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 PAPER_RECIPES = [path for path in RECIPES if path.name.startswith("paper")]
-LEAST: dict[str, Any] = {
+SMALLEST: dict[str, Any] = {
     "trunk": {"layers": 2},
     "data": {"text": ["stories.txt"], "bpe": 300},
     "training": {"steps": 10},
@@ -69,7 +69,7 @@ def write(folder: Path, content: Any) -> Path:
 @pytest.fixture
 def least(tmp_path: Path) -> Path:
     """A recipe with what every recipe needs."""
-    return write(tmp_path, LEAST)
+    return write(tmp_path, SMALLEST)
 
 
 def refusal(path: Path, *changes: str) -> str:
@@ -196,7 +196,7 @@ def test_paths_are_relative_to_the_recipe_wherever_it_is_read_from(
     inside = tmp_path / "inside"
     (inside / "model").mkdir(parents=True)
     text = ["a.txt", "../b/*.txt", "/c.txt", "hf:name"]
-    write(inside, LEAST | {"data": {"text": text, "tokenizer": "t"}})
+    write(inside, SMALLEST | {"data": {"text": text, "tokenizer": "t"}})
     read = []
     for folder, path in ((tmp_path, "inside/recipe.yaml"), (inside, "recipe.yaml")):
         monkeypatch.chdir(folder)
@@ -205,7 +205,7 @@ def test_paths_are_relative_to_the_recipe_wherever_it_is_read_from(
     data = read[0].data
     assert data.text == (f"{inside}/a.txt", f"{inside}/../b/*.txt", "/c.txt", "hf:name")
     assert data.tokenizer == inside / "t"
-    write(inside, LEAST | {"data": {"shards": "../s", "tokenizer": "/t"}})
+    write(inside, SMALLEST | {"data": {"shards": "../s", "tokenizer": "/t"}})
     data = load_recipe("recipe.yaml").data
     assert (data.shards, data.tokenizer) == (inside / "../s", Path("/t"))
 
@@ -319,7 +319,7 @@ def test_settings_that_exclude_each_other_are_refused(
 
 
 def test_a_change_inside_a_plain_value_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, LEAST | {"seed": 1, "policy": "paper"})
+    path = write(tmp_path, SMALLEST | {"seed": 1, "policy": "paper"})
     for change in ("seed.more=1", "policy.kind=spans"):
         assert f"cannot be changed: '{change}' needs a section" in refusal(path, change)
 

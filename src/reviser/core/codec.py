@@ -20,7 +20,7 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.layout import MOST_IDS
+from reviser.core.layout import MAX_IDS
 from reviser.core.text_stream import OffsetUnit, TextEdit, TextStream, decode_bytes
 from reviser.errors import VocabError, reason_of
 from reviser.files import read_object
@@ -38,7 +38,7 @@ _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f]['\")\]\u201d\u300d\u300f]*\
 _LONG = 2000
 """Characters from which on a text is encoded as a batch, which lets other threads run meanwhile."""
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
-_MOST_STEPS, _MOST_GROWTH = 64, 100
+_MAX_STEPS, _MAX_GROWTH = 64, 100
 """Limits of what a tokenizer does to a text before it looks up its tokens: steps, and how many
 times as long they may make it. Steps that each double the text would fill the memory. NFKC as
 SentencePiece has it, and then the bytes of each character, are 18 times 4."""
@@ -86,10 +86,10 @@ def _check_steps(path: Path, content: dict[str, Any]) -> None:
         raise VocabError(
             f"{str(path)!r} has a damaged normalizer or pre-tokenizer: {reason_of(error)}."
         ) from error
-    if len(steps) > _MOST_STEPS or growth > _MOST_GROWTH:
+    if len(steps) > _MAX_STEPS or growth > _MAX_GROWTH:
         raise VocabError(
             f"{str(path)!r} changes a text in {len(steps):,} steps, which can make it {growth:.3g}"
-            f" times as long; the limits are {_MOST_STEPS} steps and {_MOST_GROWTH} times."
+            f" times as long; the limits are {_MAX_STEPS} steps and {_MAX_GROWTH} times."
         )
 
 
@@ -164,9 +164,9 @@ def _check_model(path: Path, content: dict[str, Any]) -> None:
     ids = [*vocab.values()] if isinstance(vocab, dict) else []
     if isinstance(added, list):
         ids += [token.get("id") for token in added if isinstance(token, dict)]
-    if any(not isinstance(i, int) or not 0 <= i < MOST_IDS for i in ids):
+    if any(not isinstance(i, int) or not 0 <= i < MAX_IDS for i in ids):
         raise VocabError(
-            f"{str(path)!r} has an id that is not a whole number from 0 to {MOST_IDS - 1:,}."
+            f"{str(path)!r} has an id that is not a whole number from 0 to {MAX_IDS - 1:,}."
         )
     # With such a prefix, tokenizers cuts merges within characters, which can end the process.
     if model.get("continuing_subword_prefix") and model.get("type") != "WordPiece":

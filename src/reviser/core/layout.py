@@ -15,9 +15,9 @@ import numpy.typing as npt
 from reviser.core.kinds import KIND_OF_WORD, MOVES, NUMBER_ARGUMENTS, OPERATORS, Kind
 from reviser.errors import VocabError
 
-LARGEST_MOVE = 1 << 16
+MAX_DELTA = 1 << 16
 """The largest `max_move` that a vocabulary may have."""
-MOST_IDS = 1 << 22
+MAX_IDS = 1 << 22
 """Most ids that a vocabulary may have: tables by id take memory for each. Real ones have up to a
 few hundred thousand."""
 
@@ -34,10 +34,8 @@ _EFFECTS = {  # kind -> (change of length, change of cursor); a span's depend on
 
 def check_max_move(longest: int) -> None:
     """Refuse a longest move that is not a power of two, or too large."""
-    if not 1 <= longest <= LARGEST_MOVE or longest & (longest - 1):
-        raise VocabError(
-            f"max_move is {longest}; it must be a power of two from 1 to {LARGEST_MOVE}."
-        )
+    if not 1 <= longest <= MAX_DELTA or longest & (longest - 1):
+        raise VocabError(f"max_move is {longest}; it must be a power of two from 1 to {MAX_DELTA}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +82,8 @@ class VocabLayout:
         check_max_move(self.max_move)
         if not 0 < self.tokens <= self.size:
             raise VocabError(f"tokens is {self.tokens}; it must be from 1 to size, {self.size}.")
-        if self.size > MOST_IDS:
-            raise VocabError(f"size is {self.size}; a vocabulary has at most {MOST_IDS:,} ids.")
+        if self.size > MAX_IDS:
+            raise VocabError(f"size is {self.size}; a vocabulary has at most {MAX_IDS:,} ids.")
         if not all(0 <= i < self.tokens for i in self.never_insert):
             raise VocabError(f"never_insert must name tokens, 0..{self.tokens - 1}.")
         self._check_named_ids()

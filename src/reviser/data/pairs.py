@@ -24,7 +24,7 @@ import numpy as np
 from reviser.data.readers import Source, find_sources, whole_lines
 from reviser.errors import ConfigError, DataError, MissingExtra
 
-_MOST_BYTES = 32 * 2**20
+_MAX_BYTES = 32 * 2**20
 """Maximum size of a line: eight times the longest document that `reviser tokenize` accepts."""
 
 
@@ -54,7 +54,7 @@ def read_pairs(paths: str | Path | Iterable[str | Path]) -> Iterator[Pair]:
     """Yield the pairs of files, folders or patterns of JSON lines, also compressed, in order."""
     several = [paths] if isinstance(paths, str | Path) else paths
     for source in [source for path in several for source in _sources(path)]:
-        for n, line in enumerate(whole_lines(source, _MOST_BYTES), start=1):
+        for n, line in enumerate(whole_lines(source, _MAX_BYTES), start=1):
             if line is None or line.strip():
                 yield _parsed(line, f"Line {n} of {source.name!r}")
 
@@ -132,7 +132,7 @@ def _sources(path: str | Path) -> list[Source]:
 
 def _parsed(line: bytes | None, where: str) -> Pair:
     if line is None:
-        raise DataError(f"{where} is longer than {_MOST_BYTES:,} bytes. Shorten its texts.")
+        raise DataError(f"{where} is longer than {_MAX_BYTES:,} bytes. Shorten its texts.")
     try:
         fields = json.loads(line.decode("utf-8-sig"))
         json.dumps(fields, ensure_ascii=False).encode()  # raises for half a surrogate pair

@@ -39,9 +39,9 @@ FORMAT = 1
 """Version of the shards folder. A change that old code cannot read increases it."""
 USUAL_TASKS = 256
 """Approximate number of tasks of a corpus that makes neither small nor large ones."""
-LEAST_TASK_BYTES = 2**20
+MIN_TASK_BYTES = 2**20
 """Minimum size of a group of small files, so that many files do not make as many shards."""
-MOST_TASK_BYTES = 2**30
+MAX_TASK_BYTES = 2**30
 """Size at which a task takes no further file, so that a large corpus makes more tasks, not longer
 ones."""
 BATCH_CHARACTERS = 2**21
@@ -301,7 +301,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
 def _grouped(files: Sequence[Source]) -> tuple[tuple[Source, ...], ...]:
     """Group neighbouring files until each group is a fair share of all bytes."""
     usual = sum(file.size for file in files) // USUAL_TASKS
-    share = max(LEAST_TASK_BYTES, min(usual, MOST_TASK_BYTES))
+    share = max(MIN_TASK_BYTES, min(usual, MAX_TASK_BYTES))
     groups: list[list[Source]] = []
     size = share
     for file in files:

@@ -28,7 +28,7 @@ Tokens = npt.NDArray[np.int32]
 Integers = Sequence[int] | npt.NDArray[np.integer]
 
 _DTYPES = ("<u2", "<u4")
-MOST_MAPPED = 4096
+MAX_MAPPED = 4096
 """Shards that are mapped at once. The one that was used least recently is unmapped for another."""
 _SCANNED = 1 << 18
 """Documents whose ends are in memory at once while a whole index is read."""
@@ -298,7 +298,7 @@ class TokenShards:
         if number in self._maps:
             self._maps.move_to_end(number)
         else:
-            if len(self._maps) >= MOST_MAPPED:
+            if len(self._maps) >= MAX_MAPPED:
                 self._maps.popitem(last=False)
             path = self.folder / self.manifest.shards[number].name
             files = ((path, self.manifest.dtype), (Path(f"{path}.index"), "<u8"))

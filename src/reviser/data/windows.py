@@ -18,7 +18,7 @@ from reviser.errors import DataError
 
 IntArray = npt.NDArray[np.int64]
 
-LEAST_BLOCK, MOST_BLOCKS = 64, 1 << 22
+MIN_BLOCK, MAX_BLOCKS = 64, 1 << 22
 """Documents of a block at least, and blocks at most, roughly. Eight bytes per block are in memory;
 to find a window, the lengths of all documents of its block are read."""
 _SCANNED = 1 << 18
@@ -48,7 +48,7 @@ class Windows:
     """The windows of the training or the held-out split, in document order.
 
     In memory is only how many windows lie before each block of documents; the rest is read from the
-    index of the shards. So memory does not grow with the documents beyond `MOST_BLOCKS`. Which
+    index of the shards. So memory does not grow with the documents beyond `MAX_BLOCKS`. Which
     documents are held out does not depend on the seed of a run, so no run trains on documents that
     another run is scored on.
     """
@@ -134,7 +134,7 @@ def block_size(documents: int) -> int:
     >>> block_size(10**7), block_size(15 * 10**9)
     (64, 4096)
     """
-    return max(LEAST_BLOCK, 1 << max(0, (documents - 1) // MOST_BLOCKS).bit_length())
+    return max(MIN_BLOCK, 1 << max(0, (documents - 1) // MAX_BLOCKS).bit_length())
 
 
 def held_out_documents(shards: TokenShards, config: WindowConfig) -> npt.NDArray[np.bool_]:

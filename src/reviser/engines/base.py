@@ -20,7 +20,7 @@ import numpy as np
 from reviser.core.actions import FILE_NAME, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.mask import ActionMask, check_gaps, trace
-from reviser.engines.settings import MOST_GAPS, DecodeConfig
+from reviser.engines.settings import MAX_RANGES, DecodeConfig
 from reviser.errors import CheckpointError, ConfigError, EngineError, ReviserError
 from reviser.files import read_object
 
@@ -105,10 +105,10 @@ class Request:
                 f"The history leaves length {length} and cursor {cursor}, but the request says"
                 f" {self.length} and {self.cursor}."
             )
-        if len(self.gaps) > MOST_GAPS:
+        if len(self.gaps) > MAX_RANGES:
             raise ConfigError(
                 f"Your text has {len(self.gaps):,} separate parts that may be edited;"
-                f" {MOST_GAPS:,} are allowed. Use fewer gaps or locks, or a smaller window."
+                f" {MAX_RANGES:,} are allowed. Use fewer gaps or locks, or a smaller window."
             )
         check_gaps(self.length, self.cursor, self.gaps)
 

@@ -13,7 +13,7 @@ from typing import Any
 from reviser.core.actions import ActionVocab
 from reviser.core.mask import check_gaps
 from reviser.engines.base import DecodeConfig, Request, measure
-from reviser.engines.settings import MOST_GAPS
+from reviser.engines.settings import MAX_RANGES
 from reviser.errors import ConfigError, did_you_mean
 
 MASK_SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias")
@@ -70,8 +70,8 @@ def check(args: Mapping[str, Any]) -> DecodeConfig:
             f"{GAPS} is {bounds!r}; give a flat list of whole numbers, low and high of each gap in"
             " turn."
         )
-    if len(bounds) > 2 * MOST_GAPS:
-        raise ConfigError(f"{GAPS} has {len(bounds) // 2} gaps; {MOST_GAPS} are allowed.")
+    if len(bounds) > 2 * MAX_RANGES:
+        raise ConfigError(f"{GAPS} has {len(bounds) // 2} gaps; {MAX_RANGES} are allowed.")
     if any(a > b for a, b in pairwise(bounds)):
         raise ConfigError(f"{GAPS} is {list(bounds)}; its bounds must not fall.")
     given = {name: args[PREFIX + name] for name in MASK_SETTINGS if PREFIX + name in args}

@@ -13,11 +13,11 @@ from typing import Any, TypedDict, get_type_hints
 
 from reviser.errors import ConfigError, did_you_mean
 
-LARGEST = 2**40 - 1
+MAX_VALUE = 2**40 - 1
 """Upper bound of settings that count something; the mask computes with numbers below 2**40."""
 
 
-MOST_GAPS = 1000
+MAX_RANGES = 1000
 """Limit of the gaps of a request. A mask is as wide as the largest request of its batch, so one
 request with many gaps would slow down all others."""
 
@@ -55,7 +55,7 @@ class Setting:
     def allowed(self) -> str:
         """The allowed values in words, such as "a number from 0 to 1"."""
         kind = "a whole number" if self.type is int else "a number"
-        if self.high == LARGEST:
+        if self.high == MAX_VALUE:
             return f"{kind}, {self.low} or more"
         if self.excludes_low:
             return f"{kind} above {self.low} and at most {self.high}"
@@ -103,15 +103,15 @@ class DecodeConfig:
         0.0, 0, 1, "Leave out actions below this share of the highest probability."
     )
     seed: int = setting(0, 0, 2**64 - 1, "Random seed.")
-    max_actions: int = setting(256, 1, LARGEST, "Maximum number of actions.")
+    max_actions: int = setting(256, 1, MAX_VALUE, "Maximum number of actions.")
     max_length: int | None = setting(
-        None, 0, LARGEST, "Maximum length of the text in tokens, prompt included."
+        None, 0, MAX_VALUE, "Maximum length of the text in tokens, prompt included."
     )
     max_edits: int | None = setting(
-        None, 0, LARGEST, "Maximum number of actions that change the text."
+        None, 0, MAX_VALUE, "Maximum number of actions that change the text."
     )
     max_moves: int | None = setting(
-        None, 0, LARGEST, "Maximum number of cursor moves in a row; 0 for none."
+        None, 0, MAX_VALUE, "Maximum number of cursor moves in a row; 0 for none."
     )
     # Finite in float32, whatever the temperature divides them by.
     stop_bias: float = setting(

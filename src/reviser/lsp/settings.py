@@ -16,7 +16,7 @@ from reviser.writing.tasks import Revise
 FILE = ".reviser.toml"
 WORDS, IGNORED = "words.txt", "ignore.txt"
 """Files of the user, for all projects."""
-LARGEST_SETTINGS = 1 << 20
+MAX_SETTINGS_BYTES = 1 << 20
 """Bytes of a file with settings."""
 
 
@@ -113,7 +113,7 @@ def _table(value: Any, name: str, path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path, ConfigError, limit=LARGEST_SETTINGS))
+        return tomllib.loads(read_text(path, ConfigError, limit=MAX_SETTINGS_BYTES))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"Cannot read the settings in {str(path)!r}: {error}.") from error
 

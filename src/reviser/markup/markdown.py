@@ -39,7 +39,7 @@ _ATTRIBUTES = ("{:", "{ ", "{#", "{.")
 
 
 _MARKS = b"$&*<[\\]_`~"
-_MOST_MARKS = 1000
+_MAX_MARKS = 1000
 """Marks in a block's inline content. Emphasis takes time and memory by the square of them."""
 
 
@@ -111,7 +111,7 @@ def _inline_locks(data: bytes) -> tuple[Span, ...]:
     A block that is too expensive is locked whole, so that the others do not depend on it.
     """
     whole = ((0, len(data)),)
-    if len(data) - len(data.translate(None, _MARKS)) > _MOST_MARKS:
+    if len(data) - len(data.translate(None, _MARKS)) > _MAX_MARKS:
         return whole
     try:
         return tuple(_locked(trees.parse(_languages()[1], data).root_node))

@@ -17,9 +17,9 @@ from reviser.files import read_object, write_json
 from reviser.models.wordlists import Source, WordLists
 
 FILE_NAME = "editing.json"
-MOST = 64
+MAX_COUNT = 64
 """Limit of the counts in a model folder, so that a damaged one cannot ask for too much."""
-LARGEST_WEIGHT = 1000
+MAX_WEIGHT = 1000
 """Largest weight of a confidence; those of real models are below 10."""
 
 
@@ -56,8 +56,8 @@ class Editing:
 
     def __post_init__(self) -> None:
         for name in ("label_delay", "delimiters"):
-            if not 0 <= getattr(self, name) <= MOST:
-                raise ConfigError(f"{name} must be a number from 0 to {MOST}")
+            if not 0 <= getattr(self, name) <= MAX_COUNT:
+                raise ConfigError(f"{name} must be a number from 0 to {MAX_COUNT}")
         for name in ("threshold", "min_confidence"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a number from 0 to 1")
@@ -67,7 +67,7 @@ class Editing:
             len(weights) == 3 and _are_weights(weights) for weights in self.suggestions.values()
         ):
             raise ConfigError(
-                f"suggestions must be three numbers up to {LARGEST_WEIGHT:,} for each source of"
+                f"suggestions must be three numbers up to {MAX_WEIGHT:,} for each source of"
                 " suggestions"
             )
         if not all(0 <= each <= 1 for pair in self.calibration for each in pair):
@@ -201,7 +201,7 @@ def check_vllm(editing: Editing | None, name: str) -> None:
 
 
 def _are_weights(numbers: Iterable[float]) -> bool:
-    return all(abs(each) <= LARGEST_WEIGHT for each in numbers)
+    return all(abs(each) <= MAX_WEIGHT for each in numbers)
 
 
 def _check_actions(editing: Editing, vocab: ActionVocab) -> None:

@@ -32,7 +32,7 @@ _NETWORK = threading.RLock()
 _PROVENANCE_FILES = ("run.json", "recipe.json", "data.json", "trainer_state.json", "page.json")
 """Files in a model folder that describe it (how it was made, what a page says about it) and do not
 change its outputs."""
-_MOST_HEADERS = 1 << 25
+_MAX_HEADERS = 1 << 25
 """Bytes in the headers of all weight files of a folder, about 100 for each tensor. The largest
 models have about 140,000 tensors."""
 
@@ -55,7 +55,7 @@ def tensors_in(folder: Path) -> Iterator[tuple[str, list[int], str]]:
         raise MissingExtra(
             "Reading weights needs the hf extra. Install it with: pip install 'reviser-lm[hf]'."
         ) from error
-    left = _MOST_HEADERS
+    left = _MAX_HEADERS
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with path.open("rb") as raw:
@@ -63,7 +63,7 @@ def tensors_in(folder: Path) -> Iterator[tuple[str, list[int], str]]:
             if left < 0:
                 raise CheckpointError(
                     f"The headers of the weights in {str(folder)!r} are larger than"
-                    f" {_MOST_HEADERS >> 20} MiB: they name too many tensors."
+                    f" {_MAX_HEADERS >> 20} MiB: they name too many tensors."
                 )
             with safe_open(path, "numpy") as file:
                 for name in file.keys():  # noqa: SIM118

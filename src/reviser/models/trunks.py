@@ -42,10 +42,10 @@ __all__ = ["TrunkConfig", "build", "load", "load_base", "load_folder", "save"]
 ROWS_MULTIPLE = 64
 """Embeddings have a multiple of this many rows, which matrix units need to be fast. The rows beyond
 the vocabulary are never a label and never allowed by the mask."""
-MOST_PER_VALUE, MOST_BESIDE = 32, 1 << 24
+MAX_VALUES_PER_WEIGHT, MAX_OTHER_VALUES = 32, 1 << 24
 """A model may have this many values for each that its weights hold (packed: 16 at most), and
 this many more, such as attention masks."""
-MOST_UNUSED, MOST_PARTS = 4, 1024
+MAX_WEIGHTS_PER_VALUE, MAX_PARTS_PER_TENSOR = 4, 1024
 """Weights may hold this many values for each that the model has, such as those of a part that reads
 images, and this many tensors for each of its tensors, such as those of its experts."""
 
@@ -200,12 +200,15 @@ def _check_size(folder: Path) -> None:
         raise _cannot_open(folder, error) from error
     expected = {name: tensor.numel() for name, tensor in model.state_dict().items()}
     _refuse_tensors(folder, {name for name in expected if sizes.get(name, 0) > expected[name]})
-    if len(sizes) > MOST_PARTS * len(tensors):
+    if len(sizes) > MAX_PARTS_PER_TENSOR * len(tensors):
         raise CheckpointError(
             f"The weights in {str(folder)!r} have {len(sizes):,} tensors, but the model of its"
             f" config has {len(tensors):,}: the two do not belong together."
         )
-    if needed > MOST_PER_VALUE * held + MOST_BESIDE or held > MOST_UNUSED * needed + MOST_BESIDE:
+    if (
+        needed > MAX_VALUES_PER_WEIGHT * held + MAX_OTHER_VALUES
+        or held > MAX_WEIGHTS_PER_VALUE * needed + MAX_OTHER_VALUES
+    ):
         raise CheckpointError(
             f"The config in {str(folder)!r} asks for {needed:,} values, but the weights have"
             f" {held:,}: the two do not belong together."

@@ -19,14 +19,14 @@ WORDS = "words.txt"
 """A model folder's list of words, one a line, in lower case, the most frequent first."""
 LISTS = "suggestions.json"
 """A model folder's lists: what may replace a word, and which words may be missing or extra."""
-LARGEST = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 """Bytes of the largest file, so that a damaged folder cannot ask for too much."""
-MOST_WORDS, MOST_OTHERS, LONGEST = 500_000, 64, 100
+MAX_WORDS, MAX_OTHERS, MAX_CHARACTERS = 500_000, 64, 100
 """Limits of a folder's lists: words, and words with replacements; replacements of one word, and
 words that may be missing or extra; characters of each. The included models have up to 83,000, 23
 and 28. Each unknown word in a draft is compared with all words, and each suggestion takes a forward
 pass."""
-MOST = 5
+MAX_SPELLINGS = 5
 """Spellings that are suggested for a word: those with the fewest wrong letters, then the most
 frequent."""
 DISTANCE = 2
@@ -93,10 +93,10 @@ class WordLists:
     @classmethod
     def load(cls, folder: Path) -> WordLists:
         """Read the lists of a model folder."""
-        words = read_text(folder / WORDS, CheckpointError, limit=LARGEST).split()
+        words = read_text(folder / WORDS, CheckpointError, limit=MAX_FILE_BYTES).split()
         saved = {}
         if (folder / LISTS).exists():
-            saved = read_object(folder / LISTS, CheckpointError, limit=LARGEST)
+            saved = read_object(folder / LISTS, CheckpointError, limit=MAX_FILE_BYTES)
         try:
             replace = {
                 str(word): list(map(str, new)) for word, new in saved.pop("replace", {}).items()
@@ -106,14 +106,16 @@ class WordLists:
             raise CheckpointError(f"{str(folder / LISTS)!r} is damaged: {error}.") from error
         others = (*replace.values(), insert, delete)
         if (
-            max(len(words), len(replace)) > MOST_WORDS
-            or max(map(len, others)) > MOST_OTHERS
-            or any(len(word) > LONGEST for some in (words, replace, *others) for word in some)
+            max(len(words), len(replace)) > MAX_WORDS
+            or max(map(len, others)) > MAX_OTHERS
+            or any(
+                len(word) > MAX_CHARACTERS for some in (words, replace, *others) for word in some
+            )
         ):
             raise CheckpointError(
-                f"The word lists in {str(folder)!r} are too large: at most {MOST_WORDS:,} words,"
-                f" {MOST_OTHERS} replacements of a word, {MOST_OTHERS} words to insert or delete,"
-                f" and {LONGEST} characters each."
+                f"The word lists in {str(folder)!r} are too large: at most {MAX_WORDS:,} words,"
+                f" {MAX_OTHERS} replacements of a word, {MAX_OTHERS} words to insert or delete,"
+                f" and {MAX_CHARACTERS} characters each."
             )
         return cls(words, replace, insert=insert, delete=delete)
 
@@ -160,7 +162,10 @@ class WordLists:
         ranked = sorted((distance, rank) for _, distance, rank in found)
         halves = ((word[:n], word[n:]) for n in range(1, len(word)))
         split = [(f"{one} {two}", 0) for one, two in halves if {one, two} <= self._frequent]
-        near = [(self._words[rank], distance - ranked[0][0]) for distance, rank in ranked[:MOST]]
+        near = [
+            (self._words[rank], distance - ranked[0][0])
+            for distance, rank in ranked[:MAX_SPELLINGS]
+        ]
         return (*split, *near)
 
 

@@ -13,8 +13,8 @@ from reviser.writing.changes import Change
 
 EXTRA_LETTER = 3.0
 """What a spelling's log-probability loses for each letter more than the nearest one has wrong."""
-LEAST = 1e-4
-"""The least edit probability that is told apart from none."""
+MIN_PROBABILITY = 1e-4
+"""The smallest edit probability that makes a difference: smaller ones count as this one."""
 
 
 def suggest(
@@ -46,7 +46,7 @@ def suggest(
                 end=end,
                 before=text[start:end],
                 after=new,
-                logprob=log(max(probability, LEAST)) - EXTRA_LETTER * extra,
+                logprob=log(max(probability, MIN_PROBABILITY)) - EXTRA_LETTER * extra,
                 actions=0,
                 source=source,
             )

@@ -19,7 +19,7 @@ from typing import Any
 from reviser.errors import plural
 
 STANDARD_ERROR = 2
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 """Lines that may wait to be written; further ones are dropped, and counted."""
 
 
@@ -77,13 +77,13 @@ def _event(record: logging.LogRecord) -> str:
 class BackgroundHandler(QueueHandler):
     """A handler that never waits for what it writes to: a thread of its own does.
 
-    If nothing reads the other end of a pipe, lines are dropped once `MOST_LINES` wait; so are those
+    If nothing reads the other end of a pipe, lines are dropped once `MAX_LINES` wait; so are those
     for which a disk has no space, until it has some. The thread uses the file descriptor directly,
     because a Python lock that it held while it waits would also delay the end of the process.
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._lines: Queue[logging.LogRecord] = Queue(MOST_LINES)
+        self._lines: Queue[logging.LogRecord] = Queue(MAX_LINES)
         super().__init__(self._lines)
         self._descriptor = descriptor
         self._dropped = 0

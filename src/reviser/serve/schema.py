@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
-from reviser.engines.settings import MOST_GAPS, SETTINGS, DecodeConfig
+from reviser.engines.settings import MAX_RANGES, SETTINGS, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
 from reviser.serve.units import from_utf16
 from reviser.writing.changes import Change
@@ -28,7 +28,7 @@ SENTENCE = "sentence"
 SpanBody = Annotated[list[int], Field(min_length=2, max_length=2)]
 # `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
 _WIRE_TYPES: dict[str, Any] = {
-    "spans": Annotated[list[SpanBody], Field(max_length=MOST_GAPS, fail_fast=True)] | None,
+    "spans": Annotated[list[SpanBody], Field(max_length=MAX_RANGES, fail_fast=True)] | None,
     "locked": Annotated[list[str | SpanBody], Field(max_length=1000, fail_fast=True)],
 }
 _DESCRIPTIONS = {

@@ -39,7 +39,7 @@ CLIENT_CLOSED = 499
 """nginx's status code for a client that disconnected; no client ever receives it."""
 CHARACTERS_PER_TOKEN = 8
 """A text with more characters than this for each token of the limit is not even encoded."""
-MOST_WINDOWS = 320
+MAX_WINDOWS = 320
 """Windows that a draft may have."""
 PING_SECONDS = 15.0
 """Time between pings on a silent stream."""
@@ -108,7 +108,7 @@ class Service:
             task = make_task()
             config = self._config(task, settings)
             flow = self.reviser.flow(
-                task, config, max_prompts=MOST_WINDOWS, max_tokens=self.limits.prompt_tokens
+                task, config, max_prompts=MAX_WINDOWS, max_tokens=self.limits.prompt_tokens
             )
             return Run(flow, self.reviser.driver)
 

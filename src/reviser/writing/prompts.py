@@ -16,7 +16,7 @@ from typing import Any
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.engines.base import DecodeConfig, Request, check_room
-from reviser.engines.settings import LARGEST
+from reviser.engines.settings import MAX_VALUE
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import present
@@ -233,7 +233,7 @@ def _window_prompt(
     context_length = sum(len(piece) for piece, span in in_context if span in context)
     if config.max_length is not None:
         hidden = len(instruction) + context_length
-        config = replace(config, max_length=min(LARGEST, config.max_length + hidden))
+        config = replace(config, max_length=min(MAX_VALUE, config.max_length + hidden))
     return Prompt(
         text=text,
         prefix=tuple(prefix),

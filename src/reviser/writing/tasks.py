@@ -14,7 +14,7 @@ from functools import cached_property
 from operator import index
 from typing import Any, ClassVar, TypeAlias
 
-from reviser.engines.settings import MOST_GAPS, DecodeConfig
+from reviser.engines.settings import MAX_RANGES, DecodeConfig
 from reviser.errors import ConfigError, did_you_mean
 from reviser.markup.spans import Span, joined
 
@@ -256,8 +256,8 @@ def _check_text(name: str, value: object) -> None:
 
 
 def _check_gap_count(count: int) -> None:
-    if count > MOST_GAPS:
-        raise ConfigError(f"The text has {count:,} gaps; {MOST_GAPS:,} are allowed.")
+    if count > MAX_RANGES:
+        raise ConfigError(f"The text has {count:,} gaps; {MAX_RANGES:,} are allowed.")
 
 
 def _check_share(name: str, value: object) -> None:

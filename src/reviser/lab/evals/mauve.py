@@ -32,7 +32,7 @@ CURVE = 25
 """Number of mixtures along the curve."""
 MAX_TOKENS = 100
 """Texts are cut to this many tokens of the features' model, as in the paper."""
-MOST_CLUSTERS = 500
+MAX_CLUSTERS = 500
 CLUSTERINGS = 5
 """Number of k-means runs, each with its own seed, that a value averages."""
 VARIANCE = 0.9
@@ -91,7 +91,7 @@ def mauve(
         raise DataError("MAUVE compares distributions: give 2 texts or more on either side.")
     if not len(ours) == len(theirs) == len(ours if groups is None else groups):
         raise DataError("Give as many groups as there are texts on either side.")
-    k = min(MOST_CLUSTERS, max(2, round(len(ours) / 10)))
+    k = min(MAX_CLUSTERS, max(2, round(len(ours) / 10)))
     both = np.concatenate([ours, theirs])
     labels = [_labels(both, k, seed) for seed in range(CLUSTERINGS)]
     numbers = np.unique(range(len(ours)) if groups is None else groups, return_inverse=True)[1]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from reviser.core import _moves
-from reviser.core.layout import LARGEST_MOVE
+from reviser.core.layout import MAX_DELTA
 from reviser.trajectories._kernels.jit import I32, I64, compiled, inlined
 from reviser.trajectories._kernels.layout import ID_FIRST_MOVE, MAX_MOVE
 
 # A table, since numba has no int.bit_length. The exponent of a power of two is one less.
-_BIT_LENGTHS = np.array([n.bit_length() for n in range(LARGEST_MOVE + 1)], np.uint8)
+_BIT_LENGTHS = np.array([n.bit_length() for n in range(MAX_DELTA + 1)], np.uint8)
 
 # Plain Python in core, where it is called now and then; here it runs for every merged move.
 fewest_moves: Any = compiled(_moves.fewest_moves)
