@@ -180,11 +180,6 @@ def test_any_chunk_of_parquet_is_that_of_the_whole_file(
     assert found == [{"id": n} if fields == "id" else {} for n in range(23)]
 
 
-def test_nulls_are_missing_fields() -> None:
-    row = {"prompt": None, "infill": "a{}", "settings": {"seed": 3, "top_k": None}, "spans": None}
-    assert sources.without_nulls(row) == {"infill": "a{}", "settings": {"seed": 3}}
-
-
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 4))
 def test_chunks_are_all_documents_once(rows: list[int], size: int) -> None:
     files = [Source(name=str(n), label="", size=0, rows=count) for n, count in enumerate(rows)]
@@ -529,6 +524,9 @@ def test_what_is_in_the_way_is_refused(model: Path, tmp_path: Path) -> None:
     assert output.read_text() == "mine"
 
 
+# -- engines that fail ----------------------------------------------------------------------------
+
+
 def test_files_of_a_url_on_this_machine_appear_whole_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,9 +534,6 @@ def test_files_of_a_url_on_this_machine_appear_whole_too(
     monkeypatch.setattr(type(folder._system), "pipe_file", None)  # which writes in place
     folder.write("a", b"whole")
     assert folder.read("a") == b"whole"
-
-
-# -- engines that fail ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

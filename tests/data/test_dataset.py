@@ -19,7 +19,6 @@ from reviser import (  # noqa: E402
     ActionVocab,
     Append,
     Canvas,
-    Codec,
     Mixture,
     Obfuscation,
     Sampler,
@@ -31,7 +30,6 @@ from reviser.data.order import permute  # noqa: E402
 from reviser.data.window_config import WindowConfig  # noqa: E402
 from reviser.data.windows import Windows, is_held_out  # noqa: E402
 from reviser.errors import ConfigError, DataError  # noqa: E402
-from support import small_tokenizers  # noqa: E402
 
 TOKENS = 400
 
@@ -176,19 +174,6 @@ def test_the_papers_fixed_prefix_needs_no_delimiter():
         assert example.learned[36:].all()
 
 
-def test_a_target_too_long_for_the_context_is_cut_and_still_ends_with_stop():
-    config = WindowConfig(size=104, prefix=(4, 4), held_out=0)
-    stream = make_stream(random_shards([104] * 50), Obfuscation(), config=config, context=90)
-    vocab = stream.sampler.vocab
-    for place, example in enumerate(stream.examples(np.arange(50))):
-        assert len(example.ids) <= 90
-        assert example.ids[-1] == vocab.stop
-        assert 40 < example.text_tokens < 84
-        window = stream.split.read(permute(np.array([place]), 50, seed=0, epoch=0))[0]
-        canvas = Canvas.replay(vocab, [*example.ids[1:5], *example.ids[6:]])
-        assert canvas.tokens() == window[: 4 + example.text_tokens].tolist()
-
-
 def test_a_walk_of_one_token_stays_within_the_context():
     config = WindowConfig(size=1, prefix=(0, 0), least_target=1, held_out=0)
     policy = Obfuscation(delete=0.05)
@@ -294,19 +279,6 @@ def test_a_changing_mixture_follows_the_position_and_evaluation_its_end():
     assert first == 0
     assert last > 0.1
     assert moves(MicroBatches(stream, size=8, count=GROUP, progress=1.0)[0]) > 0.15
-
-
-def test_units_are_those_of_each_target_alone():
-    codec = Codec(small_tokenizers.byte_level())
-    texts = ["The cat sat. The dog did not! ", "Yes.", " and so on. The end"]
-    targets = [np.array(codec.encode(text), np.int32) for text in texts]
-    vocab = ActionVocab.build(len(codec.token_bytes))
-    windows = Windows(MemoryShards([[1] * 20]), WindowConfig(held_out=0))
-    stream = WindowStream(
-        windows, Sampler(vocab, Spans()), context=200, unit_starts=codec.unit_starts
-    )
-    for target, marks in zip(targets, stream._units(targets), strict=True):
-        assert marks.tolist() == codec.unit_starts(target).tolist()
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,6 @@ def test_every_pair_is_one_example_that_ends_with_what_it_became(
     assert len({example.digest for example in examples}) == len(examples)
 
 
-def test_loss_is_on_the_edits_alone() -> None:
-    (example,) = stream_of([("", "The cat sat", "The cat sat on")], Edits()).examples(np.arange(1))
-    kinds = [VOCAB.kind(i) for i in example.ids[example.learned].tolist()]
-    assert kinds[-1] is Kind.STOP
-    assert sum(example.learned) < len(example.ids) - 6  # the draft's letters bear none
-
-
 @given(given=pairs)
 def test_labels_for_edit_probabilities_cover_the_draft_and_change_nothing_else(
     given: list[tuple[str, str, str]],

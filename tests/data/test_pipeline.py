@@ -203,26 +203,6 @@ def test_the_limit_is_exact_in_every_split(
             assert tally.skipped == ({} if length <= size else {"too long": 1})
 
 
-def test_a_long_line_is_passed_over_in_little_memory(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(b'{"text": "before"}\n')
-        for _ in range(64):
-            file.write(b"x" * 2**22)
-        file.write(b'\n{"text": "after"}\n')
-    code = (
-        "import resource\n"
-        "from reviser.data.readers import Reader, Tally, find_sources\n"
-        "tally = Tally()\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"texts = list(Reader().documents(find_sources({str(path)!r})[0], tally))\n"
-        "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before\n"
-        "assert (texts, tally.skipped) == (['before', 'after'], {'too long': 1})\n"
-        "assert grown < 60_000, grown\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.parametrize("packing", [pytest.param(".gz", marks=pytest.mark.full), ".xz", ".zst"])
 def test_a_truncated_file_is_read_as_far_as_it_goes_and_named(packing: str, folder: Path) -> None:
     rows = [f"{n} {os.urandom(40).hex()}" for n in range(10_000)]

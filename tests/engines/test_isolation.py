@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +13,10 @@ from reviser.core.canvas import Canvas
 from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.engines.base import DecodeConfig, Request, Score, Scores
-from reviser.engines.settings import SETTINGS
-from reviser.errors import ConfigError
-from support import fuzz, small_tokenizers
 from support.asking import answers_of, records_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
 
-from reviser.batch.job import begin  # noqa: E402
-from reviser.batch.run import run as run_batch  # noqa: E402
 from reviser.engines.hf import HFEngine  # noqa: E402
 from reviser.engines.vllm_state import BatchMask  # noqa: E402
 from reviser.models import trunks  # noqa: E402
@@ -153,33 +145,6 @@ def test_a_text_that_cannot_be_scored_fails_alone(monkeypatch: pytest.MonkeyPatc
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
-def test_a_line_of_a_batch_file_that_fails_has_its_error_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = fuzz.folder_of_a_fresh_model(
-        tmp_path / "model", tokenizer=small_tokenizers.byte_level()
-    )
-    monkeypatch.setitem(SETTINGS, "top_k", replace(SETTINGS["top_k"], high=10**400))
-    written: dict[bool, list[dict[str, Any]]] = {}
-    for is_bad in (False, True):
-        lines = [{"prompt": f"The {n}", "settings": {"max_actions": 8}} for n in range(6)]
-        if is_bad:
-            lines[BAD]["settings"] = {"top_k": 10**309}
-        (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        output = tmp_path / f"out-{is_bad}.jsonl"
-        counts = run_batch(begin(str(tmp_path / "in.jsonl"), str(output), str(folder)))
-        assert (counts.documents, counts.failed) == (6, int(is_bad))
-        written[is_bad] = [json.loads(line) for line in output.read_text().splitlines()]
-    failed = written[True].pop(BAD)
-    assert failed.keys() == {"line", "error"}
-    assert "OverflowError" in failed["error"]
-    del written[False][BAD]
-    for one, other in zip(written[True], written[False], strict=True):
-        # Which rows share a step depends on the time, and with it the rounding.
-        assert one.pop("logprobs") == pytest.approx(other.pop("logprobs"), abs=1e-4)
-        assert one == other
-
-
 # -- the mask in vLLM's workers -------------------------------------------------------------------
 
 
@@ -229,8 +194,3 @@ def test_the_mask_fails_on_one_request_alone(when: str, monkeypatch: pytest.Monk
             assert VOCAB.kinds[only] >= Kind.SEPARATOR
         else:
             assert torch.equal(logits[0][n], logits[1][n])
-
-
-def test_a_setting_beyond_its_range_is_refused_before_it_reaches_an_engine() -> None:
-    with pytest.raises(ConfigError, match="top_k is 1000"):
-        DecodeConfig(top_k=10**309)

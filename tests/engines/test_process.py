@@ -17,8 +17,6 @@ from reviser.core.actions import ActionVocab
 from reviser.engines.base import Act, Answer, Branch, DecodeConfig, Question, Request, Score, Step
 from reviser.engines.process import ProcessEngine
 from reviser.errors import ConfigError, EngineError
-from reviser.model import load
-from reviser.writing.tasks import Continue, Infill, Revise
 from support import noting
 from support.scripted import ScriptedEngine
 
@@ -92,27 +90,6 @@ def test_every_question_gets_the_answers_of_the_engine_in_order(engine: ProcessE
     assert engine.step(0.0) == []
 
 
-def test_transformers_gives_the_same_results(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed, so there are no trunks.")
-    from support import small_models
-
-    folder = small_models.editor(tmp_path / "editor")
-    tasks = [Continue("ab"), Infill("a{}c"), Revise("abc")]
-    config = DecodeConfig(max_actions=12)
-    with load(folder) as here, load(folder, own_process=True) as there:
-        expected, found = (list(model.run_many(tasks, config)) for model in (here, there))
-    assert [result.text for result in found] == [result.text for result in expected]
-    with pytest.raises(ConfigError, match="rows is 0"):
-        load(folder, own_process=True, rows=0)
-
-
-def test_a_cancelled_request_has_no_further_step(engine: ProcessEngine) -> None:
-    kept, dropped = engine.add(request()), engine.add(request())
-    engine.cancel(dropped)
-    engine.cancel(dropped)
-    assert list(drain(engine)) == [kept]
-
-
 def test_neither_side_waits_for_the_other_with_its_pipe_full(engine: ProcessEngine) -> None:
     numbers = [engine.add(request(tokens=5000)) for _ in range(500)]  # megabytes, both ways
     assert sorted(drain(engine)) == numbers
@@ -123,13 +100,6 @@ def test_a_request_that_is_refused_in_the_process_fails_alone(engine: ProcessEng
     found = drain(engine)
     assert str(found[bad]) == "[ConfigError('Not this one.')]"
     assert len(found[good]) == len(SCRIPT)
-
-
-def test_the_caller_refuses_what_the_engine_would(engine: ProcessEngine) -> None:
-    with pytest.raises(ConfigError, match="limit"):
-        engine.add(request(tokens=Scripted.context))
-    with pytest.raises(ConfigError, match="limit"):
-        engine.add(Score((1,) * (Scripted.context + 1)))
 
 
 def test_an_engine_that_fails_loses_what_ran_and_goes_on(engine: ProcessEngine) -> None:

@@ -50,22 +50,6 @@ def test_branches_are_scored_as_full_forward_passes_score_them(
     check_scores(answer(model), model, VOCAB, seed=nodes)
 
 
-def test_a_branch_that_sees_anothers_ids_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    add = tree.Tree._add
-
-    def add_to_the_last(self: Any, cut: int, ids: Sequence[int]) -> Any:
-        first = len(self.actions)
-        asked = add(self, cut, ids)
-        if first < len(self.actions) and first > self.length:
-            self.parents[first] = first - 1  # the last node of the branch before
-        return asked
-
-    monkeypatch.setattr(tree.Tree, "_add", add_to_the_last)
-    model = trunk("llama")
-    with pytest.raises(AssertionError):
-        check_scores(answer(model), model, VOCAB)
-
-
 def test_a_text_that_was_read_is_not_read_again() -> None:
     model = trunk("llama")
     read: list[int] = []

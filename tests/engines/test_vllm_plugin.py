@@ -305,17 +305,6 @@ def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str, 
     assert row[VOCAB.stop] == 0
 
 
-def test_in_the_middle_of_an_action_what_completes_it_wins() -> None:
-    assert VOCAB.replace is not None
-    assert VOCAB.span_delete is not None
-    closed = torch.full((VOCAB.size + PADDING,), -torch.inf)
-    prompt, args = VOCAB.prefix_actions([1]), {"reviser_gaps": [0, 1]}
-    row = apply_one(VOCAB, prompt, args, [VOCAB.replace], closed)
-    assert torch.isfinite(row).nonzero()[:, 0].tolist() == [0, 1, 2, 3, 4]
-    row = apply_one(VOCAB, prompt, args, [VOCAB.span_delete], closed)
-    assert torch.isfinite(row).nonzero()[:, 0].tolist() == [VOCAB.move_id(1)]
-
-
 def test_in_the_middle_of_a_search_what_can_be_found_wins() -> None:
     assert SEARCH.find is not None
     prompt = [*SEARCH.prefix_actions([1, 2, 1, 3]), *[SEARCH.move_id(-2)] * 2]

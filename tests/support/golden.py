@@ -120,7 +120,7 @@ def acting_editor() -> Any:
 
 
 def writer() -> Any:
-    """Return 20 texts and 10 infills of models/stories-revise, with their streamed edits."""
+    """Return 10 texts and 5 infills of models/stories-revise, with their streamed edits."""
     from reviser import Continue, Infill
 
     def write(task: Any, **settings: Any) -> dict[str, Any]:
@@ -135,18 +135,18 @@ def writer() -> Any:
         texts = [
             write(Continue(BEGINNINGS[n % 5]), seed=n, temperature=0.9 * (n % 4 > 0),
                   max_actions=96, unit=("char", "utf16")[n % 2])
-            for n in range(20)
+            for n in range(10)
         ]  # fmt: skip
-        infills = [write(Infill(GAPS[n % 5]), seed=n, max_actions=64) for n in range(10)]
+        infills = [write(Infill(GAPS[n % 5]), seed=n, max_actions=64) for n in range(5)]
     return {"texts": texts, "infills": infills}
 
 
 def training() -> Any:
-    """Return the losses of 20 steps of the smoke recipe."""
+    """Return the losses of 10 steps of the smoke recipe."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         words = ["train", "recipes/smoke.yaml", "-o", str(run)]
-        for setting in ("steps=20", "log_every=2", "evaluate_every=10"):
+        for setting in ("steps=10", "log_every=2", "evaluate_every=10"):
             words += ["--set", f"training.{setting}"]
         command = [sys.executable, "-m", "reviser", *words]
         subprocess.run(command, cwd=ROOT, env=ONE_THREAD, check=True, capture_output=True)

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from reviser.errors import ConfigError
@@ -177,35 +176,6 @@ def test_the_slurm_job_starts_a_launcher_per_node_and_goes_back_if_it_fails(tmp_
         " --rdzv-endpoint node7:29500 -m reviser train my.yaml -o out"
     )
     assert after == (["scontrol requeue 42"] if status else [])
-
-
-@pytest.mark.full
-@pytest.mark.skipif(subprocess.getstatusoutput("sinfo")[0] != 0, reason="There is no Slurm here.")
-def test_a_real_slurm_trains_and_a_killed_process_starts_again(workshop, tmp_path, alone):
-    (tmp_path / "recipes").symlink_to(RECIPES)
-    output, log = tmp_path / "out", tmp_path / "log"
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # of torchrun
-    command = ["sbatch", "--wait", "--nodes=1", "--cpus-per-task=2", "--gpus-per-node=0"]
-    command += [f"--output={log}", str(RECIPES / "train_slurm.sh")]
-    command += words(workshop / "recipe.yaml", output, *CHANGES)[1:]
-    environment = os.environ | {"PATH": path, "PROCESSES": "2"}
-    job = subprocess.Popen(command, cwd=tmp_path, env=environment)
-
-    def workers() -> list[psutil.Process]:
-        found = psutil.process_iter(["cmdline"])
-        asked = {"-u", "reviser", str(output)}  # torchrun starts them with -u
-        return [process for process in found if asked <= {*(process.info["cmdline"] or ())}]
-
-    try:
-        while max(steps_so_far(output), default=0) < 7:
-            assert job.poll() is None, log.read_text()[-3000:]
-            time.sleep(0.05)
-        workers()[0].kill()
-        assert job.wait(timeout=900) == 0, log.read_text()[-3000:]
-    finally:
-        job.kill()
-    assert log.read_text().count("from step") >= 1
-    assert_follows(output, alone)
 
 
 @pytest.mark.parametrize(

@@ -370,22 +370,3 @@ def test_cost_grows_as_the_draft_does() -> None:
         prompts(BYTES, task, max_prompts=3)
     with pytest.raises(ConfigError, match="the limit is 100"):
         prompts(BYTES, task, max_tokens=100)
-
-
-def test_what_is_to_be_locked_may_be_named() -> None:
-    made = BYTES.revise("one two one", locked=["one"], min_edit_probability=0, max_actions=5)
-    assert [part.text for part in made.rollouts[0].locked] == ["one", "one"]
-    (part,) = prompts(BYTES, Revise("one two one", locked=["one"]))
-    assert len(part.request.gaps) == 1
-    (part,) = prompts(BYTES, Revise("one two one", locked=["one two one"]))
-    assert part.request.gaps == ()
-
-
-def test_offsets_of_tokens_are_negative_within_a_character() -> None:
-    codec = BYTES.codec
-    offsets = codec.char_offsets(codec.encode("a🦕b"))
-    assert (offsets[0], offsets[-1]) == (0, 3)
-    assert {*offsets.tolist()} == {0, 1, 2, 3, -1}
-    assert codec.char_offsets([]).tolist() == [0]
-    llama = MODELS["llama, searches"].codec
-    assert llama.char_offsets(llama.encode("ab"))[[0, -1]].tolist() == [0, 2]
