@@ -134,7 +134,7 @@ def mask() -> str:
     """Draw what is allowed with six words on the canvas and the cursor after them."""
     state = Canvas(VOCAB, PREFIX)
     rows_ = ActionMask(VOCAB, rows=1)
-    rows_.reset(0, length=1, gaps=[(1, 1)])
+    rows_.reset(0, length=1, editable=[(1, 1)])
     for action in WRITING[:6]:
         state.apply(action)
         rows_.advance([action])

@@ -243,7 +243,7 @@ def test_a_mask_without_a_floor_allows_every_printed_action(printed: dict[str, A
 def test_the_prefix_floor_refuses_only_the_move_to_34(printed: dict[str, Any]) -> None:
     canvas = Canvas(VOCAB, prefix_ids(printed))
     rows = ActionMask(VOCAB, 1)
-    rows.reset(0, length=PREFIX, gaps=[(PREFIX, PREFIX)], max_length=512)  # the paper's L_max
+    rows.reset(0, length=PREFIX, editable=[(PREFIX, PREFIX)], max_length=512)  # the paper's L_max
     refused = []
     for step, action_id in enumerate(ids(printed["actions"])):
         if rows.allowed()[0, action_id]:

@@ -166,7 +166,7 @@ def bench_mask(rounds: int) -> None:
                 cursor = length if where == "in a gap" else length - 5
                 for row in range(64):
                     gaps = [(length // 2, length // 2), (length, length)]
-                    rows.reset(row, length=length, cursor=cursor, gaps=gaps)
+                    rows.reset(row, length=length, cursor=cursor, editable=gaps)
                 taken = []
                 for _ in range(rounds):
                     own = logits.clone()

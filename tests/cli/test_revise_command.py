@@ -177,7 +177,7 @@ def test_options_reach_the_model(opens: Opens) -> None:
                  "--seed", 7, "--temperature", 0.5, stdin=draft)  # fmt: skip
     assert (result.exit_code, result.stdout) == (0, draft)
     assert asked[0].config == DecodeConfig(max_edits=3, seed=7, temperature=0.5)
-    assert len(asked[0].gaps) == 2
+    assert len(asked[0].editable) == 2
     instruction = CODEC.encode("Fix it")
     assert list(asked[0].history[1 : len(instruction) + 1]) == instruction
     asked.clear()
@@ -280,13 +280,13 @@ def test_markup_of_a_file_is_locked_by_its_suffix(tmp_path: Path, opens: Opens) 
         result = run(file, "--max-actions", 60, "--min-edit-probability", 0, *options)
         assert result.exit_code == 0, result.stderr
         assert result.stdout != text
-        assert (len(asked[0].gaps) > 3) == is_locked
+        assert (len(asked[0].editable) > 3) == is_locked
         if is_locked:
             for part in ("# ", "\n\n", "`code`", "](http://a.b)", "```\nx = 1\n```"):
                 assert part in result.stdout
     asked = opens(ScriptedEngine(VOCAB, [VOCAB.stop]))
     assert run(stdin=text).stdout == text
-    assert len(asked[0].gaps) == 1  # standard input has no suffix
+    assert len(asked[0].editable) == 1  # standard input has no suffix
 
 
 def test_missing_parsers_are_named_with_what_to_do(

@@ -57,9 +57,9 @@ def of_rows(rows: ActionMask) -> list[tuple[object, ...]]:
     wide = rows.allowed()
     parts = rows.length, rows.cursor, rows.is_finished, rows.is_spelling
     lists = [part.tolist() for part in parts]
-    gaps = [rows.gaps(n) for n in range(len(rows))]
+    editable = [rows.editable(n) for n in range(len(rows))]
     sets = [{*np.flatnonzero(row).tolist()} for row in wide]
-    return list(zip(*lists, gaps, sets, strict=True))
+    return list(zip(*lists, editable, sets, strict=True))
 
 
 def choose(rng: Random, vocab: ActionVocab, row: SlowRow) -> int:
@@ -84,7 +84,7 @@ def advance(rng: Random, rows: ActionMask, ids: list[int]) -> None:
         forked = rows.fork(order)
         forked.advance([ids[n] for n in order])
         rows.put(order, forked)
-    elif way < 0.9:  # each row in a batch of its own, which has fewer gaps and marks
+    elif way < 0.9:  # each row in a batch of its own, which has fewer ranges and marks
         for n, action_id in enumerate(ids):
             alone = ActionMask(rows.vocab, 1)
             alone.put([0], rows.view([n]))

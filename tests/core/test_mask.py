@@ -52,13 +52,13 @@ def allowed(rows: ActionMask) -> list[set[int]]:
 def seen(rows: ActionMask) -> Seen:
     """Return all that the rows say about themselves."""
     parts = rows.length.tolist(), rows.cursor.tolist(), rows.is_finished.tolist()
-    gaps = [rows.gaps(n) for n in range(len(rows))]
-    return list(zip(*parts, gaps, allowed(rows), strict=True))
+    editable = [rows.editable(n) for n in range(len(rows))]
+    return list(zip(*parts, editable, allowed(rows), strict=True))
 
 
 def seen_in(vocab: ActionVocab, doc: naive.Document) -> tuple[object, ...]:
     """Return the same of the reference."""
-    bounds, ids = naive.gap_bounds(doc), naive.allowed_ids(vocab, doc)
+    bounds, ids = naive.range_bounds(doc), naive.allowed_ids(vocab, doc)
     return len(doc.cells), doc.cursor, doc.stopped, bounds, ids
 
 
@@ -96,7 +96,7 @@ def test_a_walk_that_follows_the_mask_leaves_locked_text_and_budgets_alone(seed:
     layout = random_layout(rng, 120, most_gaps=9)
     rows = start(ALL, [layout])
     canvas = Canvas(ALL, range(1000, 1000 + layout.length), layout.cursor)
-    locked = outside(canvas.tokens(), layout.gaps)
+    locked = outside(canvas.tokens(), layout.editable)
     longest = max(layout.length, layout.length if layout.max_length is None else layout.max_length)
     edits = moves = 0
     for _ in range(LONE_STEPS):
@@ -109,24 +109,24 @@ def test_a_walk_that_follows_the_mask_leaves_locked_text_and_budgets_alone(seed:
             moves = moves + 1 if ALL.kind(action_id) is Kind.MOVE else 0
         edits += canvas.apply(action_id).changes_text
         rows.advance([action_id])
-        assert outside(canvas.tokens(), rows.gaps(0)) == locked
+        assert outside(canvas.tokens(), rows.editable(0)) == locked
         assert (len(canvas), canvas.cursor) == (rows.length[0], rows.cursor[0])
         assert layout.max_length is None or len(canvas) <= longest
         assert layout.max_edits is None or edits <= layout.max_edits
         assert layout.max_moves is None or moves <= layout.max_moves
 
 
-def outside(tokens: list[int], gaps: list[tuple[int, int]]) -> list[list[int]]:
-    """Return the locked stretches before, between and after the gaps."""
-    bounds = [0, *(bound for gap in gaps for bound in gap), len(tokens)]
+def outside(tokens: list[int], editable: list[tuple[int, int]]) -> list[list[int]]:
+    """Return the locked stretches before, between and after the ranges."""
+    bounds = [0, *(bound for pair in editable for bound in pair), len(tokens)]
     return [tokens[low:high] for low, high in list(pairwise(bounds))[::2]]
 
 
-def test_a_prefix_is_locked_by_one_gap_after_it() -> None:
+def test_a_prefix_is_locked_by_one_range_after_it() -> None:
     vocab = ActionVocab.build(10, operators=["delete", "span_copy"], max_move=2)
     rows = start(vocab, [Layout(3, 3, [(3, 3)])])
     rows.advance([4])
-    assert rows.gaps(0) == [(3, 4)]
+    assert rows.editable(0) == [(3, 4)]
     names = [vocab.describe(i) for i in sorted(allowed(rows)[0])]
     inserts = [f"insert {i}" for i in range(10)]
     assert names == [*inserts, "stop", "move -1", "delete", "span_copy"]
@@ -164,8 +164,8 @@ def test_a_mask_is_no_wider_for_more_tokens(tokens: int) -> None:
 
 def test_a_cursor_starts_at_the_end_of_the_first_gap() -> None:
     rows = ActionMask(ALL, 2)
-    rows.reset(0, length=9, gaps=[(2, 4), (6, 6)])
-    rows.reset(1, length=9, gaps=[])
+    rows.reset(0, length=9, editable=[(2, 4), (6, 6)])
+    rows.reset(1, length=9, editable=[])
     assert rows.cursor.tolist() == [4, 9]
     assert rows.fill_mask()[0, 0]
     assert allowed(rows)[1] == {ALL.stop}
@@ -232,7 +232,7 @@ def test_without_span_operators_a_running_sum_of_the_tables_is_the_trace(seed: i
 
 
 @pytest.mark.parametrize(
-    ("gaps", "cursor", "message"),
+    ("editable", "cursor", "message"),
     [
         ([(2, 1)], 0, "do not fit"),
         ([(3, 4), (0, 1)], 0, "do not fit"),
@@ -241,16 +241,16 @@ def test_without_span_operators_a_running_sum_of_the_tables_is_the_trace(seed: i
         ([(0, 6)], 0, "do not fit a canvas of length 5: they must be in order, apart"),
         ([(0, 5)], 6, "with cursor 6 do not fit"),
         ([(0, 5)], -1, "with cursor -1 do not fit"),
-        ([(1, 1), (2, 3)], 5, "at 5, outside the gaps .* Start it between 1 and 3"),
+        ([(1, 1), (2, 3)], 5, "at 5, outside the editable ranges .* Start it between 1 and 3"),
     ],
 )
-def test_gaps_that_do_not_fit_are_refused(
-    gaps: list[tuple[int, int]], cursor: int, message: str
+def test_ranges_that_do_not_fit_are_refused(
+    editable: list[tuple[int, int]], cursor: int, message: str
 ) -> None:
     rows = start(ALL, [Layout(3, 2, [(0, 3)])])
     before = seen(rows)
     with pytest.raises(ConfigError, match=message):
-        rows.reset(0, length=5, cursor=cursor, gaps=gaps)
+        rows.reset(0, length=5, cursor=cursor, editable=editable)
     assert seen(rows) == before
 
 

@@ -19,13 +19,13 @@ def test_what_the_mask_needs_of_a_request_survives_the_way_to_another_process() 
         history=(*VOCAB.prefix_actions([1, 2, 3]), 4, VOCAB.move_id(-2)),
         length=4,
         cursor=2,
-        gaps=((0, 1), (2, 2)),
+        editable=((0, 1), (2, 2)),
         config=config,
     )
     args = mask_args.write(request)
     assert all(isinstance(value, int | float | list) for value in args.values())
     assert mask_args.read(VOCAB, request.history, args) == request
-    nothing = Request(history=request.history, length=4, cursor=2, gaps=())
+    nothing = Request(history=request.history, length=4, cursor=2, editable=())
     assert mask_args.read(VOCAB, request.history, mask_args.write(nothing)) == nothing
 
 
@@ -80,11 +80,11 @@ def test_an_edit_is_as_likely_as_not_stopping_among_all_ids_or_among_control_ids
 @pytest.mark.parametrize(
     "args",
     [
-        {"reviser_gaps": [1]},
-        {"reviser_gaps": [2, 1]},
-        {"reviser_gaps": [0.0, 1.0]},
-        {"reviser_gaps": [-1, 1]},
-        {"reviser_gaps": "0, 1"},
+        {"reviser_editable": [1]},
+        {"reviser_editable": [2, 1]},
+        {"reviser_editable": [0.0, 1.0]},
+        {"reviser_editable": [-1, 1]},
+        {"reviser_editable": "0, 1"},
         {"reviser_max_length": 1.5},
         {"reviser_max_edits": True},
         {"reviser_max_edits": 1 << 63},

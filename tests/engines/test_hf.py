@@ -73,7 +73,7 @@ def slow_rollout(model: Any, vocab: ActionVocab, prefix: list[int], config: Deco
     while len(chosen) < config.max_actions and vocab.stop not in chosen:
         rows = ActionMask(vocab, 1)
         end = len(prefix)
-        rows.reset(0, length=end, gaps=[(end, end)], max_moves=config.max_moves)
+        rows.reset(0, length=end, editable=[(end, end)], max_moves=config.max_moves)
         rows.replay(0, chosen)
         history = torch.tensor([vocab.prefix_actions(prefix) + chosen])
         logits = model(input_ids=history, use_cache=False).logits[0, -1].tolist()

@@ -78,9 +78,10 @@ def restless(vocab: ActionVocab) -> dict[str, Any]:
 
 FEW = slice(20, 28)
 """Of the greedy requests those for the second runner; some of them search."""
-NOWHERE = Request(history=(20, 23), length=0, cursor=0, gaps=((0, 0),))  # a move left of nothing
+# A move left of nothing.
+NOWHERE = Request(history=(20, 23), length=0, cursor=0, editable=((0, 0),))
 WRONG_ARGS = {
-    "reviser_gaps": [0, 1, 2],
+    "reviser_editable": [0, 1, 2],
     "reviser_max_edits": -1,
     "reviser_stop_bias": "much",
     "reviser_max_lenght": 3,

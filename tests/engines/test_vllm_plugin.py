@@ -45,12 +45,12 @@ class Asked:
         prefix = rng.choices(tokens, k=length)
         self.prompt = vocab.prefix_actions(prefix) if prefix or vocab.begin is not None else []
         self.args: dict[str, Any] = {}
-        if rng.random() < 0.5:  # one gap around the cursor, or a second one before it
+        if rng.random() < 0.5:  # one range around the cursor, or a second one before it
             low = rng.randint(0, length)
             bounds = [low, length]
             if low > 1 and rng.random() < 0.5:
                 bounds = [0, rng.randint(0, low - 1), *bounds]
-            self.args["reviser_gaps"] = bounds
+            self.args["reviser_editable"] = bounds
         if rng.random() < 0.3:
             self.args["reviser_max_edits"] = rng.randint(0, 6)
         if rng.random() < 0.3:
@@ -295,11 +295,11 @@ VOCAB = ActionVocab.build(5, operators=["delete", "replace", "span_delete"], max
 @pytest.mark.parametrize("edits", [0, 9])
 def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str, edits: int) -> None:
     closed = torch.full((VOCAB.size + PADDING,), -torch.inf)
-    if open_id == "token":  # but no edit is left, or it is outside the gap
+    if open_id == "token":  # but no edit is left, or it is outside the range
         closed[1 if edits == 0 else VOCAB.move_id(4)] = 9.0
     elif open_id == "forbidden":
         closed[VOCAB.forbidden[-1]] = closed[VOCAB.size] = 9.0
-    args = {"reviser_max_edits": edits, "reviser_gaps": [0, 1]}
+    args = {"reviser_max_edits": edits, "reviser_editable": [0, 1]}
     row = apply_one(VOCAB, VOCAB.prefix_actions([1]), args, [], closed)
     assert only_stop(VOCAB, row)
     assert row[VOCAB.stop] == 0
@@ -308,7 +308,7 @@ def test_stop_wins_where_other_settings_close_all_that_is_allowed(open_id: str, 
 def test_in_the_middle_of_a_search_what_can_be_found_wins() -> None:
     assert SEARCH.find is not None
     prompt = [*SEARCH.prefix_actions([1, 2, 1, 3]), *[SEARCH.move_id(-2)] * 2]
-    args = {"reviser_gaps": [0, 3]}  # so that what is found ends before the last token
+    args = {"reviser_editable": [0, 3]}  # so that what is found ends before the last token
     for typed, found in (
         ([], [1, 2]),
         ([1], [2, SEARCH.here]),
@@ -333,13 +333,13 @@ def test_in_the_middle_of_a_search_what_can_be_found_wins() -> None:
         ([VOCAB.begin, 1, VOCAB.size + 1], {}),
         ([VOCAB.begin, 1, VOCAB.forbidden[-1]], {}),
         ([VOCAB.begin, 1, VOCAB.replace], {}),
-        ([VOCAB.begin, 1], {"reviser_gaps": [0, 5]}),
-        ([VOCAB.begin, 1], {"reviser_gaps": [0]}),
-        ([VOCAB.begin, 1], {"reviser_gaps": "0 1"}),
+        ([VOCAB.begin, 1], {"reviser_editable": [0, 5]}),
+        ([VOCAB.begin, 1], {"reviser_editable": [0]}),
+        ([VOCAB.begin, 1], {"reviser_editable": "0 1"}),
         ([VOCAB.begin, 1], {"reviser_max_edits": -1}),
         ([VOCAB.begin, 1], {"reviser_stop_bias": "nan"}),
         ([VOCAB.begin, 1], {"reviser_gasp": [0, 1]}),
-        ([VOCAB.begin, 1, 2, VOCAB.move_id(-1)], {}),  # outside its only gap
+        ([VOCAB.begin, 1, 2, VOCAB.move_id(-1)], {}),  # outside its only range
     ],
 )
 def test_a_request_that_makes_no_sense_may_only_stop(prompt: Any, args: Any) -> None:
@@ -366,8 +366,8 @@ def test_what_a_search_had_closed_ends_its_request_alone(wrong: list[int]) -> No
     outputs: list[list[int]] = [[], [], []]
     batch, alone = BatchMask(SEARCH), BatchMask(SEARCH)
     for n, output in enumerate(outputs):
-        batch.add(n, {"reviser_gaps": [0, 3]}, prompt, output)
-    alone.add(0, {"reviser_gaps": [0, 3]}, prompt, outputs[0])
+        batch.add(n, {"reviser_editable": [0, 3]}, prompt, output)
+    alone.add(0, {"reviser_editable": [0, 3]}, prompt, outputs[0])
     others = [*[SEARCH.find, 2, SEARCH.here], 4, SEARCH.move_id(1)]
     for n, action in enumerate(others):
         for output in outputs[::2]:

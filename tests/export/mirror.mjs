@@ -32,7 +32,7 @@ const jobs = {
         const edit = stream.feed({ position, removed: [], inserted, cursor });
         return [allowed, canvas.cursor, canvas.marks, [edit.offset, edit.removed, edit.inserted, edit.cursor]];
       });
-      return { steps, last: seen(), tokens: canvas.tokens, text: stream.text, gaps: action_mask.gaps };
+      return { steps, last: seen(), tokens: canvas.tokens, text: stream.text, editable: action_mask.editable };
     });
   },
   async encode() {
@@ -49,9 +49,9 @@ const jobs = {
     const { SpacedStream } = await load("spaces");
     const { TextStream } = await load("text_stream");
     return cases.map(({ text, ids }) => {
-      const { history, gaps, spaces } = planFill(vocab, codec, text);
+      const { history, editable, spaces } = planFill(vocab, codec, text);
       const canvas = Canvas.replay(vocab, history);
-      const starts = gaps.filter((_, n) => spaces[n]).map(([low]) => low);
+      const starts = editable.filter((_, n) => spaces[n]).map(([low]) => low);
       const stream = starts.length ? new SpacedStream(codec, canvas.tokens, starts)
         : new TextStream(codec.tokenBytes, canvas.tokens);
       const texts = [stream.text];

@@ -74,10 +74,10 @@ def walk(vocab: ActionVocab, rng: Random) -> tuple[dict[str, Any], dict[str, Any
     """Return a random history as a case, and what Python says after each of its ids."""
     tokens = [rng.randrange(len(PIECES)) for _ in range(rng.randint(0, 12))]
     bounds = sorted(rng.choices(range(len(tokens) + 1), k=2 * rng.randint(1, 3)))
-    gaps = [(low, high) for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
-    gaps = [gap for n, gap in enumerate(gaps) if n == 0 or gaps[n - 1][1] < gap[0]]
-    cursor = rng.randint(gaps[0][0], gaps[-1][1])
-    start: dict[str, Any] = {"length": len(tokens), "cursor": cursor, "gaps": gaps}
+    editable = [(low, high) for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
+    editable = [pair for n, pair in enumerate(editable) if n == 0 or editable[n - 1][1] < pair[0]]
+    cursor = rng.randint(editable[0][0], editable[-1][1])
+    start: dict[str, Any] = {"length": len(tokens), "cursor": cursor, "editable": editable}
     limits = {
         "max_length": len(tokens) + rng.randint(0, 9),
         "max_edits": rng.randint(0, 9),
@@ -114,7 +114,7 @@ def walk(vocab: ActionVocab, rng: Random) -> tuple[dict[str, Any], dict[str, Any
         "last": allowed(rows),
         "tokens": canvas.tokens(),
         "text": stream.text,
-        "gaps": [list(gap) for gap in rows.gaps(0)],
+        "editable": [list(pair) for pair in rows.editable(0)],
     }
     return case, expected
 
@@ -174,7 +174,7 @@ def test_tasks_become_the_same_requests(marks: bool) -> None:
         part = part_of(case, vocab, codec)
         assert each["history"] == list(part.request.history), repr(case)
         assert each["cursor"] == part.request.cursor
-        assert each["gaps"] == [list(gap) for gap in part.request.gaps]
+        assert each["gaps"] == [list(gap) for gap in part.request.editable]
         assert each["spaces"] == list(part.spaces)
 
 
@@ -191,7 +191,9 @@ def test_the_space_before_a_gap_is_handed_over_alike() -> None:
         text = rng.choice(["Tom went {} home.", "A {} b {} c{}", "x{}y {}z", " {} {}", "To  {}"])
         request = (part := part_of(text, vocab, codec)).request
         canvas = replay(vocab, request.history)
-        starts = [low for (low, _), lends in zip(request.gaps, part.spaces, strict=True) if lends]
+        starts = [
+            low for (low, _), lends in zip(request.editable, part.spaces, strict=True) if lends
+        ]
         stream: TextStream | SpacedStream = codec.stream(canvas.tokens(), unit="utf16")
         if starts:
             stream = SpacedStream(codec, canvas.tokens(), starts, "utf16")

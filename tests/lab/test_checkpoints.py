@@ -226,7 +226,7 @@ def as_in_the_paper(vocab: ActionVocab, prefix: list[int]) -> Request:
     these runs, and a larger choice that was not taken changes no greedy action.
     """
     whole = ((0, len(prefix)),)
-    return replace(Request.continuation(vocab, prefix), gaps=whole)
+    return replace(Request.continuation(vocab, prefix), editable=whole)
 
 
 def test_the_tiny_model_has_the_logits_of_the_papers_program(tiny: Any, golden: Any) -> None:

@@ -43,8 +43,8 @@ class CorrectingEngine(ScriptedEngine):
         if self._log:
             with Path(self._log).open("a") as file:
                 file.write(json.dumps(self.codec.decode(tokens)) + "\n")
-        if all(low == high for low, high in request.gaps):
-            actions = [*self.codec.encode(FILL), self.vocab.stop] if request.gaps else []
+        if all(low == high for low, high in request.editable):
+            actions = [*self.codec.encode(FILL), self.vocab.stop] if request.editable else []
         else:
             # The cursor begins where text may change: what is before it is locked.
             wanted = self._corrected(tokens, request)
@@ -59,7 +59,7 @@ class CorrectingEngine(ScriptedEngine):
             size = next(
                 (k for k in range(1, 4) if b"".join(pieces[n : n + k]) == WRONG.encode()), 0
             )
-            if size and any(low <= n and n + size <= high for low, high in request.gaps):
+            if size and any(low <= n and n + size <= high for low, high in request.editable):
                 found += self.codec.encode(RIGHT)
                 n += size
             else:

@@ -60,13 +60,13 @@ def trunk(architecture: Any, name: str) -> Any:
 
 
 def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Request:
-    """A text with a few gaps, and the cursor somewhere between them."""
+    """A text with a few ranges, and the cursor somewhere between them."""
     tokens = np.flatnonzero(vocab.kinds == Kind.INSERT).tolist()
     length = rng.randint(0, 20)
     count = rng.randint(1, 3)
     bounds = sorted(rng.sample(range(length + 1), min(length + 1, 2 * count)))
-    gaps = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
-    cursor = rng.randint(gaps[0][0], gaps[-1][1])
+    editable = list(zip(bounds[::2], bounds[1::2], strict=False)) or [(length, length)]
+    cursor = rng.randint(editable[0][0], editable[-1][1])
     moves = (
         vocab.split_move(cursor - length, cursor=length, length=length) if cursor < length else ()
     )
@@ -77,7 +77,7 @@ def random_request(rng: Random, vocab: ActionVocab, config: DecodeConfig) -> Req
         ),
         length=length,
         cursor=cursor,
-        gaps=tuple(gaps),
+        editable=tuple(editable),
         config=replace(
             config,
             seed=rng.getrandbits(64),

@@ -1,8 +1,8 @@
 """Random requests against an engine, every action judged by rules written down a second time.
 
-The judge knows edits, not masks: what the executor did to the tokens must lie inside a gap, within
-the budgets. Short in CI; at length: `just fuzz hf 1000000`, in vLLM's environment `just fuzz vllm
-1000000`. `break_mask` makes the mask of engine hf wrong: the tests see that the judge says so.
+The judge knows edits, not masks: what the executor did to the tokens must lie inside a range,
+within the budgets. Short in CI; at length: `just fuzz hf 1000000`, in vLLM's environment `just fuzz
+vllm 1000000`. `break_mask` makes the mask of engine hf wrong: the tests see that the judge says so.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Judge:
         self.context = context
         self.request = request
         self.canvas = Canvas.replay(vocab, request.history)
-        self.gaps = [list(gap) for gap in request.gaps]
+        self.editable = [list(pair) for pair in request.editable]
         self.locked = self._outside()
         self.edits = self.actions = self.moves = 0
         self.ended: str | None = None
@@ -82,20 +82,20 @@ class Judge:
         if edit.changes_text:
             self.edits += 1
             first, last = edit.position, edit.position + len(edit.removed)
-            gap = next((g for g in self.gaps if g[0] <= first and last <= g[1]), None)
-            if gap is None:
-                raise Illegal(f"an edit at {first}..{last}, gaps {self.gaps}")
+            pair = next((g for g in self.editable if g[0] <= first and last <= g[1]), None)
+            if pair is None:
+                raise Illegal(f"an edit at {first}..{last}, ranges {self.editable}")
             grown = len(edit.inserted) - len(edit.removed)
-            for other in self.gaps[self.gaps.index(gap) + 1 :]:
+            for other in self.editable[self.editable.index(pair) + 1 :]:
                 other[0] += grown
                 other[1] += grown
-            gap[1] += grown
+            pair[1] += grown
             if grown > 0 and config.max_length is not None and len(self.canvas) > config.max_length:
                 raise Illegal(f"{len(self.canvas)} tokens, at most {config.max_length}")
         elif edit.cursor != edit.cursor_before and not (
-            self.gaps[0][0] <= edit.cursor <= self.gaps[-1][1]
+            self.editable[0][0] <= edit.cursor <= self.editable[-1][1]
         ):
-            raise Illegal(f"the cursor at {edit.cursor}, gaps {self.gaps}")
+            raise Illegal(f"the cursor at {edit.cursor}, ranges {self.editable}")
         if config.max_edits is not None and self.edits > config.max_edits:
             raise Illegal(f"{self.edits} edits, at most {config.max_edits}")
         self.actions += 1
@@ -118,14 +118,14 @@ class Judge:
 
     def _outside(self) -> list[list[int]]:
         tokens = self.canvas.tokens()
-        edges = [0, *(bound for gap in self.gaps for bound in gap), len(tokens)]
+        edges = [0, *(bound for pair in self.editable for bound in pair), len(tokens)]
         return [tokens[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def random_request(
     rng: Random, vocab: ActionVocab, seed: int, context: int, *, cut: bool = True
 ) -> Request:
-    """A continuation, a text with gaps or one to revise in parts, with budgets now and then."""
+    """A continuation, a text with ranges or one to revise in parts, with budgets now and then."""
     tokens = [i for i in range(vocab.tokens) if vocab.kind(i) is Kind.INSERT]
     config = DecodeConfig(
         temperature=rng.choice([1.5, 1.5, 1.5, 0.7, 0.0]),
@@ -142,7 +142,7 @@ def random_request(
     prefix = rng.choices(tokens, k=rng.randint(0, 40))
     count = rng.choice([1, 1, 2, 3, 5])
     parts = [rng.choices(tokens, k=rng.randint(1, 8)) for _ in range(count)]
-    if rng.random() < 0.5:  # a gap at the end of the text
+    if rng.random() < 0.5:  # a range at the end of the text
         parts[-1] = []
     later = [token for part in parts for token in part]
     start, length = len(prefix), len(prefix) + len(later)
@@ -154,17 +154,17 @@ def random_request(
     if vocab.mark is not None and vocab.back is not None and rng.random() < 0.5:
         marked = [i for part in parts for i in (vocab.mark, *part)]
         history = (*vocab.prefix_actions(prefix), *marked, vocab.back)
-    gaps = [(place, place) for place in places]
+    editable = [(place, place) for place in places]
     if len(later) > 3 and rng.random() < 0.4:  # stretches that may change, locked text between
         bounds = sorted(rng.sample(range(start + 1, length + 1), 2 * rng.randint(1, 2) - 1))
-        gaps = [*zip([start, *bounds[1::2]], bounds[::2], strict=True)]
+        editable = [*zip([start, *bounds[1::2]], bounds[::2], strict=True)]
     limit = rng.choice([None, None, length - 1, length, length + rng.randint(1, 30)])
     assert len(history) < context
     return Request(
         history=history,
         length=length,
         cursor=start,
-        gaps=tuple(gaps),
+        editable=tuple(editable),
         config=replace(config, max_length=None if limit is None else max(0, limit)),
     )
 

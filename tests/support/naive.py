@@ -250,13 +250,13 @@ class Cell(NamedTuple):
 class Document(NamedTuple):
     """A canvas of cells under the mask's policies.
 
-    A gap is known by how many locked cells stand before it. That number never changes, and no two
-    gaps share it, since locked text stands between them.
+    A range is known by how many locked cells stand before it. That number never changes, and no two
+    ranges share it, since locked text stands between them.
     """
 
     cells: tuple[Cell, ...]
     cursor: int
-    gaps: frozenset[int]
+    editable: frozenset[int]
     max_length: float = float("inf")
     edits_left: float = float("inf")
     max_moves: float = float("inf")
@@ -269,21 +269,21 @@ class Document(NamedTuple):
 def document(
     length: int,
     cursor: int,
-    gaps: Iterable[tuple[int, int]],
+    editable: Iterable[tuple[int, int]],
     max_length: int | None = None,
     max_edits: int | None = None,
     max_moves: int | None = None,
 ) -> Document:
-    """Return a canvas on which only what lies between the boundaries of a gap is not locked."""
-    gaps = list(gaps)
+    """Return a canvas on which only what lies between the boundaries of a range is not locked."""
+    editable = list(editable)
     cells = tuple(
-        Cell(("start", n), locked=not any(low <= n < high for low, high in gaps))
+        Cell(("start", n), locked=not any(low <= n < high for low, high in editable))
         for n in range(length)
     )
     return Document(
         cells=cells,
         cursor=cursor,
-        gaps=frozenset(locked_before(cells, low) for low, _ in gaps),
+        editable=frozenset(locked_before(cells, low) for low, _ in editable),
         max_length=float("inf") if max_length is None else max_length,
         edits_left=float("inf") if max_edits is None else max_edits,
         max_moves=float("inf") if max_moves is None else max_moves,
@@ -295,16 +295,16 @@ def locked_before(cells: tuple[Cell, ...], boundary: int) -> int:
 
 
 def editable_boundaries(doc: Document) -> list[int]:
-    """Return the boundaries that lie in a gap."""
-    return [p for p in range(len(doc.cells) + 1) if locked_before(doc.cells, p) in doc.gaps]
+    """Return the boundaries that lie in a range."""
+    return [p for p in range(len(doc.cells) + 1) if locked_before(doc.cells, p) in doc.editable]
 
 
-def gap_bounds(doc: Document) -> list[tuple[int, int]]:
-    """Return the first and the last boundary of each gap, in order."""
-    by_gap: dict[int, list[int]] = {}
+def range_bounds(doc: Document) -> list[tuple[int, int]]:
+    """Return the first and the last boundary of each range, in order."""
+    by_range: dict[int, list[int]] = {}
     for boundary in editable_boundaries(doc):
-        by_gap.setdefault(locked_before(doc.cells, boundary), []).append(boundary)
-    return [(min(members), max(members)) for members in by_gap.values()]
+        by_range.setdefault(locked_before(doc.cells, boundary), []).append(boundary)
+    return [(min(members), max(members)) for members in by_range.values()]
 
 
 def perform(doc: Document, action: Action) -> Document:
@@ -328,15 +328,15 @@ def perform(doc: Document, action: Action) -> Document:
     )
 
 
-def gap_of(cells: tuple[Cell, ...]) -> dict[Cell, int]:
-    """Return the gap of each cell that is not locked."""
-    gaps, locked = {}, 0
+def range_of(cells: tuple[Cell, ...]) -> dict[Cell, int]:
+    """Return the range of each cell that is not locked."""
+    editable, locked = {}, 0
     for cell in cells:
         if cell.locked:
             locked += 1
         else:
-            gaps[cell] = locked
-    return gaps
+            editable[cell] = locked
+    return editable
 
 
 def permits(doc: Document, action: Action) -> bool:
@@ -354,11 +354,11 @@ def permits(doc: Document, action: Action) -> bool:
         lifted = part(doc.cells, doc.cursor - action[1] + 1, doc.cursor)
         if any(cell.locked for cell in lifted):
             return False  # not even to put it down where it was
-    before_gap, after_gap = gap_of(doc.cells), gap_of(after.cells)
+    range_before, range_after = range_of(doc.cells), range_of(after.cells)
     return (
         [cell for cell in after.cells if cell.locked] == [cell for cell in doc.cells if cell.locked]
-        and all(gap in doc.gaps for gap in after_gap.values())
-        and all(before_gap.get(cell, gap) == gap for cell, gap in after_gap.items())
+        and all(pair in doc.editable for pair in range_after.values())
+        and all(range_before.get(cell, pair) == pair for cell, pair in range_after.items())
         and len(after.cells) <= max(doc.max_length, len(doc.cells))
     )
 

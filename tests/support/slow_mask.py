@@ -1,4 +1,4 @@
-"""One row of the mask, the slow and readable way: a canvas, its gaps and budgets, id by id.
+"""One row of the mask, the slow and readable way: a canvas, its ranges and budgets, id by id.
 
 `core.mask.ActionMask` does the same for many rows with arrays. Here the canvas knows content, marks
 and the unfinished action, and each id that may be chosen is decided by itself.
@@ -21,7 +21,7 @@ class SlowRow:
 
     def __init__(self, vocab: ActionVocab, canvas: Canvas, layout: Layout) -> None:
         self.vocab, self.canvas = vocab, canvas.fork(past=False)
-        self.gaps = list(layout.gaps)
+        self.editable = list(layout.editable)
         self.layout = layout
         self.edits = self.moves = 0
         self.pending: Kind | None = None
@@ -45,7 +45,7 @@ class SlowRow:
         """Return the tokens with which a search may continue."""
         if self.pending is not Kind.FIND:
             return []
-        return self.canvas.findable(max((high for _, high in self.gaps), default=-1))
+        return self.canvas.findable(max((high for _, high in self.editable), default=-1))
 
     def _is_allowed(self, action_id: int, kind: Kind) -> bool:
         if self.pending is None:
@@ -61,8 +61,8 @@ class SlowRow:
     def _may_begin(self, action_id: int, kind: Kind) -> bool:
         canvas, layout, cursor = self.canvas, self.layout, self.canvas.cursor
         left, _ = self._editable()
-        floor = min((low for low, _ in self.gaps), default=1 << 40)
-        ceiling = max((high for _, high in self.gaps), default=-1)
+        floor = min((low for low, _ in self.editable), default=1 << 40)
+        ceiling = max((high for _, high in self.editable), default=-1)
         may_edit = layout.max_edits is None or self.edits < layout.max_edits
         may_move = may_edit and (layout.max_moves is None or self.moves < layout.max_moves)
         can_grow = layout.max_length is None or len(canvas) < layout.max_length
@@ -73,26 +73,28 @@ class SlowRow:
                 may_move and floor <= cursor + int(self.vocab.cursor_deltas[action_id]) <= ceiling
             )
         if kind is Kind.INSERT:
-            return may_edit and self._in_gap(cursor) and can_grow
+            return may_edit and self._is_editable(cursor) and can_grow
         if kind is Kind.MARK:
-            return may_edit and self._in_gap(cursor) and cursor not in canvas.marks
+            return may_edit and self._is_editable(cursor) and cursor not in canvas.marks
         if kind is Kind.TO_MARK:
             return may_move and bool(canvas.marks) and floor <= canvas.marks[0] <= ceiling
         if kind is Kind.FIND:
             return may_move and canvas.can_find(min(ceiling, len(canvas)))
         if kind is Kind.SPAN_COPY:
-            return may_edit and cursor > 0 and can_grow and bool(self.gaps)
+            return may_edit and cursor > 0 and can_grow and bool(self.editable)
         if kind in (*EDITS, *SPANS):
             return may_edit and left >= (2 if kind is Kind.SWAP else 1)
         return False
 
-    def _in_gap(self, boundary: int) -> bool:
-        return any(low <= boundary <= high for low, high in self.gaps)
+    def _is_editable(self, boundary: int) -> bool:
+        return any(low <= boundary <= high for low, high in self.editable)
 
     def _editable(self) -> tuple[int, int]:
         """Return the editable tokens left and right of the cursor."""
         cursor = self.canvas.cursor
-        around = [(cursor - low, high - cursor) for low, high in self.gaps if low <= cursor <= high]
+        around = [
+            (cursor - low, high - cursor) for low, high in self.editable if low <= cursor <= high
+        ]
         return around[0] if around else (0, 0)
 
     def _may_add(self, digit_id: int) -> bool:
@@ -109,17 +111,17 @@ class SlowRow:
             return 1 <= amount <= longest
         if self.pending is Kind.SPAN_MOVE:
             return self.numbers[0] - left <= amount <= right
-        # Digits decrease and only the largest repeats: some gap must be within what is left.
+        # Digits decrease and only the largest repeats: some range must be within what is left.
         rest = 1 << 40 if abs(delta) == vocab.max_move else abs(delta) - 1
         ends = sorted([amount, amount + (rest if delta > 0 else -rest)])
         first, last = (self.canvas.cursor + end for end in ends)
-        return any(low <= last and first <= high for low, high in self.gaps)
+        return any(low <= last and first <= high for low, high in self.editable)
 
     def _may_end(self) -> bool:
         if len(self.numbers) == 1:
             return self.numbers[0] > 0
         goes = self.canvas.cursor + self.numbers[1]
-        return self.pending is Kind.SPAN_MOVE or self._in_gap(goes)
+        return self.pending is Kind.SPAN_MOVE or self._is_editable(goes)
 
     # -- following ----------------------------------------------------------------------------
 
@@ -159,12 +161,13 @@ class SlowRow:
             self.digit = 0
 
     def _move_gaps(self, edit: Edit) -> None:
-        """Move the gaps along with an edit: with its end, if it removes text."""
+        """Move the ranges along with an edit: with its end, if it removes text."""
         growth = len(edit.inserted) - len(edit.removed)
         at = edit.position + len(edit.removed)
         if growth:
-            self.gaps = [
-                (low + growth * (low > at), high + growth * (high >= at)) for low, high in self.gaps
+            self.editable = [
+                (low + growth * (low > at), high + growth * (high >= at))
+                for low, high in self.editable
             ]
 
 
@@ -172,7 +175,7 @@ def seen(row: SlowRow) -> tuple[int, int, bool, bool, list[tuple[int, int]], set
     """Return all that can be asked of a row."""
     canvas = row.canvas
     parts = len(canvas), canvas.cursor, canvas.is_finished, canvas.is_spelling
-    return *parts, row.gaps, row.allowed()
+    return *parts, row.editable, row.allowed()
 
 
 def replayed(row: SlowRow, ids: Iterable[int]) -> SlowRow:

@@ -69,26 +69,26 @@ class Layout(NamedTuple):
 
     length: int
     cursor: int
-    gaps: list[tuple[int, int]]
+    editable: list[tuple[int, int]]
     max_length: int | None = None
     max_edits: int | None = None
     max_moves: int | None = None
 
 
 def random_layout(rng: Random, longest: int, *, most_gaps: int = 4) -> Layout:
-    """Return a document with gaps and budgets; sometimes no gap, sometimes all one gap."""
+    """Return a document with ranges and budgets; sometimes no range, sometimes all one range."""
     length = rng.randint(0, longest)
     count = min(rng.randint(0, most_gaps), length // 2 + 1)
     if rng.random() < 0.2:
-        gaps = [(0, length)]
-    else:  # sorted bounds, each pushed on by the gaps before it, so that gaps stay apart
+        editable = [(0, length)]
+    else:  # sorted bounds, each pushed on by the ranges before it, so that ranges stay apart
         free = sorted(rng.choices(range(length - count + 2), k=2 * count)) if count else []
-        gaps = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
+        editable = [(free[2 * n] + n, free[2 * n + 1] + n) for n in range(count)]
     max_length = rng.choice([None, length - 1, length, length + 1, length + 3, longest])
     max_edits = rng.choice([None, None, 0, 1, 5, 30])
     max_moves = rng.choice([None, None, 0, 1, 2, 5])
-    first, last = (gaps[0][0], gaps[-1][1]) if gaps else (0, length)
-    return Layout(length, rng.randint(first, last), gaps, max_length, max_edits, max_moves)
+    first, last = (editable[0][0], editable[-1][1]) if editable else (0, length)
+    return Layout(length, rng.randint(first, last), editable, max_length, max_edits, max_moves)
 
 
 def random_action(rng: Random, vocab: ActionVocab, length: int, u: int) -> naive.Action:

@@ -90,7 +90,7 @@ def check_allowed(vocab: ActionVocab, prefix: list[int], ids: list[int]) -> None
     rows = ActionMask(vocab, 1)
     size = len(prefix)
     canvas = Canvas(vocab, prefix)
-    rows.reset(0, length=size, cursor=size, gaps=[(size, size)], canvas=canvas)
+    rows.reset(0, length=size, cursor=size, editable=[(size, size)], canvas=canvas)
     for action_id in ids:
         assert rows.allowed()[0, action_id], vocab.describe(action_id)
         rows.advance([action_id])

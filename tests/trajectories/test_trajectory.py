@@ -73,7 +73,7 @@ def assert_legal(vocab: ActionVocab, prefix: list[int], trajectory: Trajectory) 
     """Check that a mask that locks the prefix allows every id of the restoration."""
     rows = ActionMask(vocab, 1)
     m = len(prefix)
-    rows.reset(0, length=m, cursor=m, gaps=[(m, m)])
+    rows.reset(0, length=m, cursor=m, editable=[(m, m)])
     for i in trajectory.restoration:
         assert rows.allowed()[0, i]
         rows.advance([i])

@@ -402,7 +402,7 @@ def test_with_marks_each_gap_has_one_and_the_cursor_is_at_the_first(
     part = prompt_of(writer, Infill(text))
     part.request.check(vocab, 100)
     canvas = Canvas.replay(vocab, part.request.history)
-    gaps = [low for low, _ in part.request.gaps]
+    gaps = [low for low, _ in part.request.editable]
     assert [canvas.cursor, *canvas.marks] == gaps
     assert len(gaps) == text.count("{}")
     assert Codec(tokenizer).decode(canvas.tokens()) == text.replace("{}", "")

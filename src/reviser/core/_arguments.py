@@ -15,7 +15,7 @@ from reviser.core.canvas import Canvas, Pending, Search
 
 Controls: TypeAlias = "Sequence[tuple[int, Kind, int]]"
 """Id, kind and cursor delta of each of `vocab.controls`."""
-Gaps: TypeAlias = "Sequence[tuple[int, int]]"
+Ranges: TypeAlias = "Sequence[tuple[int, int]]"
 
 
 def controls_of(vocab: ActionVocab) -> Controls:
@@ -24,7 +24,7 @@ def controls_of(vocab: ActionVocab) -> Controls:
 
 
 def allowed_arguments(
-    canvas: Canvas, controls: Controls, gaps: Gaps, max_length: int
+    canvas: Canvas, controls: Controls, editable: Ranges, max_length: int
 ) -> list[bool]:
     """Return which controls may follow in an unfinished search or number."""
     pending = canvas.pending
@@ -32,21 +32,21 @@ def allowed_arguments(
         return [kind is Kind.FIND_END and pending.typed > 0 for _, kind, _ in controls]
     assert pending is not None
     return [
-        _may_add(canvas, pending, gaps, max_length, i, delta)
+        _may_add(canvas, pending, editable, max_length, i, delta)
         if kind is Kind.MOVE
-        else kind is Kind.NUMBER_END and _may_end(canvas, pending, gaps)
+        else kind is Kind.NUMBER_END and _may_end(canvas, pending, editable)
         for i, kind, delta in controls
     ]
 
 
 def _may_add(
-    canvas: Canvas, pending: Pending, gaps: Gaps, max_length: int, digit_id: int, delta: int
+    canvas: Canvas, pending: Pending, editable: Ranges, max_length: int, digit_id: int, delta: int
 ) -> bool:
     """Return whether a digit may follow in a number."""
     vocab, cursor, amount = canvas.vocab, canvas.cursor, pending.amount + delta
     if not vocab.digit_follows[pending.digit, digit_id - vocab.first_move]:
         return False
-    around = ((cursor - low, high - cursor) for low, high in gaps if low <= cursor <= high)
+    around = ((cursor - low, high - cursor) for low, high in editable if low <= cursor <= high)
     left, right = next(around, (0, 0))
     copies = pending.kind is Kind.SPAN_COPY
     if not pending.span:
@@ -54,20 +54,20 @@ def _may_add(
         longest = min(cursor, max_length - len(canvas)) if copies else left
         return 1 <= amount <= longest
     if not copies:
-        # A jump within the gap: over what is left of the span, or right of the cursor.
+        # A jump within the editable range: over what is left of the span, or right of the cursor.
         return pending.span - left <= amount <= right
     # Digits decrease, so those that follow a digit 2**k add up to at most 2**k - 1; only the
-    # largest repeats, without limit. Some gap must be within what can still be reached.
+    # largest repeats, without limit. Some range must be within what can still be reached.
     reach = UNLIMITED if abs(delta) == vocab.max_move else abs(delta) - 1
     near = cursor + amount
     far = near + (reach if delta > 0 else -reach)
     first, last = min(near, far), max(near, far)
-    return any(low <= last and first <= high for low, high in gaps)
+    return any(low <= last and first <= high for low, high in editable)
 
 
-def _may_end(canvas: Canvas, pending: Pending, gaps: Gaps) -> bool:
+def _may_end(canvas: Canvas, pending: Pending, editable: Ranges) -> bool:
     """Return whether a number is complete: a jump may be 0, a span may not be empty."""
     if not pending.span:
         return pending.amount > 0
     goes = canvas.cursor + pending.amount
-    return pending.kind is Kind.SPAN_MOVE or any(low <= goes <= high for low, high in gaps)
+    return pending.kind is Kind.SPAN_MOVE or any(low <= goes <= high for low, high in editable)

@@ -1,13 +1,14 @@
 """The validity mask: which actions are allowed, for many sequences at once.
 
-A row of integers per sequence (`_rows`) is enough: length, cursor, gaps, budgets and an unfinished
-action; a vocabulary with marks adds those of each row (`_marks`). Content does not matter, so
-filling a mask takes a few dozen comparisons per row, however large the vocabulary is, and no step
-runs Python code per row. In a vocabulary with searches or spans, content and numbers matter, so
-each row also has a `Canvas`, which executes its ids. This is the paper's m_t, where True means
-allowed; "Mask" in Algorithm 1.
+A row of integers per sequence (`_rows`) is enough: length, cursor, editable ranges, budgets and an
+unfinished action; a vocabulary with marks adds those of each row (`_marks`). Content does not
+matter, so filling a mask takes a few dozen comparisons per row, however large the vocabulary is,
+and no step runs Python code per row. In a vocabulary with searches or spans, content and numbers
+matter, so each row also has a `Canvas`, which executes its ids. This is the paper's m_t, where True
+means allowed; "Mask" in Algorithm 1.
 
-Shapes: B rows, G gaps, D deltas, C columns of a mask (all inserts, then `vocab.controls`), N pairs.
+Shapes: B rows, G ranges, D deltas, N pairs, C columns of a mask (all inserts, then
+`vocab.controls`).
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from reviser.core._rows import (
     Indices,
     Rows,
     blank_rows,
-    check_gaps,
+    check_editable,
     editable_before,
-    fit_gaps,
+    fit_ranges,
     highs,
     lows,
-    shift_gaps,
+    shift_ranges,
     with_row,
 )
 from reviser.core.actions import MOVES, ActionVocab, Kind
@@ -57,10 +58,10 @@ from reviser.errors import ConfigError, InvalidAction
 __all__ = [
     "ActionMask",
     "BoolArray",
-    "check_gaps",
+    "check_editable",
     "is_argument",
     "is_search",
-    "shift_gaps",
+    "shift_ranges",
     "trace",
 ]
 
@@ -75,14 +76,14 @@ _KEEPS_MOVE_COUNT = _IS_MOVE | (np.arange(len(Kind)) == Kind.SEPARATOR)
 class ActionMask:
     """The state of B sequences that decides which actions are allowed.
 
-    A gap (low, high) is a pair of boundaries between which tokens may be inserted and removed.
-    Text outside every gap is locked; the cursor may pass over it. A prefix is locked by a single
-    gap after it. The bounds move as text is inserted and removed. STOP is always allowed, except
-    inside an action of several ids: then only what can complete it is.
+    An editable range (low, high) is a pair of boundaries between which tokens may be inserted and
+    removed. Text outside every range is locked; the cursor may pass over it. A prefix is locked by
+    a single range after it. The bounds move as text is inserted and removed. STOP is always
+    allowed, except inside an action of several ids: then only what can complete it is.
 
     >>> vocab = ActionVocab.build(100, max_move=2)
     >>> rows = ActionMask(vocab, 1)
-    >>> rows.reset(0, length=3, cursor=3, gaps=[(3, 3)])  # a prefix of three tokens
+    >>> rows.reset(0, length=3, cursor=3, editable=[(3, 3)])  # a prefix of three tokens
     >>> rows.fill_mask()  # inserts, stop, +1, -1, +2, -2
     array([[ True,  True, False, False, False, False]])
     >>> rows.advance([42])
@@ -120,25 +121,25 @@ class ActionMask:
         *,
         length: int = 0,
         cursor: int | None = None,
-        gaps: Sequence[tuple[int, int]] | None = None,
+        editable: Sequence[tuple[int, int]] | None = None,
         marks: Sequence[int] = (),
         canvas: Canvas | None = None,
         max_length: int | None = None,
         max_edits: int | None = None,
         max_moves: int | None = None,
     ) -> None:
-        """Start a row from a canvas of `length`; by default all of it is one gap.
+        """Start a row from a canvas of `length`; by default all of it may be edited.
 
-        The cursor starts at the end of the first gap unless `cursor` is given. `max_edits` limits
-        the actions that change the canvas; when none is left, only STOP is allowed. After
-        `max_moves` moves in a row, no move is allowed until another action is taken; the digits of
-        a number do not count. If the vocabulary has searches, pass the canvas too, unless it is
-        blank: its marks count then.
+        The cursor starts at the end of the first editable range unless `cursor` is given.
+        `max_edits` limits the actions that change the canvas; when none is left, only STOP is
+        allowed. After `max_moves` moves in a row, no move is allowed until another action is taken;
+        the digits of a number do not count. If the vocabulary has searches, pass the canvas too,
+        unless it is blank: its marks count then.
         """
-        gaps = [(0, length)] if gaps is None else gaps
+        editable = [(0, length)] if editable is None else editable
         if cursor is None:
-            cursor = gaps[0][1] if gaps else length
-        check_gaps(length, cursor, gaps)
+            cursor = editable[0][1] if editable else length
+        check_editable(length, cursor, editable)
         if self._canvases is not None:
             if canvas is None:  # without searches, only its length matters
                 blank = [0] * length if self.vocab.find is None else ()
@@ -152,7 +153,7 @@ class ActionMask:
         if self._mark_column:
             self._marks = with_marks(self._marks, row, marks)
         limits = max_length, max_edits, max_moves
-        self._state = with_row(self._state, row, length, cursor, limits, gaps)
+        self._state = with_row(self._state, row, length, cursor, limits, editable)
 
     @property
     def length(self) -> Rows:
@@ -176,8 +177,8 @@ class ActionMask:
         spelling: BoolArray = (self._state[:, PENDING] != NONE) & ~self.is_finished
         return spelling
 
-    def gaps(self, row: int) -> list[tuple[int, int]]:
-        """Return the current gaps of a row, in order."""
+    def editable(self, row: int) -> list[tuple[int, int]]:
+        """Return the editable ranges of a row as they are now, in order."""
         state = self._state[row : row + 1]
         pairs = zip(lows(state)[0].tolist(), highs(state)[0].tolist(), strict=True)
         return [(low, high) for low, high in pairs if low <= high]
@@ -202,9 +203,9 @@ class ActionMask:
     def put(self, rows: Sequence[int], other: ActionMask) -> None:
         """Overwrite rows with those of another mask: to roll back, move or swap rows."""
         indices = np.asarray(rows, int)
-        gaps = max(lows(state).shape[1] for state in (self._state, other._state))
-        self._state = fit_gaps(self._state, gaps)
-        self._state[indices] = fit_gaps(other._state, gaps)
+        width = max(lows(state).shape[1] for state in (self._state, other._state))
+        self._state = fit_ranges(self._state, width)
+        self._state[indices] = fit_ranges(other._state, width)
         self._marks = put_marks(self._marks, indices, other._marks)
         if self._canvases is not None:
             # The other mask may be a view, so its canvases are not its own.
@@ -233,9 +234,9 @@ class ActionMask:
         out = np.empty((len(state), 1 + len(vocab.controls)), np.bool_)
         low_BG, high_BG = lows(state), highs(state)
         length, cursor, pending = state[:, LENGTH], state[:, CURSOR], state[:, PENDING]
-        left, in_gap = editable_before(cursor, low_BG, high_BG)
+        left, is_editable = editable_before(cursor, low_BG, high_BG)
         # The cursor stays between the outermost bounds: beyond them there is nothing to edit. For
-        # a prefix with one gap after it, `floor` is the paper's prefix floor.
+        # a prefix with one range after it, `floor` is the paper's prefix floor.
         floor, ceiling = low_BG.min(axis=1), high_BG.max(axis=1)
         can_grow = length < state[:, MAX_LENGTH]
         is_free = pending == NONE
@@ -244,21 +245,21 @@ class ActionMask:
         may_move = may_edit & (state[:, MOVE_COUNT] < state[:, MAX_MOVES])
 
         # REPLACE waits for its token, and takes any.
-        out[:, 0] = (may_edit & in_gap & can_grow) | (pending == Kind.REPLACE)
+        out[:, 0] = (may_edit & is_editable & can_grow) | (pending == Kind.REPLACE)
         out[:, 1] = is_free | (pending == Kind.STOP)
         goal_BD = cursor[:, None] + self._deltas
         in_reach_BD = (goal_BD >= floor[:, None]) & (goal_BD <= ceiling[:, None])
         np.logical_and(in_reach_BD, may_move[:, None], out=out[:, self._move_columns])
         for column, kind in self._operators:
-            if kind is Kind.SPAN_COPY:  # reads locked text too, and writes into any gap
+            if kind is Kind.SPAN_COPY:  # reads locked text too, and writes into any range
                 out[:, column] = may_edit & (cursor > 0) & can_grow & (ceiling >= 0)
             else:
                 out[:, column] = may_edit & (left >= (2 if kind is Kind.SWAP else 1))
-        # A mark is set where text will be written later, so only inside a gap. TO_MARK needs its
-        # mark within the outermost bounds, like any move. UNLIMITED, the first of a row without
-        # marks, is never within them.
+        # A mark is set where text will be written later, so only where text may be edited. TO_MARK
+        # needs its mark within the outermost bounds, like any move. UNLIMITED, the first of a row
+        # without marks, is never within them.
         if self._mark_column:
-            out[:, self._mark_column] = may_edit & in_gap & ~is_marked(self._marks, cursor)
+            out[:, self._mark_column] = may_edit & is_editable & ~is_marked(self._marks, cursor)
             first = first_mark(self._marks)
             in_reach = (first >= np.maximum(floor, 0)) & (first <= ceiling)
             out[:, self._back_column] = may_move & in_reach
@@ -281,7 +282,7 @@ class ActionMask:
         for n in np.flatnonzero(waits).tolist():
             longest = int(self._state[n, MAX_LENGTH])
             out[n, 1:] = arguments.allowed_arguments(
-                canvases[n], self._controls, self.gaps(n), longest
+                canvases[n], self._controls, self.editable(n), longest
             )
 
     def searched(self) -> tuple[Rows, Rows]:
@@ -348,7 +349,7 @@ class ActionMask:
         if self._mark_column:
             marks = follow_marks(marks, first_kind, state[:, CURSOR], position, growth)
             self._marks = put_marks(self._marks, chosen, marks)
-        shift_gaps(lows(state), highs(state), position[:, None], growth[:, None])
+        shift_ranges(lows(state), highs(state), position[:, None], growth[:, None])
         state[:, LENGTH] += growth
         state[:, CURSOR] += steps
         # Digits count as moves at first, but the NUMBER_END after them sets the count to zero.

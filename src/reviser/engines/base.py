@@ -19,7 +19,7 @@ import numpy as np
 
 from reviser.core.actions import FILE_NAME, ActionVocab, Kind
 from reviser.core.canvas import Canvas
-from reviser.core.mask import ActionMask, check_gaps, trace
+from reviser.core.mask import ActionMask, check_editable, trace
 from reviser.engines.settings import MAX_RANGES, DecodeConfig
 from reviser.errors import CheckpointError, ConfigError, EngineError, ReviserError
 from reviser.files import read_object
@@ -37,7 +37,7 @@ __all__ = [
     "Step",
 ]
 
-Gaps = tuple[tuple[int, int], ...]
+Ranges = tuple[tuple[int, int], ...]
 StopReason = Literal["stop", "max_actions", "context", "cancelled", "time"]
 _SINGLE_IDS = [Kind.INSERT, Kind.PREFIX_ONLY, Kind.MOVE, Kind.DELETE, Kind.SEPARATOR]
 
@@ -79,7 +79,7 @@ class Request:
     length: int
     """Length of the canvas in tokens."""
     cursor: int
-    gaps: Gaps
+    editable: Ranges
     """Ranges in which tokens may be inserted and removed; the rest is locked."""
     config: DecodeConfig = field(default_factory=DecodeConfig)
 
@@ -92,7 +92,7 @@ class Request:
             history=tuple(vocab.prefix_actions(prefix)),
             length=len(prefix),
             cursor=len(prefix),
-            gaps=((len(prefix), len(prefix)),),
+            editable=((len(prefix), len(prefix)),),
             config=config or DecodeConfig(),
         )
 
@@ -105,12 +105,12 @@ class Request:
                 f"The history leaves length {length} and cursor {cursor}, but the request says"
                 f" {self.length} and {self.cursor}."
             )
-        if len(self.gaps) > MAX_RANGES:
+        if len(self.editable) > MAX_RANGES:
             raise ConfigError(
-                f"Your text has {len(self.gaps):,} separate parts that may be edited;"
+                f"Your text has {len(self.editable):,} separate parts that may be edited;"
                 f" {MAX_RANGES:,} are allowed. Use fewer gaps or locks, or a smaller window."
             )
-        check_gaps(self.length, self.cursor, self.gaps)
+        check_editable(self.length, self.cursor, self.editable)
 
     def enter(self, rows: ActionMask, row: int) -> None:
         """Write this request's state into a row of the mask."""
@@ -121,7 +121,7 @@ class Request:
             row,
             length=self.length,
             cursor=self.cursor,
-            gaps=self.gaps,
+            editable=self.editable,
             marks=canvas.marks if canvas else (),
             canvas=canvas,
             max_length=self.config.max_length,

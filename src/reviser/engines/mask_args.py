@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from reviser.core.actions import ActionVocab
-from reviser.core.mask import check_gaps
+from reviser.core.mask import check_editable
 from reviser.engines.base import DecodeConfig, Request, measure
 from reviser.engines.settings import MAX_RANGES
 from reviser.errors import ConfigError, did_you_mean
@@ -19,32 +19,34 @@ from reviser.errors import ConfigError, did_you_mean
 MASK_SETTINGS = ("max_length", "max_edits", "max_moves", "stop_bias", "move_bias")
 """The settings that the mask needs; vLLM has the others under names of its own."""
 PREFIX = "reviser_"
-GAPS = PREFIX + "gaps"
-NAMES = (GAPS, *(PREFIX + name for name in MASK_SETTINGS))
+EDITABLE = PREFIX + "editable"
+NAMES = (EDITABLE, *(PREFIX + name for name in MASK_SETTINGS))
 
 
 def write(request: Request) -> dict[str, Any]:
     """Return the arguments that accompany a request's history."""
     settings = {PREFIX + name: getattr(request.config, name) for name in MASK_SETTINGS}
-    gaps = [bound for gap in request.gaps for bound in gap]
-    return {GAPS: gaps} | {name: value for name, value in settings.items() if value is not None}
+    bounds = [bound for pair in request.editable for bound in pair]
+    return {EDITABLE: bounds} | {
+        name: value for name, value in settings.items() if value is not None
+    }
 
 
 def read(vocab: ActionVocab, history: Sequence[int], args: Mapping[str, Any]) -> Request:
     """Return the request that `write` was called with.
 
-    Without gaps, everything that the history wrote is locked, and there is one gap at its end.
+    Without ranges, everything that the history wrote is locked, and there is one range at its end.
     """
     config = check(args)
     length, cursor = measure(vocab, history)
-    bounds = args.get(GAPS, [length, length])
-    gaps = tuple(zip(bounds[::2], bounds[1::2], strict=True))
-    check_gaps(length, cursor, gaps)
+    bounds = args.get(EDITABLE, [length, length])
+    editable = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+    check_editable(length, cursor, editable)
     return Request(
         history=tuple(history),
         length=length,
         cursor=cursor,
-        gaps=gaps,
+        editable=editable,
         config=config,
     )
 
@@ -60,20 +62,20 @@ def check(args: Mapping[str, Any]) -> DecodeConfig:
             raise ConfigError(
                 f"`{name}` is not an argument of the mask. {did_you_mean(name, NAMES)}"
             )
-    bounds = args.get(GAPS, [])
+    bounds = args.get(EDITABLE, [])
     if not (
         _is_numbers(bounds)
         and len(bounds) % 2 == 0
         and all(0 <= bound < 1 << 40 for bound in bounds)
     ):
         raise ConfigError(
-            f"{GAPS} is {bounds!r}; give a flat list of whole numbers, low and high of each gap in"
-            " turn."
+            f"{EDITABLE} is {bounds!r}; give a flat list of whole numbers, low and high of each"
+            " range in turn."
         )
     if len(bounds) > 2 * MAX_RANGES:
-        raise ConfigError(f"{GAPS} has {len(bounds) // 2} gaps; {MAX_RANGES} are allowed.")
+        raise ConfigError(f"{EDITABLE} has {len(bounds) // 2} ranges; {MAX_RANGES} are allowed.")
     if any(a > b for a, b in pairwise(bounds)):
-        raise ConfigError(f"{GAPS} is {list(bounds)}; its bounds must not fall.")
+        raise ConfigError(f"{EDITABLE} is {list(bounds)}; its bounds must not fall.")
     given = {name: args[PREFIX + name] for name in MASK_SETTINGS if PREFIX + name in args}
     try:
         return DecodeConfig(**given)

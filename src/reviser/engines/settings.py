@@ -18,8 +18,8 @@ MAX_VALUE = 2**40 - 1
 
 
 MAX_RANGES = 1000
-"""Limit of the gaps of a request. A mask is as wide as the largest request of its batch, so one
-request with many gaps would slow down all others."""
+"""Limit of the ranges of a request. A mask is as wide as the largest request of its batch, so one
+request with many ranges would slow down all others."""
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ class _Draft:
             history=(*self._shown, *self.visit.ids),
             length=len(canvas),
             cursor=canvas.cursor,
-            gaps=((self._offset, len(canvas)),),
+            editable=((self._offset, len(canvas)),),
             config=DecodeConfig(
                 temperature=self._temperature, top_k=0, max_actions=self._left, seed=seed
             ),

@@ -26,7 +26,7 @@ def suggest(
     suggested wherever a word is not in the list, unless it has a capital and may be a name. Locked
     text and the context are left alone.
     """
-    if lists is None or not draft.prompt.request.gaps:
+    if lists is None or not draft.prompt.request.editable:
         return
     text = draft.prompt.text
     whole = np.flatnonzero(draft.boundaries >= 0)

@@ -95,7 +95,7 @@ def edit(
 
 def _narrow(writings: Sequence[Writing], threshold: float, model: Model) -> Flow[StopReason | None]:
     """Read windows, and say where they may be changed; end those that need no edit."""
-    read = [writing for writing in writings if writing.prompt.request.gaps]
+    read = [writing for writing in writings if writing.prompt.request.editable]
     questions = [Score(writing.prompt.request.history) for writing in read]
     try:
         readings = yield from scores(questions)
@@ -104,9 +104,9 @@ def _narrow(writings: Sequence[Writing], threshold: float, model: Model) -> Flow
             writing.stop_reason = end.reason
         return end.reason
     for writing, reading in zip(read, readings, strict=True):
-        gaps = narrow(writing.prompt, reading, threshold, model)
-        writing.restrict(gaps)
-        if not gaps:
+        editable = narrow(writing.prompt, reading, threshold, model)
+        writing.restrict(editable)
+        if not editable:
             writing.take(Step(model.vocab.stop, reading.stop[-1], "stop"))
     return None
 

@@ -167,7 +167,7 @@ def _infill_prompt(task: Infill, config: DecodeConfig, model: Model) -> Prompt:
         history=(*vocab.prefix_actions(prefix), *preamble),
         length=length,
         cursor=len(first),
-        gaps=tuple((gap, gap) for gap in gaps),
+        editable=tuple((gap, gap) for gap in gaps),
         config=config,
     )
     return Prompt(
@@ -215,9 +215,9 @@ def _window_prompt(
     # window's ends. A history shows the draft up to the first place that may change, then the rest
     # and the way back to that place; so its cursor starts where the first edit can be.
     bounds = list(accumulate(map(len, encoded), initial=len(instruction)))[1:]
-    editable = [n for n in range(0, len(pieces), 2) if pieces[n] or not text]
-    gaps = [(bounds[n], bounds[n + 1]) for n in editable]
-    cursor = gaps[0][0] if gaps else len(instruction)
+    unlocked = [n for n in range(0, len(pieces), 2) if pieces[n] or not text]
+    editable = [(bounds[n], bounds[n + 1]) for n in unlocked]
+    cursor = editable[0][0] if editable else len(instruction)
     tokens = [token for piece in encoded for token in piece]
     head, rest = tokens[: cursor - len(instruction)], tokens[cursor - len(instruction) :]
     shown = present(vocab, rest, prefix=[*instruction, *head])
@@ -242,7 +242,7 @@ def _window_prompt(
             history=(*vocab.prefix_actions(prefix), *preamble),
             length=bounds[-1],
             cursor=cursor,
-            gaps=tuple(gaps),
+            editable=tuple(editable),
             config=config,
         ),
         instruction_length=len(instruction),

@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS
-from reviser.engines.base import Gaps, Scores, replay
+from reviser.engines.base import Ranges, Scores, replay
 from reviser.writing.changes import Change, Changes, changes_of
 from reviser.writing.prompts import Model, Prompt
 from reviser.writing.rollout import Rollout
 
 
-def narrow(prompt: Prompt, scores: Scores, threshold: float, model: Model) -> Gaps:
+def narrow(prompt: Prompt, scores: Scores, threshold: float, model: Model) -> Ranges:
     """Return where a window may be changed because an edit is likely; none if it is nowhere.
 
     Where the probability reaches the threshold, the word that ends there may be changed, and text
-    may be inserted there. The cursor's own position stays a gap, because it has to start in one.
+    may be inserted there. The cursor's own position stays editable, because it has to start there.
     """
     request, codec, hidden = prompt.request, model.codec, prompt.instruction_length
     tokens = [request.history[n] for n in draft_positions(prompt, model.vocab).tolist()]
@@ -35,19 +35,19 @@ def narrow(prompt: Prompt, scores: Scores, threshold: float, model: Model) -> Ga
             start -= 1
         while characters[end] < 0:
             end += 1
-        for low, high in request.gaps:
+        for low, high in request.editable:
             first, last = max(start + hidden, low), min(end + hidden, high)
             if first <= last:
                 words.append((first, last))
     if not words:
         return ()
-    gaps = [(request.cursor, request.cursor)]
-    for first, last in sorted(words):  # those in two gaps of the request never meet
-        if first <= gaps[-1][1]:
-            gaps[-1] = gaps[-1][0], max(last, gaps[-1][1])
+    editable = [(request.cursor, request.cursor)]
+    for first, last in sorted(words):  # those in two ranges of the request never meet
+        if first <= editable[-1][1]:
+            editable[-1] = editable[-1][0], max(last, editable[-1][1])
         else:
-            gaps.append((first, last))
-    return tuple(gaps)
+            editable.append((first, last))
+    return tuple(editable)
 
 
 def edit_probabilities(prompt: Prompt, scores: Scores, model: Model) -> list[float]:

@@ -12,9 +12,9 @@ import numpy as np
 from reviser.core.actions import Kind
 from reviser.core.canvas import Edit
 from reviser.core.codec import OffsetUnit, TextEdit, TextStream
-from reviser.core.mask import shift_gaps
+from reviser.core.mask import shift_ranges
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Gaps, Step, StopReason, replay
+from reviser.engines.base import Ranges, Step, StopReason, replay
 from reviser.errors import EngineError
 from reviser.writing._spaces import SpacedStream
 from reviser.writing.prompts import Model, Prompt
@@ -46,13 +46,13 @@ class Writing:
         self._whole = 0  # actions before STOP, or before one that is half spelled
         self._edits = 0
         self._moves = 0
-        self.restrict(prompt.request.gaps)
+        self.restrict(prompt.request.editable)
 
     def _text_stream(self, unit: OffsetUnit) -> TextStream | SpacedStream:
         prompt, shown = self.prompt, self._given[self.prompt.instruction_length :]
         if not any(prompt.spaces):
             return self._codec.stream(shown, unit=unit)
-        gaps = zip(prompt.request.gaps, prompt.spaces, strict=True)
+        gaps = zip(prompt.request.editable, prompt.spaces, strict=True)
         starts = [start for (start, _), lends in gaps if lends]
         return SpacedStream(self._codec, shown, starts, unit)
 
@@ -67,11 +67,11 @@ class Writing:
         own = (mark - self.prompt.instruction_length for mark in self._canvas.marks)
         return tuple(map(self._stream.offset_of, own))
 
-    def restrict(self, gaps: Gaps) -> None:
+    def restrict(self, editable: Ranges) -> None:
         """Lock everything outside of some ranges, before anything is written."""
-        self.prompt = replace(self.prompt, request=replace(self.prompt.request, gaps=gaps))
+        self.prompt = replace(self.prompt, request=replace(self.prompt.request, editable=editable))
         # Lows and highs; they follow the edits.
-        self._bounds = np.array(gaps, np.int64).reshape(-1, 2).T
+        self._bounds = np.array(editable, np.int64).reshape(-1, 2).T
 
     def take(self, step: Step) -> TextEdit:
         """Apply one step and return the edit of the text."""
@@ -87,7 +87,7 @@ class Writing:
             if not ((lows <= edit.position) & (end <= highs)).any():
                 self._canvas.rollback()
                 raise EngineError("The engine changed locked text: does it run the mask?")
-            shift_gaps(lows, highs, end, len(edit.inserted) - len(edit.removed))
+            shift_ranges(lows, highs, end, len(edit.inserted) - len(edit.removed))
             self._edits += 1
         self._actions.append(step.action)
         if not self._canvas.is_spelling and kind is not Kind.STOP:
@@ -117,7 +117,7 @@ class Writing:
         actions = (*prompt.preamble, *self._actions[:kept])
 
         def around(tokens: list[int], bounds: list[int]) -> list[bytes]:
-            """Return the bytes around gaps, without the instruction and a hidden first space."""
+            """Return the bytes of the locked text, without instruction and hidden first space."""
             edges = [prompt.instruction_length, *bounds, len(tokens)]
             spans = zip(edges[::2], edges[1::2], strict=True)
             pieces = [b"".join([codec.token_bytes[i] for i in tokens[a:b]]) for a, b in spans]
@@ -125,9 +125,9 @@ class Writing:
                 pieces[0] = pieces[0].removeprefix(b" ")
             return pieces
 
-        # The proof of a lock is that the same bytes stand at the same place: between two gaps,
-        # wherever the edits have moved them.
-        before = around(self._given, [bound for gap in prompt.request.gaps for bound in gap])
+        # The proof of a lock is that the same bytes stand at the same place: between two
+        # editable ranges, wherever the edits have moved them.
+        before = around(self._given, [bound for pair in prompt.request.editable for bound in pair])
         after = around(tokens, bounds)
         for n, lends in enumerate(prompt.spaces):
             if lends:

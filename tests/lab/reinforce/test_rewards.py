@@ -28,7 +28,7 @@ from reviser.lab.reinforce.rewards import (
 )
 from reviser.lab.reinforce.rollouts import Rollout
 
-REQUEST = Request(history=(0,), length=1, cursor=1, gaps=((0, 1),))
+REQUEST = Request(history=(0,), length=1, cursor=1, editable=((0, 1),))
 
 
 def rollout(text: str, draft: str = "", target: str = "", **fields: Any) -> Rollout:

@@ -41,18 +41,18 @@ export class Trunk {
  *  `started` is called with the text and the cursor before the first action. */
 export async function* write({ trunk, vocab, codec, context }, { mode, text }, settings, started) {
   const plan = mode === "fill" ? planFill : planContinue;
-  const { history, cursor, gaps, spaces } = plan(vocab, codec, text);
+  const { history, cursor, editable, spaces } = plan(vocab, codec, text);
   if (history.length >= context) {
     throw new Error(`Your text is ${history.length} tokens long; this model's limit is ${context - 1}. Shorten it.`);
   }
   const canvas = Canvas.replay(vocab, history);
-  const starts = gaps.filter((_, n) => spaces[n]).map(([low]) => low);
+  const starts = editable.filter((_, n) => spaces[n]).map(([low]) => low);
   const stream = starts.length ? new SpacedStream(codec, canvas.tokens, starts)
     : new TextStream(codec.tokenBytes, canvas.tokens);
   const still = { position: cursor, removed: [], inserted: [], cursorBefore: cursor, cursor };
   started({ text: stream.text, cursor: stream.feed(still).cursor });
   const { length } = canvas.tokens;
-  const action_mask = new ActionMask(vocab, { length, cursor, gaps, marks: canvas.marks });
+  const action_mask = new ActionMask(vocab, { length, cursor, editable, marks: canvas.marks });
   const draws = new Philox(settings.seed);
   trunk.forget();
   let logits = await trunk.read(history);

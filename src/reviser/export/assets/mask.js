@@ -1,16 +1,16 @@
 import { Kind } from "./vocab.js";
 
 // The validity mask of one text: which actions are allowed next. Mirrors reviser/core/mask.py.
-// It needs boundaries, not content: length, cursor, gaps, marks and limits.
+// It needs boundaries, not content: length, cursor, editable ranges, marks and limits.
 
-/** What decides which actions are allowed. A gap [low, high] is a pair of boundaries between which
- *  tokens may be inserted; text outside every gap is locked. */
+/** What decides which actions are allowed. An editable range [low, high] is a pair of
+ *  boundaries between which tokens may be inserted; text outside every range is locked. */
 export class ActionMask {
-  constructor(vocab, { length, cursor, gaps, marks = [], maxLength, maxEdits, maxMoves }) {
+  constructor(vocab, { length, cursor, editable, marks = [], maxLength, maxEdits, maxMoves }) {
     this.vocab = vocab;
     this.length = length;
     this.cursor = cursor;
-    this.gaps = gaps.map(([low, high]) => [low, high]);
+    this.editable = editable.map(([low, high]) => [low, high]);
     this.marks = [...marks];
     this.maxLength = maxLength ?? Infinity;
     this.editsLeft = maxEdits ?? Infinity;
@@ -20,11 +20,11 @@ export class ActionMask {
   }
 
   get floor() {
-    return Math.min(...this.gaps.map(([low]) => low));
+    return Math.min(...this.editable.map(([low]) => low));
   }
 
   get ceiling() {
-    return Math.max(...this.gaps.map(([, high]) => high));
+    return Math.max(...this.editable.map(([, high]) => high));
   }
 
   /** Return whether tokens may be inserted, and the set of control ids that are allowed. */
@@ -32,7 +32,7 @@ export class ActionMask {
     const { vocab, cursor } = this;
     if (this.isFinished) return { inserts: false, controls: new Set([vocab.stop]) };
     const controls = new Set([vocab.stop]);
-    const inGap = this.gaps.some(([low, high]) => low <= cursor && cursor <= high);
+    const isEditable = this.editable.some(([low, high]) => low <= cursor && cursor <= high);
     const mayEdit = this.editsLeft > 0;
     // Moves need an edit left, too: without one, nothing could be done where they lead.
     if (mayEdit && this.moves < this.maxMoves) {
@@ -41,10 +41,10 @@ export class ActionMask {
       });
       if (this.marks.length > 0 && this.isInReach(this.marks[0])) controls.add(vocab.back);
     }
-    if (vocab.mark !== null && mayEdit && inGap && !this.marks.includes(cursor)) {
+    if (vocab.mark !== null && mayEdit && isEditable && !this.marks.includes(cursor)) {
       controls.add(vocab.mark);
     }
-    return { inserts: mayEdit && inGap && this.length < this.maxLength, controls };
+    return { inserts: mayEdit && isEditable && this.length < this.maxLength, controls };
   }
 
   /** Return whether a boundary lies between the outermost bounds: beyond, nothing is editable. */
@@ -57,8 +57,8 @@ export class ActionMask {
     const kind = this.vocab.kind(id);
     const at = this.cursor;
     if (kind === Kind.INSERT || kind === Kind.PREFIX_ONLY) {
-      // What is inserted at a gap's lower bound is inside the gap; a mark stays before it.
-      this.gaps = this.gaps.map(([low, high]) => [low + (low > at), high + (high >= at)]);
+      // What is inserted at a range's lower bound is inside the range; a mark stays before it.
+      this.editable = this.editable.map(([low, high]) => [low + (low > at), high + (high >= at)]);
       this.marks = this.marks.map((mark) => mark + (mark > at));
       this.length += 1;
       this.cursor += 1;

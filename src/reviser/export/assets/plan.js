@@ -9,7 +9,7 @@ export const GAP = "{}";
 export function planContinue(vocab, codec, text) {
   const prefix = codec.encode(text);
   const at = prefix.length;
-  return { history: vocab.prefixActions(prefix), cursor: at, gaps: [[at, at]], spaces: [] };
+  return { history: vocab.prefixActions(prefix), cursor: at, editable: [[at, at]], spaces: [] };
 }
 
 /** Return the request that fills the gaps of a text, each marked with {}.
@@ -37,12 +37,12 @@ export function planFill(vocab, codec, text) {
   if (vocab.mark === null) {
     const back = vocab.movesBack(length, first.length, length).map((delta) => vocab.moveId(delta));
     const history = [...vocab.prefixActions(first), ...later, ...back];
-    return { history, cursor: first.length, gaps, spaces };
+    return { history, cursor: first.length, editable: gaps, spaces };
   }
   const marked = rest.flatMap((part) => [vocab.mark, ...part]); // a mark stands for each gap
   const needsPrefix = vocab.begin === null && vocab.delimiter === null;
   const start = needsPrefix ? vocab.prefixActions(first) : [...vocab.prefixActions([]), ...first];
-  return { history: [...start, ...marked, vocab.back], cursor: first.length, gaps, spaces };
+  return { history: [...start, ...marked, vocab.back], cursor: first.length, editable: gaps, spaces };
 }
 
 /** Return whether a text before a gap ends with one space, after something else. Tokens of words

@@ -40,7 +40,7 @@ class Prompt:
     @property
     def locked(self) -> int:
         """Number of tokens before the text that the model may change."""
-        return self.request.gaps[0][0]
+        return self.request.editable[0][0]
 
     def oracle(self, vocab: ActionVocab, share: float, context: int) -> tuple[int, ...]:
         """Return the ids of a share of the oracle's actions, from the first on and without STOP.
@@ -90,12 +90,16 @@ class Prompts:
         shown = trajectory.restoration[: len(trajectory.no_loss)]
         history = (*vocab.prefix_actions(trajectory.prefix), *shown)
         length, cursor = measure(vocab, history)
-        gaps = ((len(pair.instruction), length),)
+        editable = ((len(pair.instruction), length),)
         decode = self._inputs.codec.decode
         return Prompt(
             key=f"{self.split} {number}",
             request=Request(
-                history=history, length=length, cursor=cursor, gaps=gaps, config=self._config
+                history=history,
+                length=length,
+                cursor=cursor,
+                editable=editable,
+                config=self._config,
             ),
             text=decode(pair.before.tolist()),
             target=decode(pair.after.tolist()),

@@ -91,7 +91,7 @@ def _after(engine: HFEngine, prompt: Prompt, first: tuple[int, ...], seed: int) 
         history=history,
         length=length,
         cursor=cursor,
-        gaps=((prompt.locked, length),),
+        editable=((prompt.locked, length),),
         config=replace(request.config, seed=seed, max_actions=left),
     )
 
