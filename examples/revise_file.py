@@ -17,7 +17,7 @@ def main(file: str, model: str) -> None:
     print(changes.unified(file), end="")
     sure = changes.only(lambda change: change.logprob > -3)
     Path(f"{file}.revised").write_text(sure.text, "utf-8")
-    print(f"kept {len(sure.changes)} of {len(changes.changes)} changes")
+    print(f"kept {len(sure)} of {len(changes)} changes")
 
 
 if __name__ == "__main__":

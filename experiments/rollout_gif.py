@@ -3,7 +3,7 @@
     python -m experiments.rollout_gif rollout.json docs/img/writing.gif
 
 It needs Pillow, and draws the first rollout of a file that `reviser generate` wrote: a text whose
-letters run from left to right. The page that `reviser play` makes shows any rollout.
+letters run from left to right. The page that `reviser replay` makes shows any rollout.
 """
 
 from __future__ import annotations

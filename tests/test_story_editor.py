@@ -67,4 +67,4 @@ def test_it_leaves_a_correct_story_alone(model: Reviser) -> None:
 @pytest.mark.parametrize("name", ["example", "hard_example"])
 def test_an_example_of_the_card_is_what_it_does(model: Reviser, name: str) -> None:
     draft, shown = json.loads(RESULT.read_text("utf-8"))[name]
-    assert model.revise(draft).changes.critic() == shown
+    assert model.revise(draft).changes.criticmarkup() == shown

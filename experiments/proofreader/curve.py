@@ -48,7 +48,7 @@ def main() -> None:
     sets["clean units"] = correct, partial(false_alarms, correct)
     results: dict[str, dict[str, Any]] = {}
     for name, (texts, score) in sets.items():
-        found = [model.revise(text).changes.changes for text in texts]
+        found = [model.revise(text).changes for text in texts]
         results[name] = {}
         for least in CONFIDENCES:
             edits = [

@@ -86,7 +86,7 @@ class Proofreader:
     def __call__(self, text: str) -> list[Edit]:
         """Return the edits of a text."""
         began = time.process_time()
-        changes = self.model.revise(text).changes.changes
+        changes = self.model.revise(text).changes
         self.cost.seconds += time.process_time() - began
         return [Edit(each.start, each.end, each.after) for each in changes]
 

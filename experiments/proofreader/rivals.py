@@ -201,7 +201,7 @@ def proofreader(given: Given) -> Rival:
     assert editing is not None
 
     def check(text: str) -> list[Edit]:
-        changes = model.revise(text).changes.changes
+        changes = model.revise(text).changes
         return [Edit(each.start, each.end, each.after) for each in changes]
 
     return f"threshold {editing.threshold}, confidence {editing.min_confidence}", check

@@ -41,7 +41,7 @@ def revised(model: reviser.Reviser, draft: str) -> dict[str, Any]:
     revision = model.revise(draft)
     changes = [
         {"before": each.before, "after": each.after, "confidence": each.confidence}
-        for each in revision.changes.changes
+        for each in revision.changes
     ]
     return {"before": draft, "after": revision.text, "changes": changes}
 

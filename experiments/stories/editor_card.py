@@ -39,7 +39,7 @@ library_name: reviser
 This model corrects mistakes in simple children's stories and leaves the rest of the text alone. It has {millions:.1f} million parameters, runs on one CPU core and needs no download.
 
 ```console
-$ echo "{draft}" | reviser revise -m models/stories-edit --format critic
+$ echo "{draft}" | reviser revise -m models/stories-edit --format criticmarkup
 {shown}
 ```
 

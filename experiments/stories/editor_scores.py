@@ -159,7 +159,7 @@ def measure(folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
     with reviser.load(folder) as model:
         made = [each.text for each in model.run_many(Revise(pair.before) for pair in pairs)]
         seconds = time.process_time() - began
-        shown = [[each, model.revise(each).changes.critic()] for each in (EXAMPLE, HARD)]
+        shown = [[each, model.revise(each).changes.criticmarkup()] for each in (EXAMPLE, HARD)]
     wrong = [n for n, pair in enumerate(pairs) if pair.before != pair.after]
     clean = [n for n, pair in enumerate(pairs) if pair.before == pair.after]
     sources = [tokenize(pair.before) for pair in pairs]
@@ -217,7 +217,7 @@ def main() -> None:
         return
     with reviser.load(given.model) as model:
         for pair in pairs[: len(pairs) // 2]:
-            print(model.run(Revise(pair.before)).changes.critic(), end="\n\n")
+            print(model.run(Revise(pair.before)).changes.criticmarkup(), end="\n\n")
 
 
 if __name__ == "__main__":

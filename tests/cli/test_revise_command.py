@@ -91,7 +91,7 @@ def test_every_format_has_the_same_changes(tmp_path: Path, start: str, end: str)
     changes = Changes.from_json(json.dumps(record))
     assert (changes.text, changes.draft) == (wanted, f"{start}{BEFORE}{end}")
     assert [rollout["text"] for rollout in record["rollouts"]] == [AFTER]
-    assert run(file, "--format", "critic").stdout_bytes.decode() == changes.critic()
+    assert run(file, "--format", "criticmarkup").stdout_bytes.decode() == changes.criticmarkup()
     first, *_ = json.loads(run(file, "--format", "lsp").stdout)
     assert first["range"]["start"] == {"line": 0, "character": 5}  # without the byte order mark
     assert file.read_bytes().decode() == f"{start}{BEFORE}{end}"
@@ -229,7 +229,7 @@ def test_locked_text_is_kept_and_parts_that_hit_a_limit_are_reported(opens: Open
         (["--temperature", "-1"], "a", 1, "temperature is -1"),
         (["--max-length", "2"], "The cat sat", 1, "max_length is 2, but the text is already"),
         (["--window", "0"], "a", 1, "window is 0"),
-        (["--format", "critic"], "a {++b++}", 1, "cannot be written in CriticMarkup"),
+        (["--format", "criticmarkup"], "a {++b++}", 1, "cannot be written in CriticMarkup"),
     ],
 )
 def test_wrong_arguments_are_refused(

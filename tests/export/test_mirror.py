@@ -174,7 +174,7 @@ def test_tasks_become_the_same_requests(marks: bool) -> None:
         part = part_of(case, vocab, codec)
         assert each["history"] == list(part.request.history), repr(case)
         assert each["cursor"] == part.request.cursor
-        assert each["gaps"] == [list(gap) for gap in part.request.editable]
+        assert each["editable"] == [list(pair) for pair in part.request.editable]
         assert each["spaces"] == list(part.spaces)
 
 

@@ -149,7 +149,7 @@ def test_commands_open_an_adapter(base: Path, adapter: Path) -> None:
     words = ["generate", "ab", "-m", str(adapter), "--base", str(base), "--max-actions", "2"]
     rollout = adapter.parent / "rollout.json"
     rollout.write_text(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    words = ["play", str(rollout), "-o", str(adapter.parent / "page.html")]
+    words = ["replay", str(rollout), "-o", str(adapter.parent / "page.html")]
     result = CliRunner().invoke(main, words)  # which reads the tokenizer and the vocabulary alone
     assert result.exit_code == 0, result.output
 

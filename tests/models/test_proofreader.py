@@ -62,7 +62,7 @@ def test_it_corrects_what_anyone_would(
     model = reviser.load(FOLDER)  # merges it with its base, which a library would draw a bar for
     assert "%|" not in capfd.readouterr().err
     for name, right in RIGHT.items():
-        changes = model.revise((DRAFTS / f"{name}.txt").read_text("utf-8")).changes.changes
+        changes = model.revise((DRAFTS / f"{name}.txt").read_text("utf-8")).changes
         assert {(each.before, each.after) for each in changes} >= right
         assert len(changes) <= len(right) + 4
     model.close()

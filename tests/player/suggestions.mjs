@@ -2,10 +2,10 @@
 import { readFileSync } from "node:fs";
 
 const { module, formats, edits } = JSON.parse(readFileSync(0, "utf8"));
-const { critic, editBetween, follow, revisionOf, unified } = await import(module);
+const { criticmarkup, editBetween, follow, revisionOf, unified } = await import(module);
 const written = formats.map(({ text, suggestions }) => {
   const revision = revisionOf(text, suggestions);
-  return { ...revision, critic: critic(revision), unified: unified(revision) };
+  return { ...revision, criticmarkup: criticmarkup(revision), unified: unified(revision) };
 });
 const followed = edits.map(({ before, after, caret, suggestions }) => {
   const edit = editBetween(before, after, caret);

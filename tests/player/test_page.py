@@ -199,7 +199,7 @@ def test_a_search_is_told_by_what_it_looks_for_and_where_that_is() -> None:
     }
 
 
-def test_play_shows_each_part_of_a_revision(tmp_path: Path) -> None:
+def test_replay_shows_each_part_of_a_revision(tmp_path: Path) -> None:
     parts = [films.revised(SEARCHES, DRAFT, FIXED).to_dict() for _ in range(2)]
     file = lines(tmp_path / "a.jsonl", {"text": FIXED, "rollouts": parts}, *parts)
     folder = tmp_path / "model"
@@ -334,10 +334,10 @@ def file(tmp_path: Path, folder: Path) -> Path:
 
 
 def run(*args: object) -> Result:
-    return CliRunner().invoke(main, ["play", *map(str, args)])
+    return CliRunner().invoke(main, ["replay", *map(str, args)])
 
 
-def test_play_writes_a_page_of_a_file_of_rollouts(file: Path, tmp_path: Path) -> None:
+def test_replay_writes_a_page_of_a_file_of_rollouts(file: Path, tmp_path: Path) -> None:
     result = run(file, "-o", tmp_path / "page.html", "--title", "Mine")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [

@@ -53,9 +53,9 @@ def test_formats_are_those_of_python() -> None:
     rng, cases, expected = Random(5), [], []
     for _ in range(400):
         changes = random_changes(rng)
-        accepted = [rng.random() < 0.5 for _ in changes.changes]
+        accepted = [rng.random() < 0.5 for _ in changes]
         text, suggestions, end = "", [], 0
-        for change, is_accepted in zip(changes.changes, accepted, strict=True):
+        for change, is_accepted in zip(changes, accepted, strict=True):
             text += changes.draft[end : change.start]
             state = "accepted" if is_accepted else "pending"
             start = units(text)
@@ -68,12 +68,12 @@ def test_formats_are_those_of_python() -> None:
         expected.append(changes)
     for found, changes in zip(run(formats=cases)["written"], expected, strict=True):
         assert found["draft"] == changes.draft
-        assert found["critic"] == changes.critic()
+        assert found["criticmarkup"] == changes.criticmarkup()
         assert patched(changes.draft, found["unified"]) == changes.text
         heads = [line for line in found["unified"].splitlines() if line.startswith("@@")]
         python = [line for line in changes.unified().splitlines() if line.startswith("@@")]
         # A change can move a line end, for which there is more than one shortest diff.
-        if all("\n" not in each.before + each.after for each in changes.changes):
+        if all("\n" not in each.before + each.after for each in changes):
             assert found["unified"] == changes.unified()
         assert bool(heads) == bool(python)
 

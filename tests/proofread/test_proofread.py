@@ -214,8 +214,8 @@ def test_suggestions_are_judged_and_the_surest_that_do_not_meet_are_kept(
                 assert (suggestion.end, suggestion.after) == (each.end, each.after)
                 assert suggestion.gain == pytest.approx(gain, abs=1e-9)
                 assert suggestion.confidence == pytest.approx(confidence)
-            assert list(revision.changes.changes) == most_confident(revision.suggestions, least)
-    for kept in revision.changes.changes:
+            assert list(revision.changes) == most_confident(revision.suggestions, least)
+    for kept in revision.changes:
         assert (kept.confidence or 0) >= least
         assert not any(a < kept.end and kept.start < b for a, b in locked)
     for start, end in locked:

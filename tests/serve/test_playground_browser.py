@@ -200,7 +200,7 @@ def test_a_draft_is_proofread_and_a_text_is_written(visit: Any, server: Served) 
     expected = revised(server, DRAFT)
     count = len(expected.changes)
     assert cards(page).count() == count > 3
-    assert copied(page, "#copy-critic") == expected.critic()
+    assert copied(page, "#copy-criticmarkup") == expected.criticmarkup()
     assert copied(page, "#copy-diff") == expected.unified()
     assert text(page) == DRAFT  # nothing changes before it is accepted
     assert serious(page) == []
@@ -208,7 +208,7 @@ def test_a_draft_is_proofread_and_a_text_is_written(visit: Any, server: Served) 
     assert text(page) == expected.accept(1).text
     reject(page, 0)
     assert cards(page).count() == count - 2
-    assert copied(page, "#copy-critic") == expected.reject(0).critic()
+    assert copied(page, "#copy-criticmarkup") == expected.reject(0).criticmarkup()
     page.click("#reject-all")
     assert (cards(page).count(), text(page)) == (0, expected.accept(1).text)
     page.click("#bring-back")
@@ -247,7 +247,7 @@ def test_suggestions_follow_the_typing_and_those_of_the_sentence_go(
     assert 0 < len(later) < len(expected.changes)
     select(page, 0, 0)
     page.keyboard.type("😀 {++ ")
-    page.click("#copy-critic")
+    page.click("#copy-criticmarkup")
     wait_for_error(page, "A text with “{++” cannot be written in CriticMarkup")
     select(page, 22, 22)  # the second sentence of the line
     page.keyboard.type("x")

@@ -223,4 +223,4 @@ def test_browsers_revise_too(server: Served) -> None:
     revision, text = json.loads(run.stdout)
     wanted = here(draft, **options | {"locked": [(0, 1), "cat"]})
     assert (revision["text"], text) == (wanted.text, wanted.text)
-    assert revision["changes"][0]["start"] == wanted.changes.changes[0].start + 1
+    assert revision["changes"][0]["start"] == wanted.changes[0].start + 1

@@ -44,7 +44,7 @@ def changes_of(revision: Any) -> dict[str, Any]:
     """Return what a revision changed, and how sure the model was."""
     rows = [
         [each.start, each.end, each.after, each.source, each.confidence, each.gain]
-        for each in revision.changes.changes
+        for each in revision.changes
     ]
     return {"text": revision.text, "actions": revision.actions, "changes": rows}
 
@@ -161,7 +161,7 @@ WRONG = "Tom went too the zoo. The lion was verry happy.\n"
 COMMANDS: list[tuple[str, str]] = [  # words after `reviser`, standard input
     (f"revise {EDITOR}", WRONG),
     (f"revise {EDITOR}", ""),
-    (f"revise {EDITOR} --format critic", WRONG),
+    (f"revise {EDITOR} --format criticmarkup", WRONG),
     (f"revise {EDITOR} --format diff letter.txt", ""),
     (f"revise {EDITOR} --format lsp letter.txt", ""),
     (f"revise {EDITOR} --lock verry --lock zoo", WRONG),
@@ -182,7 +182,7 @@ COMMANDS: list[tuple[str, str]] = [  # words after `reviser`, standard input
     ("generate Ben -m models/stories-revise --temprature 1", ""),
     (f"infill Tom{{}}happy. {WRITER} --seed 2 --max-actions 30", ""),
     ("infill Tom. -m models/stories-revise", ""),
-    ("play missing.json -o page.html", ""),
+    ("replay missing.json -o page.html", ""),
     ("info models/stories-edit", ""),
     ("data corrupt right.txt --split line -o pairs.jsonl", ""),
     ("train recipes/smoke.yaml -o run --set training.stps=3", ""),

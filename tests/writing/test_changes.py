@@ -105,15 +105,15 @@ def test_changes_lead_from_the_draft_to_what_the_canvas_holds(
     changes = changes_of(reader.codec, draft, steps)
     assert changes.draft == reader.codec.decode(draft)
     assert changes.text == reader.codec.decode(canvas.tokens())
-    spent = [change.logprob for change in changes.changes] + [changes.stop_logprob]
+    spent = [change.logprob for change in changes] + [changes.stop_logprob]
     assert fsum(spent) == pytest.approx(fsum(logprob for _, logprob in steps))
-    assert sum(change.actions for change in changes.changes) < len(steps)  # STOP is of none
-    for change in changes.changes:
+    assert sum(change.actions for change in changes) < len(steps)  # STOP is of none
+    for change in changes:
         assert change.actions >= 1
         assert change.before != change.after
         assert change.before[:1] != change.after[:1]  # trimmed
         assert change.before[-1:] != change.after[-1:]
-    assert all(one.end < other.start for one, other in pairwise(changes.changes))
+    assert all(one.end < other.start for one, other in pairwise(changes))
     assert Changes.from_json(changes.to_json()) == changes
 
 
@@ -132,8 +132,8 @@ def test_text_beyond_the_edits_is_untouched(reader: Reader, seed: int) -> None:
         steps += [(edit, -1.0) for edit in canvas.act(Action(kind, *arguments))]
     changes = changes_of(reader.codec, draft, steps)
     head, tail = "The cat sat. The", reader.codec.decode(last).lstrip()
-    assert all(change.start >= len(head) for change in changes.changes)
-    assert all(change.end <= len(changes.draft) - len(tail) for change in changes.changes)
+    assert all(change.start >= len(head) for change in changes)
+    assert all(change.end <= len(changes.draft) - len(tail) for change in changes)
 
 
 def runs_of(draft: Sequence[int], edits: Sequence[Edit]) -> list[tuple[str, str, set[int]]]:
@@ -191,10 +191,10 @@ def test_every_step_counts_for_the_change_that_it_led_to(seed: int, actions: int
             spent[owner[n]] += waiting
             waiting = []
     spent[-1] = waiting
-    assert [change.actions for change in changes.changes] == [len(each) for each in spent[:-1]]
-    assert [change.logprob for change in changes.changes] == [fsum(each) for each in spent[:-1]]
+    assert [change.actions for change in changes] == [len(each) for each in spent[:-1]]
+    assert [change.logprob for change in changes] == [fsum(each) for each in spent[:-1]]
     assert changes.stop_logprob == fsum(waiting)
-    for change, (before, after, _) in zip(changes.changes, seen, strict=True):
+    for change, (before, after, _) in zip(changes, seen, strict=True):
         assert change.before in before
         assert change.after in after
 
@@ -214,7 +214,7 @@ def test_a_character_changes_as_a_whole_though_a_token_is_part_of_it() -> None:
 def test_a_first_space_that_shows_up_belongs_to_the_change() -> None:
     changes = taken(LLAMA, "cat", *insert(LLAMA, "The"), cursor=0)
     assert changes.text == "The cat"
-    (change,) = changes.changes
+    (change,) = changes
     assert (change.start, change.before, change.after) == (0, "", "The ")
 
 
@@ -225,7 +225,7 @@ def test_a_first_space_that_shows_up_belongs_to_the_change() -> None:
 def test_what_is_accepted_and_what_is_rejected_are_all_changes(
     changes: Changes, data: st.DataObject
 ) -> None:
-    places = range(len(changes.changes))
+    places = range(len(changes))
     numbers = data.draw(st.lists(st.sampled_from(places))) if places else []
     accepted, rejected = changes.accept(*numbers), changes.reject(*numbers)
     both = sorted(accepted.changes + rejected.changes, key=lambda change: change.start)
@@ -244,7 +244,7 @@ def test_what_no_change_touches_is_proved_to_be_in_the_result(changes: Changes) 
         assert stretch.before == stretch.after == sha256(data).hexdigest()
         place = text.index(data.decode(), place) + stretch.end - stretch.start
         rest[stretch.start : stretch.end] = [""] * (stretch.end - stretch.start)
-    assert "".join(rest) == "".join(change.before for change in changes.changes)
+    assert "".join(rest) == "".join(change.before for change in changes)
 
 
 # -- readers that know nothing of ours ------------------------------------------------------------
@@ -320,19 +320,19 @@ DELIMITERS = ["{++", "++}", "{--", "--}", "{~~", "~>", "~~}", "{==", "==}", "{>>
 
 @given(some_changes() | some_changes(critic_texts))
 def test_critic_markup_accepted_gives_the_text_and_rejected_the_draft(changes: Changes) -> None:
-    texts = [changes.draft, *(change.after for change in changes.changes)]
+    texts = [changes.draft, *(change.after for change in changes)]
     if any(delimiter in text for delimiter in DELIMITERS for text in texts):
         with pytest.raises(DataError, match="cannot be written in CriticMarkup"):
-            changes.critic()
+            changes.criticmarkup()
     else:
-        shown = changes.critic()
+        shown = changes.criticmarkup()
         assert MARKS.sub(lambda mark: (mark[1] or "") + (mark[4] or ""), shown) == changes.text
         assert MARKS.sub(lambda mark: (mark[2] or "") + (mark[3] or ""), shown) == changes.draft
 
 
 def test_critic_markup_has_a_mark_for_each_kind_of_change() -> None:
     changes = changed("The cat sat.", (0, 4, ""), (4 + 1, 7, "ow"), (11, 11, " down"))
-    assert changes.critic() == "{--The --}c{~~at~>ow~~} sat{++ down++}."
+    assert changes.criticmarkup() == "{--The --}c{~~at~>ow~~} sat{++ down++}."
 
 
 # -- there and back -------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def violations(asked: Task, result: Rollout | Revision) -> Iterator[str]:
             at += len(part)
     elif isinstance(result, Revision):
         rebuilt, at = "", 0
-        for change in result.changes.changes:
+        for change in result.changes:
             rebuilt, at = rebuilt + asked.draft[at : change.start] + change.after, change.end
             for start, end in occurrences(asked):  # an empty span locks nothing
                 if change.start < end and start < change.end:

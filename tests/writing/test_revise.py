@@ -74,9 +74,9 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
     assert result.actions == sum(len(rollout.logprobs) for rollout in rollouts)
     others = [each.stop_reason for each in rollouts if each.stop_reason != "stop"]
     assert result.stop_reason == [*others, "stop"][0]
-    spent = sum(change.logprob for change in result.changes.changes) + result.changes.stop_logprob
+    spent = sum(change.logprob for change in result.changes) + result.changes.stop_logprob
     assert spent == pytest.approx(sum(sum(rollout.logprobs) for rollout in rollouts))
-    for change in result.changes.changes:
+    for change in result.changes:
         for start, end in locked:
             assert start == end or change.end <= start or end <= change.start
     for rollout in rollouts:
@@ -120,7 +120,7 @@ def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
                     if model.codec.token_bytes[tokens[k]][:1].isspace() and places[k] >= part.offset
                 ]
                 free.append(([part.offset, *begins][-1], end))
-    for change in made.changes.changes:
+    for change in made.changes:
         covered = {p for start, end in free for p in range(start, end)}
         if not model.codec.hides_first_space:  # or what shows it or hides it is a change, too
             assert {*range(change.start, change.end)} <= covered
@@ -150,7 +150,7 @@ def test_a_draft_of_one_part_can_be_streamed(least: float | None) -> None:
 def test_a_draft_with_nothing_to_judge_has_no_changes(draft: str) -> None:
     model = reviser(small_tokenizers.byte_level)
     model.editing = Editing(edit_probabilities=True, label_delay=3, delimiters=3, threshold=1.0)
-    assert not model.revise(draft).changes.changes
+    assert not model.revise(draft).changes
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def edits_of_revision(task: Revise, revision: Revision) -> Edits:
     """Return what a model changed in a draft."""
     edits = [
         _edit(task.draft, each.start, each.end, each.after, each.confidence)
-        for each in revision.changes.changes
+        for each in revision.changes
     ]
     return _edits(task.draft, revision.text, edits, task.locked_spans, revision.stop_reason)
 

@@ -170,7 +170,7 @@ def print_text(text: str, changes: Changes | None = None) -> None:
     styled = Text(printable(text.removesuffix("\n")))
     if changes is not None and not console.is_dumb_terminal and not console.no_color:
         styled, offset = Text(), 0
-        for change in changes.changes:
+        for change in changes:
             styled.append(printable(changes.draft[offset : change.start]))
             styled.append(printable(change.before), "red strike")
             styled.append(printable(change.after), "green")

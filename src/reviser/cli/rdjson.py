@@ -40,7 +40,7 @@ def _groups(changes: Changes) -> Iterator[tuple[int, int, list[Change]]]:
     """Yield the first and the last line of changes that share lines, and the changes."""
     group: list[Change] = []
     low = high = 0
-    for change in changes.changes:
+    for change in changes:
         first = changes.draft.count("\n", 0, change.start) + 1
         if group and first > high:
             yield low, high, group

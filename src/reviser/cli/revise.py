@@ -47,7 +47,7 @@ if TYPE_CHECKING:
                    " locks only links, and code locks all but comments and docstrings. Standard"
                    " input has no suffix, so auto locks nothing there.")  # fmt: skip
 @click.option("--format", "form", default="text", show_default=True,
-              type=click.Choice(["text", "diff", "critic", "lsp", "rdjson", "json"]),
+              type=click.Choice(["text", "diff", "criticmarkup", "lsp", "rdjson", "json"]),
               help="Print the revised text, a unified diff for patch -p0, CriticMarkup, the text"
                    " edits of a language server, suggestions for reviewdog -f=rdjson, or everything"
                    " as JSON.")  # fmt: skip
@@ -119,15 +119,15 @@ def revise(
         changes = revision.changes.within(draft.whole, draft.start)
         name = "draft" if draft.file is None else draft.file.as_posix()
         found.append((name, changes))
-        if in_place and changes.changes:
+        if in_place and changes:
             draft.write(changes.text)
         if form == "text" and (in_place or check):
-            click.echo(f"{draft.file or 'draft'}: {plural(len(changes.changes), 'change')}")
+            click.echo(f"{draft.file or 'draft'}: {plural(len(changes), 'change')}")
         elif form != "rdjson":
             _print(form, revision, changes, name)
     if form == "rdjson":  # one result for all files
         print_text(json.dumps(result_of(found), ensure_ascii=False) + "\n")
-    if check and any(changes.changes for _, changes in found):
+    if check and any(changes for _, changes in found):
         raise SystemExit(1)
 
 
@@ -164,8 +164,8 @@ def _print(form: str, revision: Revision, changes: Changes, name: str) -> None:
         print_text(json.dumps(revision.changes.lsp(), ensure_ascii=False) + "\n")
     elif form == "diff":
         print_text(changes.unified(name))
-    elif form == "critic":
-        print_text(changes.critic())
+    elif form == "criticmarkup":
+        print_text(changes.criticmarkup())
     elif form == "json":
         print_text(replace(revision, changes=changes).to_json() + "\n")
     else:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, isfinite
 from operator import add
@@ -98,7 +98,9 @@ class Changes:
     >>> changes = Changes(draft="The cat sat", changes=(change,), stop_logprob=-0.1)
     >>> changes.text, changes.reject(0).text
     ('The dog sat', 'The cat sat')
-    >>> changes.critic()
+    >>> len(changes), changes[0].after, [change.before for change in changes]
+    (1, 'dog', ['cat'])
+    >>> changes.criticmarkup()
     'The {~~cat~>dog~~} sat'
     """
 
@@ -135,6 +137,15 @@ class Changes:
                     f" {change.confidence} and {change.actions} actions; these must be finite, and"
                     " the last not negative."
                 )
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __getitem__(self, number: int) -> Change:
+        return self.changes[number]
 
     @property
     def text(self) -> str:
@@ -208,7 +219,7 @@ class Changes:
             edits.append({"range": dict(zip(("start", "end"), ends, strict=True)), "newText": text})
         return edits
 
-    def critic(self) -> str:
+    def criticmarkup(self) -> str:
         """Return the draft with the changes in CriticMarkup.
 
         CriticMarkup has no escape, so a text with one of its delimiters is refused. A change over

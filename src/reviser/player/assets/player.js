@@ -2,7 +2,7 @@ import { Reel, readPlace, steps, visible, writePlace } from "./edits.js";
 import { $, Pane, element } from "./pane.js";
 import { Playback } from "./playback.js";
 
-// The page that `reviser play` writes: which of its films are shown, and its address.
+// The page that `reviser replay` writes: which of its films are shown, and its address.
 
 const { films } = JSON.parse($("films").textContent);
 const reels = films.map(() => null);

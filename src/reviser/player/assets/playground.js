@@ -429,7 +429,7 @@ $("gap").addEventListener("click", putGap);
 $("step").addEventListener("input", seek);
 $("copy").addEventListener("click", () => copy($("copy"), () => surface.text));
 $("copy-diff").addEventListener("click", () => copy($("copy-diff"), () => proofread.diff()));
-$("copy-critic").addEventListener("click", () => copy($("copy-critic"), () => proofread.critic()));
+$("copy-criticmarkup").addEventListener("click", () => copy($("copy-criticmarkup"), () => proofread.criticmarkup()));
 $("save").addEventListener("click", save);
 $("restore").addEventListener("click", () => { setText(result.task.text); surface.area.focus(); });
 $("keep").addEventListener("click", () => { setText(surface.text); surface.area.focus(); });

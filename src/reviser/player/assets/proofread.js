@@ -1,6 +1,6 @@
 import { $, announce, button, element, several } from "./dom.js";
 import { visible } from "./edits.js";
-import { ACCEPTED, PENDING, REJECTED, critic, editBetween, endOf, follow, revisionOf, unified } from "./suggestions.js";
+import { ACCEPTED, PENDING, REJECTED, criticmarkup, editBetween, endOf, follow, revisionOf, unified } from "./suggestions.js";
 
 // Suggestions for the text: marks in it, and a card for each beside it. Changes the text only when
 // the user accepts something.
@@ -167,8 +167,8 @@ export class Proofread {
     return unified(revisionOf(this.surface.text, this.kept));
   }
 
-  critic() {
-    return critic(revisionOf(this.surface.text, this.kept));
+  criticmarkup() {
+    return criticmarkup(revisionOf(this.surface.text, this.kept));
   }
 
   // -- what is shown --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ export function editBetween(before, after, caret) {
   return { start, end: before.length - tail, size: after.length - tail - start };
 }
 
-// -- formats: as `Changes.critic` and `Changes.unified` in reviser/writing/changes.py write them, which
+// -- formats: as `Changes.criticmarkup` and `Changes.unified` in reviser/writing/changes.py write them, which
 // the tests compare. They are here, and not a request to the server, because only the page knows what
 // is accepted, and because a browser lets a page copy only at once after a click.
 
@@ -71,7 +71,7 @@ export function revisionOf(text, suggestions) {
 }
 
 /** Return a draft with its changes in CriticMarkup. */
-export function critic({ draft, changes }) {
+export function criticmarkup({ draft, changes }) {
   const found = [draft, ...changes.map(({ after }) => after)].join("\n").match(DELIMITERS);
   if (found) {
     throw new Error(`A text with “${found[0]}” cannot be written in CriticMarkup, which has no escape for it. Copy a diff instead.`);

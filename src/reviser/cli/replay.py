@@ -1,4 +1,4 @@
-"""The play command."""
+"""The replay command."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from reviser.files import write_whole
     "--limit", type=click.IntRange(1), help="Maximum number of rollouts to take from each file."
 )
 @click.option("--title", default="Rollouts", show_default=True, help="Title of the page.")
-def play(
+def replay(
     rollouts: tuple[Path, ...], output: Path, model: str | None, limit: int | None, title: str
 ) -> None:
-    """Make a page that plays texts edit by edit.
+    """Make a page that replays texts edit by edit.
 
     ROLLOUTS are files that `reviser generate` wrote, with --output or with --json. The page is one
     file that needs no network. Lines with an error are left out and counted.
