@@ -95,10 +95,10 @@ def test_people_get_an_address_to_open_and_short_lines() -> None:
     handler.emit = lambda record: seen.append(TextLogFormatter().format(record))  # type: ignore[method-assign]
     log.addHandler(handler)
     request = {"id": "f00", "route": "/v1/generate", "status": 200, "seconds": 0.114, "actions": 5}
-    log.info("listening", extra={"facts": {"url": "http://127.0.0.1:8000"}})
-    log.info("request", extra={"facts": request})
-    log.info("engine", extra={"facts": {"state": "ready", "reason": ""}})
-    log.info("draining", extra={"facts": {"jobs": 1}})
+    log.info("listening", extra={"log_fields": {"url": "http://127.0.0.1:8000"}})
+    log.info("request", extra={"log_fields": request})
+    log.info("engine", extra={"log_fields": {"state": "ready", "reason": ""}})
+    log.info("draining", extra={"log_fields": {"jobs": 1}})
     try:
         raise ValueError("a text of a user")
     except ValueError:

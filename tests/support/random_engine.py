@@ -18,6 +18,8 @@ from support import naive, noting
 
 @dataclass
 class Walk:
+    """A request and what was done for it."""
+
     request: Request
     rows: ActionMask
     rng: Random

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from math import log1p
 from pathlib import Path
@@ -28,11 +27,11 @@ import numpy as np
 from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
 from reviser.core.mask import ActionMask
-from reviser.engines.base import Answer, EngineEnded, Question, Request, Score, Scores, Step
+from reviser.engines.base import Answer, EngineEnded, Question, Score, Scores, Step
 from reviser.errors import EngineError
 from reviser.model import Reviser
 from reviser.models.editing import Editing
-from support import naive, small_tokenizers
+from support import naive, random_engine, small_tokenizers
 from support.processes import free_port
 
 NAME = "random"
@@ -104,14 +103,8 @@ class FaultyEngine:
         return answers
 
 
-@dataclass
-class Walk:
+class Walk(random_engine.Walk):
     """A request and what was done for it."""
-
-    request: Request
-    rows: ActionMask
-    rng: Random
-    actions: int = 0
 
     def step(self, vocab: ActionVocab) -> Step:
         """Take any action; with a bias against STOP only if nothing else is left."""

@@ -30,11 +30,11 @@ def info(model: str, base: str | None, as_json: bool) -> None:
     from reviser.models.info import describe, summary
     from reviser.player.terminal import printable
 
-    facts = describe(find(model, base=base))
+    description = describe(find(model, base=base))
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(json.dumps(description))
         return
-    for name, line in summary(facts):
+    for name, line in summary(description):
         click.echo(printable(f"{name:<10} {line}"))
 
 

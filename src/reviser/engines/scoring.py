@@ -57,7 +57,8 @@ class Scorer:
         self._selects = "logits_to_keep" in signature(model.forward).parameters
         self._base: Any = getattr(model, "base_model", None)
         self._head: Any = getattr(model, "get_output_embeddings", lambda: None)()
-        if self._base is model or self._head is None:  # then states cannot be told from logits
+        # Without a separate trunk and head, the model gives logits only, and no hidden states.
+        if self._base is model or self._head is None:
             self._base = None
         self._window = _sliding_window(model.config)
         self._texts = Texts[_Text]()

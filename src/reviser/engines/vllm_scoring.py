@@ -16,7 +16,7 @@ from reviser.engines.vllm_client import AS_IDS, VLLMClient
 from reviser.errors import EngineError
 
 REPORTED_IDS = 20
-"""Ids that are reported at each position of a text: the most that vLLM does without being told."""
+"""Ids that are reported at each position of a text: vLLM's default limit (`--max-logprobs`)."""
 
 Table: TypeAlias = list[dict[int, float]]
 """Log-probabilities by position and id."""

@@ -15,11 +15,11 @@ from reviser.models.hub import is_adapter, tensors_in
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Return the facts about a model folder; `training` is None if it was not trained here."""
+    """Return a description of a model folder; `training` is None if it was not trained here."""
     try:
-        facts = _describe(folder)
-        summary(facts)  # which uses every fact as what it should be
-        return facts
+        description = _describe(folder)
+        summary(description)  # which fails if an entry has the wrong type
+        return description
     except ReviserError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -70,21 +70,22 @@ def _training(path: Path) -> dict[str, Any]:
     return {name: record[name] for name in names}
 
 
-def summary(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the facts as a few lines, each with its label."""
-    size = facts["parameters"]
+def summary(description: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the description as a few lines, each with its label."""
+    size, tokens = description["parameters"], description["tokens"]
+    dtypes = ", ".join(description["dtypes"])
     rounded = f"{size / 1e6:,.1f}M" if size < 1e9 else f"{size / 1e9:,.2f}B"
-    context = f"context {facts['context']:,} ids" if facts["context"] else "any length"
-    special = [name for name in ("begin", "delimiter") if facts[name] is not None]
-    ways = " marks to go back to," * facts["marks"] + " searches," * facts["search"]
+    context = f"context {description['context']:,} ids" if description["context"] else "any length"
+    special = [name for name in ("begin", "delimiter") if description[name] is not None]
+    ways = " marks to go back to," * description["marks"] + " searches," * description["search"]
     lines = [
-        ("trunk", f"{facts['architecture']}, {rounded} parameters in {', '.join(facts['dtypes'])}"),
+        ("trunk", f"{description['architecture']}, {rounded} parameters in {dtypes}"),
         ("reads", f"histories with {' and '.join(special) or 'no begin token'}, {context}"),
-        ("writes", f"{facts['tokens']:,} tokens, moves to {facts['max_move']},{ways} stop"),
-        ("operators", ", ".join(facts["operators"]) or "none beyond these"),
-        ("tokenizer", facts["tokenizer"][:16]),
+        ("writes", f"{tokens:,} tokens, moves to {description['max_move']},{ways} stop"),
+        ("operators", ", ".join(description["operators"]) or "none beyond these"),
+        ("tokenizer", description["tokenizer"][:16]),
     ]
-    if training := facts["training"]:
+    if training := description["training"]:
         recipe = training["recipe"]
         seen = training["seen"]["text_tokens"]
         lines.append(("trained", f"{recipe['training']['steps']:,} steps, {seen:,} text tokens"))

@@ -36,7 +36,7 @@ class JsonLogFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": _event(record),
-            **getattr(record, "facts", {}),
+            **getattr(record, "log_fields", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, trace = record.exc_info
@@ -50,21 +50,21 @@ class TextLogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        facts = dict(getattr(record, "facts", {}))
+        fields = dict(getattr(record, "log_fields", {}))
         event = _event(record)
         if event == "listening":
-            return f"Open {facts['url']} (press Ctrl-C to stop)"
+            return f"Open {fields['url']} (press Ctrl-C to stop)"
         if event == "request":
-            event = f"{facts.pop('status')} {facts.pop('route')} in {facts.pop('seconds'):.2f} s"
-            del facts["id"]
+            event = f"{fields.pop('status')} {fields.pop('route')} in {fields.pop('seconds'):.2f} s"
+            del fields["id"]
         elif event == "engine":
-            event = f"The engine is {facts.pop('state')}"
+            event = f"The engine is {fields.pop('state')}"
         elif event == "draining":
-            event = f"Stopping; {plural(facts.pop('jobs'), 'request')} still to finish"
+            event = f"Stopping; {plural(fields.pop('jobs'), 'request')} still to finish"
         if record.exc_info and record.exc_info[0] is not None:
-            facts["exception"] = record.exc_info[0].__name__  # its message may quote a user's text
+            fields["exception"] = record.exc_info[0].__name__  # its message may quote a user's text
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        rest = "".join(f", {name} {value}" for name, value in facts.items() if value != "")
+        rest = "".join(f", {name} {value}" for name, value in fields.items() if value != "")
         return f"{datetime.fromtimestamp(record.created):%H:%M:%S} {level}{event}{rest}"
 
 

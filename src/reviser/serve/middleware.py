@@ -108,8 +108,8 @@ class RequestMiddleware:
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, status = time.monotonic(), 500
         number = secrets.token_hex(8)
-        facts: dict[str, Any] = {}
-        scope.setdefault("state", {})["facts"] = facts
+        log_fields: dict[str, Any] = {}
+        scope.setdefault("state", {})["log_fields"] = log_fields
 
         async def observed_send(message: Message) -> None:
             nonlocal status
@@ -132,8 +132,8 @@ class RequestMiddleware:
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.requests.labels(route, status).inc()
             seconds = round(time.monotonic() - began, 6)
-            line = {"id": number, "route": route, "status": status, "seconds": seconds, **facts}
-            log.info("request", extra={"facts": line})
+            line = {"id": number, "route": route, "status": status, "seconds": seconds}
+            log.info("request", extra={"log_fields": line | log_fields})
 
     def _check_key(self, scope: Scope) -> None:
         header = dict(scope["headers"]).get(b"authorization", b"")

@@ -62,7 +62,7 @@ class DrainingServer(uvicorn.Server):
         """Serve until a signal or a broken engine ends it; return the exit status."""
         host, port = listener.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        log.info("listening", extra={"facts": {"url": url}})
+        log.info("listening", extra={"log_fields": {"url": url}})
         self.run(sockets=[listener])
         runs = self.runs
         return 1 if runs.is_broken or runs.has_lost_requests or not runs.is_draining else 0

@@ -56,7 +56,7 @@ class Job:
         self.ended = asyncio.Event()
         self.deadline: asyncio.TimerHandle
         self.steps = 0
-        """Number of edits that a stream has told of."""
+        """Number of edits that were sent on a stream."""
         self.has_edits = False
         self.is_left = False
         """True once its client is gone."""
@@ -141,7 +141,7 @@ class Runs:
         """Accept nothing more; end when all accepted requests have a result."""
         if not self.is_draining:
             self.is_draining = True
-            log.info("draining", extra={"facts": {"jobs": len(self._jobs)}})
+            log.info("draining", extra={"log_fields": {"jobs": len(self._jobs)}})
             self._spawn(self._end_when_drained())
 
     async def _end_when_drained(self) -> None:
@@ -175,7 +175,7 @@ class Runs:
                 await self._probe()
                 if not self._is_up and not self.is_broken:
                     self._is_up = True
-                    log.info("engine", extra={"facts": {"state": "ready"}})
+                    log.info("engine", extra={"log_fields": {"state": "ready"}})
                 await asyncio.sleep(PROBE_SECONDS)
         except Exception as error:  # noqa: BLE001 - a server that is not watched must not go on
             self._break(_reason(error))
@@ -215,7 +215,7 @@ class Runs:
         if self.is_broken:
             return
         self.is_broken = True
-        log.error("engine", extra={"facts": {"state": "broken", "reason": reason}})
+        log.error("engine", extra={"log_fields": {"state": "broken", "reason": reason}})
         for job in list(self._jobs):
             if job.future.cancel():
                 self._finish(job, None, self._refusal("engine", SHUTTING_DOWN, 503))
@@ -283,7 +283,7 @@ class Runs:
             self._metrics.first_edit.observe(time.monotonic() - job.accepted)
 
     def _finish(self, job: Job, result: Any, error: Exception | None) -> None:
-        """Hand a result or an error to whoever waits for it."""
+        """Store the result or the error of a job, and wake the caller that waits for it."""
         if job.ended.is_set():  # its engine was found broken
             return
         self._jobs.discard(job)
@@ -313,7 +313,7 @@ class Runs:
         if not self.is_broken:
             self._metrics.failures.inc()
             self.has_lost_requests = self.has_lost_requests or self.is_draining
-            log.error("request failed", extra={"facts": {"reason": _reason(error)}})
+            log.error("request failed", extra={"log_fields": {"reason": _reason(error)}})
             if isinstance(error, EngineEnded):
                 self._break(_reason(error))
             else:

@@ -233,4 +233,4 @@ async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Any])
 def _record(request: Request, result: Rollout | Revision) -> None:
     """Add to the request's log line what its result cost and how it ended."""
     actions = sum(rollout.statistics.actions for rollout in rollouts_of(result))
-    request.state.facts.update(actions=actions, stop_reason=result.stop_reason)
+    request.state.log_fields.update(actions=actions, stop_reason=result.stop_reason)

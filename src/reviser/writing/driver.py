@@ -239,7 +239,7 @@ class Run(Generic[R]):
         finalize(self, _withdraw, driver, self._open)
         self._cancelled: StopReason | None = None
         self._has_begun = False
-        self._turn = threading.Lock()  # whoever iterates
+        self._turn = threading.Lock()  # held by the caller that iterates
         self.is_over = False
         self.result: R
         self.error: Exception | None = None
@@ -266,7 +266,7 @@ class Run(Generic[R]):
                     event = self.receive(number, answer)
                     if event is not None:
                         return event
-        except BaseException:  # Ctrl-C: whoever goes on gets what there is
+        except BaseException:  # Ctrl-C: a caller that continues gets the result so far
             self.close()
             raise
         if self.error is not None:
@@ -287,7 +287,7 @@ class Run(Generic[R]):
     def cancel(self, reason: StopReason = "cancelled") -> None:
         """End the flow, from any thread; it may still have a result."""
         self._cancelled = self._cancelled or reason
-        self._inbox.put((self._key, -1, None))  # whoever waits looks again
+        self._inbox.put((self._key, -1, None))  # wakes the caller that waits, which checks again
 
     def receive(self, number: int, answer: Answer | None) -> Any:
         """Take one answer where the flow runs; return an event, if it made one."""
@@ -329,7 +329,7 @@ class Run(Generic[R]):
                 answers = []
         except StopIteration as end:
             self.result, self.is_over = end.value, True
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the caller that waits gets it
             self.error, self.is_over = error, True
         else:
             # Numbers are not used again, so an answer to what was withdrawn is never mistaken.

@@ -103,7 +103,7 @@ export class Playback {
     this.settle();
   }
 
-  /** Once the steps come to rest: whoever wants to know, and a word for who listens. */
+  /** Once the steps stop: call the listeners, and announce the state to screen readers. */
   settle() {
     clearTimeout(this.rest);
     this.rest = setTimeout(() => {
