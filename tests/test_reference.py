@@ -109,7 +109,7 @@ def bodies() -> dict[str, set[str]]:
     """The fields of requests, by the heading they stand under."""
     from reviser.serve import schema
 
-    of_all = set(schema.Settings.model_fields)
+    of_all = set(schema.TaskBody.model_fields)
     routes = {
         "POST /v1/generate": schema.GenerateBody,
         "POST /v1/infill": schema.InfillBody,

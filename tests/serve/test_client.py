@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import threading
@@ -16,7 +15,7 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, RequestRefused, ReviserError
-from reviser.serve.client import AsyncClient, Call, Client
+from reviser.serve.client import Client
 from reviser.writing.tasks import Continue, Infill, Revise
 from support.serving import NAME, Served, reviser
 
@@ -34,6 +33,7 @@ def test_both_clients_run_every_task(server: Served) -> None:
         assert client.generate("The", **settings) == results[0]
         assert client.infill("The cat", [(3, 7)], **settings) == results[1]
         revision = client.revise("The cat", locked=["cat"], **settings)
+        assert client.run(tasks[2], seed=3, max_actions=20) == revision
         limited = DecodeConfig(**settings, max_length=16_384)
         assert [each.text for each in results] == [
             MODEL.run(task, limited).text for task in tasks[:2]
@@ -44,22 +44,10 @@ def test_both_clients_run_every_task(server: Served) -> None:
             text = edit.apply(text)
             assert (text, edit.cursor) == (stream.text, stream.cursor)
         stream.close()  # which is too late, and no error
-
-    async def again() -> list[Any]:
-        async with AsyncClient(server.url) as client:
-            assert await client.is_ready()
-            assert await client.models() == [NAME]
-            unread = client.stream(Continue("The"))
-            await unread.aclose()
-            with pytest.raises(EngineError, match="closed before its end"):
-                await unread.rollout()
-            return [
-                await client.generate("The", **settings),
-                await client.infill("The cat", [(3, 7)], **settings),
-                await client.revise("The cat", locked=["cat"], **settings),
-            ]
-
-    assert asyncio.run(again()) == [*results, revision]
+        unread = client.stream(Continue("The"))
+        unread.close()
+        with pytest.raises(EngineError, match="closed before its end"):
+            unread.rollout()
 
 
 def test_errors_are_those_of_the_library(server: Served) -> None:
@@ -75,12 +63,9 @@ def test_errors_are_those_of_the_library(server: Served) -> None:
         ):
             with pytest.raises(ConfigError, match=words):
                 wrong()
-        stream = client.stream(Continue("The"), max_actions=20)
-        stream.close()
-        with pytest.raises(EngineError, match="closed before its end"):
-            stream.rollout()
-        with pytest.raises(RequestRefused, match="nothing at this address") as refused:
-            client._send(Call("/v1/none", str, {}))
+    with Client(server.url + "/none") as lost:
+        with pytest.raises(RequestRefused, match="Not Found") as refused:
+            lost.models()
         assert refused.value.status == 404
     with Client("http://127.0.0.1:9") as nobody:
         for ask in (nobody.generate, lambda: nobody.stream(Continue("The"))):
@@ -149,7 +134,6 @@ EVENTS = [
     event(0, "start", '{"text": "", "cursor": Infinity}'), event(0, "start", "[" * 100_000),
     *(START + event(1, "edit", json.dumps(EDIT | wrong)) for wrong in (
         {"offset": "3"}, {"offset": -1}, {"removed": "cat"}, {"inserted": 1}, {"cursor": None},
-        {"more": 1},
     )),
     START + event(1, "done", "{}"), START + event(1, "failure", "{}"),
     START + event(1, "failure", '{"error": {"code": "x", "message": 1}}'),
@@ -166,14 +150,6 @@ def test_events_that_are_not_valid_raise_our_errors(body: bytes) -> None:
         pytest.raises(EngineError, match="invalid event"),
     ):
         client.stream(Continue("The")).rollout()
-
-    async def again(url: str) -> None:
-        async with AsyncClient(url) as client:
-            with pytest.raises(EngineError, match="invalid event"):
-                await client.stream(Continue("The")).rollout()
-
-    with sending(response(body, *kinds)) as (url, _):
-        asyncio.run(again(url))
 
 
 @pytest.mark.parametrize(

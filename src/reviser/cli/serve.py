@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,11 @@ from reviser.models.hub import CONFIG_FILES, find, refuse_missing_folder
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
+def _range(limit: Field[Any]) -> click.ParamType[Any]:
+    low = limit.metadata["low"]
+    return click.IntRange(low) if isinstance(limit.default, int) else click.FloatRange(low)
+
+
 def _limit_options() -> Decorator:
     """Return an option for each limit; the command gets them as one `Limits`."""
     from reviser.serve.limits import Limits
@@ -34,7 +39,7 @@ def _limit_options() -> Decorator:
             f"--{each.name.replace('_', '-')}",
             default=each.default,
             show_default=True,
-            type=type(each.default),
+            type=_range(each),
             help=each.metadata["help"],
         )
         for each in fields(Limits)
@@ -88,7 +93,7 @@ def serve(
     keys = read_keys(api_key_file, os.environ.get("REVISER_API_KEYS"))
     socket = listen(host, port)
     quiet_libraries(choice.model)
-    log = write_log(for_people=sys.stderr.isatty())
+    write_log(for_people=sys.stderr.isatty())
     if not keys and host not in LOCAL:
         logging.getLogger("reviser.serve").warning("open to everyone on the network: no API keys")
     public_name = name or Path(choice.model).name or choice.model
@@ -97,5 +102,4 @@ def serve(
         app = make_app(reviser, limits, name=public_name, keys=keys, origins=origins, hosts=hosts,
                        playground=playground, page_text=page_text)  # fmt: skip
         status = run(app, socket)
-    log.drain(1.0)
     sys.exit(status)

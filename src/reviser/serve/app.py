@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
@@ -21,37 +19,30 @@ from starlette.responses import Response
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.model import Reviser
 from reviser.player.playground import PageText
-from reviser.serve.completions import add_completions
-from reviser.serve.failures import error_response, json_response
+from reviser.serve.completions import complete
+from reviser.serve.failures import error_response
 from reviser.serve.limits import Limits
-from reviser.serve.middleware import LOCAL_HOSTS, ApiKeys, RequestMiddleware
+from reviser.serve.middleware import LOCAL_HOSTS, RequestMiddleware
 from reviser.serve.pages import add_pages
 from reviser.serve.schema import (
+    CompletionBody,
+    Failure,
     GenerateBody,
     InfillBody,
     Model,
     Models,
     ReviseBody,
     RevisionBody,
-    Status,
     sentence,
 )
-from reviser.serve.service import EVENTS, FAILURES, Responses, Service
+from reviser.serve.service import Service
 from reviser.writing.rollout import Rollout
 
-ROLLOUT: Responses = FAILURES | {
-    200: {
-        "model": Rollout,
-        "description": "The rollout. A stream has the events start, edit ..., done or failure.",
-        "content": EVENTS,
-    }
-}
-REVISION: Responses = FAILURES | {
-    200: {
-        "model": RevisionBody,
-        "description": "The revision. A stream has the same events as on the other routes.",
-        "content": EVENTS,
-    }
+Responses = dict[int | str, dict[str, Any]]
+FAILURES: Responses = {key: {"model": Failure} for key in (400, 401, 413, 429, 502, 503)}
+EVENTS = {
+    "description": "The result. A stream has the events start, edit ..., done or failure.",
+    "content": {"text/event-stream": {}},
 }
 
 
@@ -80,13 +71,14 @@ def make_app(
         page_text: What the playground says about the model.
     """
     service = Service(reviser, limits or Limits(), name, page_text or PageText())
-    api_keys = ApiKeys(keys)
-
     app = _empty_app(service)
     app.state.runs = service.runs
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(
-        RequestMiddleware, limits=service.limits, metrics=service.metrics, keys=api_keys
+        RequestMiddleware,
+        body_bytes=service.limits.body_bytes,
+        metrics=service.metrics,
+        keys=keys,
     )
     if origins:
         app.add_middleware(
@@ -96,14 +88,13 @@ def make_app(
             allow_methods=["GET", "POST"],
             expose_headers=["retry-after"],
         )
-    # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
-    dependencies = [Depends(HTTPBearer(auto_error=False))] if api_keys else []
     _add_errors(app)
-    _add_tasks(app, service, dependencies)
-    add_completions(app, service, dependencies)
-    _add_status(app, service, dependencies)
+    # The middleware checks keys; this dependency only puts them into the OpenAPI schema.
+    dependencies = [Depends(HTTPBearer(auto_error=False))] if keys else []
+    app.include_router(_v1(service), dependencies=dependencies)
+    _add_status(app, service)
     add_pages(app, playground=playground)
-    _add_schema(app, service.limits)
+    _set_limits(app, service.limits)
     return app
 
 
@@ -112,17 +103,15 @@ def _empty_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await service.runs.open()
-        try:
-            yield
-        finally:
-            await service.runs.close()
+        watch = asyncio.create_task(service.runs.watch())
+        yield
+        watch.cancel()
+        service.runs.close()
 
     return FastAPI(
         title="Reviser",
         version=version("reviser-lm"),
         description="Language models that write by editing: whole texts, or edit by edit.",
-        openapi_url=None,  # its own route would write the schema again for each request
         docs_url=None,  # these pages would load scripts from another host
         redoc_url=None,
         lifespan=lifespan,
@@ -131,46 +120,53 @@ def _empty_app(service: Service) -> FastAPI:
     )
 
 
-def _add_tasks(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
-    @app.post("/v1/generate", responses=ROLLOUT, dependencies=dependencies, tags=["writing"])
+def _v1(service: Service) -> APIRouter:
+    """Return the routes that need a key."""
+    router = APIRouter(prefix="/v1")
+    rollout: Responses = FAILURES | {200: {"model": Rollout, **EVENTS}}
+    revision: Responses = FAILURES | {200: {"model": RevisionBody, **EVENTS}}
+
+    @router.post("/generate", responses=rollout, tags=["writing"])
     async def generate(body: GenerateBody, request: Request) -> Response:
         """Continue a prompt."""
         return await service.respond(request, body)
 
-    @app.post("/v1/infill", responses=ROLLOUT, dependencies=dependencies, tags=["writing"])
+    @router.post("/infill", responses=rollout, tags=["writing"])
     async def infill(body: InfillBody, request: Request) -> Response:
         """Fill the gaps of a text."""
         return await service.respond(request, body)
 
-    @app.post("/v1/revise", responses=REVISION, dependencies=dependencies, tags=["writing"])
+    @router.post("/revise", responses=revision, tags=["writing"])
     async def revise(body: ReviseBody, request: Request) -> Response:
         """Edit a draft where it needs it."""
         return await service.respond(request, body)
 
+    @router.post("/completions", responses=FAILURES | {404: {"model": Failure}}, tags=["OpenAI"])
+    async def completions(body: CompletionBody, request: Request) -> dict[str, Any]:
+        """Continue a prompt, or fill the gap between a prompt and a suffix."""
+        return await complete(service, request, body)
 
-def _add_status(app: FastAPI, service: Service, dependencies: list[Any]) -> None:
-    not_ready: Responses = {503: {"model": Status, "description": "Send no requests now."}}
-
-    @app.head("/health", include_in_schema=False)  # some load balancers use HEAD
-    @app.get("/health", tags=["status"])
-    async def health() -> Status:
-        """Report that the process is alive."""
-        return Status(status="ok")
-
-    @app.head("/ready", include_in_schema=False)
-    @app.get("/ready", responses=not_ready, tags=["status"])
-    async def ready() -> Response:
-        """Report whether requests are accepted: the engine responds and no drain has begun."""
-        runs = service.runs
-        status = "ready" if runs.is_ready else "draining" if runs.is_draining else "not ready"
-        return json_response({"status": status}, 200 if runs.is_ready else 503)
-
-    @app.get(
-        "/v1/models", responses={401: FAILURES[401]}, dependencies=dependencies, tags=["OpenAI"]
-    )
+    @router.get("/models", responses={401: FAILURES[401]}, tags=["OpenAI"])
     async def models() -> Models:
         """List the model that is served."""
         return Models(data=[_model(service)])
+
+    return router
+
+
+def _add_status(app: FastAPI, service: Service) -> None:
+    @app.head("/health", include_in_schema=False)  # some load balancers use HEAD
+    @app.get("/health", tags=["status"])
+    async def health() -> dict[str, str]:
+        """Report that the process is alive."""
+        return {"status": "ok"}
+
+    @app.head("/ready", include_in_schema=False)
+    @app.get("/ready", responses={503: {}}, tags=["status"])
+    async def ready(response: Response) -> dict[str, str]:
+        """Report whether requests are accepted, because the engine responds."""
+        response.status_code = 200 if service.runs.is_ready else 503
+        return {"status": "ready" if service.runs.is_ready else "not ready"}
 
     @app.get("/metrics", tags=["status"], response_class=Response)
     async def metrics() -> Response:
@@ -204,44 +200,22 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
-        message = {
-            404: "There is nothing at this address. /openapi.json lists the routes.",
-            405: "This route does not take this method. /openapi.json lists the routes.",
-        }.get(error.status_code, "This request cannot be read.")
+        message = f"{error.detail}. See /openapi.json."
         response = error_response(RequestRefused(message, error.status_code))
         response.headers.update(error.headers or {})
         return response
 
-    @app.exception_handler(Exception)
-    async def unexpected(_: Request, __: Exception) -> Response:
-        return error_response(RequestRefused("The server has a bug; its log says where.", 500))
 
-
-def _add_schema(app: FastAPI, limits: Limits) -> None:
-    """Add the route of the schema, with this server's limits and without FastAPI's 422.
-
-    An invalid body has status 400 here.
-    """
-    make_schema = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        schema = make_schema()
-        for operations in schema["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schema["components"]["schemas"].pop(unused, None)
-        for body in schema["components"]["schemas"].values():
-            for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
-                declared = body["properties"][name]
-                declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
-        return schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-    written = cache(lambda: json.dumps(openapi()).encode())
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def schema() -> Response:
-        """Return the OpenAPI schema."""
-        # The first call takes long; a thread leaves the event loop to others.
-        return Response(await asyncio.to_thread(written), media_type="application/json")
+def _set_limits(app: FastAPI, limits: Limits) -> None:
+    """Put this server's limits into the OpenAPI schema, without FastAPI's 422: here it is 400."""
+    schema = app.openapi()
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(unused, None)
+    for body in schema["components"]["schemas"].values():
+        for name in {"max_actions", "max_tokens"} & set(body.get("properties", ())):
+            declared = body["properties"][name]
+            declared.get("anyOf", [declared])[0]["maximum"] = limits.max_actions
+    app.openapi = lambda: schema  # type: ignore[method-assign]

@@ -10,31 +10,25 @@ from starlette.responses import Response
 from reviser.errors import EngineError, RequestRefused, ReviserError
 
 
-def status_of(error: ReviserError) -> int:
-    """Return the HTTP status code of an error."""
-    if isinstance(error, RequestRefused):
-        return error.status
-    return 502 if isinstance(error, EngineError) else 400
-
-
-def error_body(error: ReviserError) -> dict[str, object]:
+def error_body(error: ReviserError) -> dict[str, Any]:
     """Return an error as the JSON object that clients receive."""
-    status = status_of(error)
+    is_engine = isinstance(error, EngineError)
+    status = error.status if isinstance(error, RequestRefused) else 502 if is_engine else 400
     return {"error": {"message": str(error), "type": type(error).__name__, "code": status}}
 
 
-def error_headers(error: ReviserError) -> dict[str, str]:
-    """Return the HTTP headers that belong to an error."""
-    if not isinstance(error, RequestRefused):
-        return {}
-    headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
+def error_response(error: ReviserError) -> Response:
+    """Return an error as a response."""
+    body = error_body(error)
+    status: int = body["error"]["code"]
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {}
     # Close the connection where the rest of a body stays unread (413), and where a load
     # balancer should send the next request to another server (503).
-    if error.status in (413, 503):
+    if status in (413, 503):
         headers["connection"] = "close"
-    if error.retry_after is not None:
+    if isinstance(error, RequestRefused) and error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
-    return headers
+    return json_response(body, status, headers)
 
 
 def json_response(
@@ -44,8 +38,3 @@ def json_response(
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     data = text.encode("utf-8", "replace")
     return Response(data, status, headers, media_type="application/json")
-
-
-def error_response(error: ReviserError) -> Response:
-    """Return an error as a response."""
-    return json_response(error_body(error), status_of(error), error_headers(error))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeVar
-
-from reviser.errors import ConfigError
 
 _Number = TypeVar("_Number", int, float)
 
@@ -27,12 +25,3 @@ class Limits:
     max_length: int = limit(16_384, 1, "Maximum number of tokens of a text, for all requests.")
     seconds: float = limit(600.0, 0.001, "Seconds per request; then the text so far is returned.")
     drain_seconds: float = limit(60.0, 0.001, "Maximum number of seconds from SIGTERM to exit.")
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value, low = getattr(self, each.name), each.metadata["low"]
-            is_whole = isinstance(each.default, int)
-            kinds = (int,) if is_whole else (int, float)
-            if isinstance(value, bool) or not isinstance(value, kinds) or not value >= low:
-                number = "a whole number" if is_whole else "a number"
-                raise ConfigError(f"{each.name} is {value!r}; it must be {number}, {low} or more.")

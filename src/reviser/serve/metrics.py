@@ -23,7 +23,6 @@ class Metrics:
         )
         self.ready = Gauge("reviser_ready", "1 if the server accepts requests.", registry=registry)
         self.actions = Counter("reviser_actions", "Actions chosen by the model.", registry=registry)
-        self.tokens = Counter("reviser_tokens_written", "Tokens added to texts.", registry=registry)
         self.first_edit = Histogram(
             "reviser_first_edit_seconds",
             "Seconds from acceptance to the first action.",
@@ -35,15 +34,6 @@ class Metrics:
             "Seconds from acceptance to the finished text.",
             buckets=SECONDS,
             registry=registry,
-        )
-        self.ended = Counter(
-            "reviser_ended", "Texts finished, by stop reason.", ["reason"], registry=registry
-        )
-        self.cancelled = Counter(
-            "reviser_cancelled", "Texts cancelled, by cause.", ["by"], registry=registry
-        )
-        self.refused = Counter(
-            "reviser_refused", "Requests refused, by reason.", ["reason"], registry=registry
         )
         self.failures = Counter("reviser_engine_failures", "Engine failures.", registry=registry)
 

@@ -1,4 +1,4 @@
-"""Checks that a request passes before its route: API key and body size; log and metrics.
+"""What every request passes before its route: API key, body size, log and metrics.
 
 This is plain ASGI, outside the routes, so that refusing a request costs very little.
 """
@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reviser.errors import ConfigError, RequestRefused
 from reviser.serve.failures import error_response
-from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -48,28 +48,6 @@ def allowed_hosts(address: str, names: Iterable[str] = ()) -> list[str]:
     return [*dict.fromkeys((*LOCAL_HOSTS, own, *names))]
 
 
-class ApiKeys:
-    """The accepted API keys; without any, every client is accepted."""
-
-    def __init__(self, keys: Sequence[str] = ()) -> None:
-        self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
-
-    def accept(self, header: bytes) -> bool:
-        """Return whether an Authorization header has one of the keys.
-
-        Its key is compared with all of them, each in constant time.
-        """
-        if not self._digests:
-            return True
-        scheme, _, key = header.partition(b" ")
-        digest = hashlib.sha256(key.strip()).digest()
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return any(matches) and scheme.lower() == b"bearer"
-
-
 def read_keys(file: Path | None, listed: str | None) -> list[str]:
     """Return the keys of a file with one per line, and those of a comma-separated list."""
     try:
@@ -90,26 +68,36 @@ def read_keys(file: Path | None, listed: str | None) -> list[str]:
 
 
 class RequestMiddleware:
-    """ASGI middleware that passes a request on to the app, or refuses it."""
+    """ASGI middleware that passes a request on to the app, or refuses it.
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: ApiKeys) -> None:
+    Without keys, every client is accepted.
+    """
+
+    def __init__(
+        self, app: ASGIApp, body_bytes: int, metrics: Metrics, keys: Sequence[str]
+    ) -> None:
         self.app = app
-        self.limits = limits
+        self.body_bytes = body_bytes
         self.metrics = metrics
-        self.keys = keys
+        self.digests = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] == "http":
-            await self._handle(scope, receive, send)
-        elif scope["type"] == "lifespan":
+        """Handle one request, or the start and end of the app."""
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
-
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status = time.monotonic(), 500
+            return
+        began, status, size = time.monotonic(), 500, 0
         number = secrets.token_hex(8)
         log_fields: dict[str, Any] = {}
         scope.setdefault("state", {})["log_fields"] = log_fields
+
+        async def limited_receive() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self.body_bytes:
+                raise HTTPException(413, f"The body is larger than {self.body_bytes} bytes")
+            return message
 
         async def observed_send(message: Message) -> None:
             nonlocal status
@@ -121,13 +109,11 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            try:
-                self._check_key(scope)
-                body = await self._body(scope, receive)
-            except RequestRefused as error:
+            if scope["path"].startswith("/v1/") and not self._has_key(scope):
+                error = RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
                 await error_response(error)(scope, receive, observed_send)
             else:
-                await self.app(scope, _replay(body, receive), observed_send)
+                await self.app(scope, limited_receive, observed_send)
         finally:
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.requests.labels(route, status).inc()
@@ -135,40 +121,10 @@ class RequestMiddleware:
             line = {"id": number, "route": route, "status": status, "seconds": seconds}
             log.info("request", extra={"log_fields": line | log_fields})
 
-    def _check_key(self, scope: Scope) -> None:
-        header = dict(scope["headers"]).get(b"authorization", b"")
-        if scope["path"].startswith("/v1/") and not self.keys.accept(header):
-            self.metrics.refused.labels("key").inc()
-            raise RequestRefused("Send a valid key, as 'Authorization: Bearer KEY'.", 401)
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Receive the whole body; refuse it as soon as it is too large."""
-        declared = dict(scope["headers"]).get(b"content-length", b"0").lstrip(b"0") or b"0"
-        # Python refuses to read a number of thousands of digits.
-        if not declared.isdigit() or int(declared[:20]) > self.limits.body_bytes:
-            raise self._too_large()
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RequestRefused("The client disconnected.", 400)
-            body += message.get("body", b"")
-            if len(body) > self.limits.body_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return bytes(body)
-
-    def _too_large(self) -> RequestRefused:
-        self.metrics.refused.labels("body").inc()
-        most = self.limits.body_bytes
-        return RequestRefused(f"The body is too large; send {most} bytes or less.", 413)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body first, then what follows: the disconnect."""
-    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_message() -> Message:
-        return pending.pop() if pending else await receive()
-
-    return next_message
+    def _has_key(self, scope: Scope) -> bool:
+        """Return whether a request has a valid key, each compared in constant time."""
+        header: bytes = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, key = header.partition(b" ")
+        digest = hashlib.sha256(key.strip()).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self.digests]
+        return not matches or (any(matches) and scheme.lower() == b"bearer")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
+import math
+import signal
 import socket
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -20,10 +20,11 @@ log = logging.getLogger("reviser.serve")
 
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn server that drains its requests on the first signal and exits on the second."""
+    """A uvicorn server whose end lets accepted requests finish."""
 
     def __init__(self, app: FastAPI) -> None:
         self.runs: Runs = app.state.runs
+        self.runs.on_end = self.stop
         AppStatus.enable_automatic_graceful_drain = False  # it would cut streams that `Runs` drains
         super().__init__(
             uvicorn.Config(
@@ -32,30 +33,19 @@ class DrainingServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 ws="none",  # no route uses WebSockets
-                timeout_graceful_shutdown=5,
+                # Five seconds for responses with the texts so far.
+                timeout_graceful_shutdown=math.ceil(self.runs.limits.drain_seconds) + 5,
                 timeout_keep_alive=75,  # longer than a proxy in front keeps idle connections
             )
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._was_signalled = False
-        self.runs.on_end = self.stop
 
-    async def startup(self, sockets: Any = None) -> None:
-        """Remember the event loop that signals must reach."""
-        self._loop = asyncio.get_running_loop()
-        await super().startup(sockets)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT."""
-        is_second, self._was_signalled = self._was_signalled, True
-        if self._loop is not None:
-            action = self.runs.cancel_all if is_second else self.runs.drain
-            self._loop.call_soon_threadsafe(action)
-        if self._loop is None or is_second:
-            super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Accept no more connections, and end when those that are open have their responses."""
+        self.runs.drain()
+        await super().shutdown(sockets)
 
     def stop(self) -> None:
-        """Exit as soon as open connections are closed."""
+        """Do what a signal does."""
         self.should_exit = True
 
     def serve_until_stopped(self, listener: socket.socket) -> int:
@@ -64,8 +54,7 @@ class DrainingServer(uvicorn.Server):
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log.info("listening", extra={"log_fields": {"url": url}})
         self.run(sockets=[listener])
-        runs = self.runs
-        return 1 if runs.is_broken or runs.has_lost_requests or not runs.is_draining else 0
+        return int(self.runs.is_broken or self.runs.has_lost_requests or self.force_exit)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -89,4 +78,6 @@ def run(app: FastAPI, listener: socket.socket) -> int:
     # million objects of libraries, stays: without it a full collection takes a tenth of the time.
     gc.collect()
     gc.freeze()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # uvicorn raises them again once it has ended
     return DrainingServer(app).serve_until_stopped(listener)

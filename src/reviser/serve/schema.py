@@ -7,70 +7,35 @@ types; tasks check texts, spans and locks, so that every front end refuses the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from reviser.core.codec import OffsetUnit
 from reviser.engines.base import StopReason
-from reviser.engines.settings import MAX_RANGES, SETTINGS, DecodeConfig
+from reviser.engines.settings import MAX_RANGES, SETTINGS
 from reviser.errors import ConfigError, did_you_mean
 from reviser.serve.units import from_utf16
 from reviser.writing.changes import Change
 from reviser.writing.rollout import Rollout
-from reviser.writing.tasks import Continue, Infill, Revise, Task
+from reviser.writing.tasks import CONTEXT, WINDOW, Continue, Infill, Revise, Task
 
 SENTENCE = "sentence"
 """Type of the validation errors whose message needs no rewording."""
 
 SpanBody = Annotated[list[int], Field(min_length=2, max_length=2)]
-# `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
-_WIRE_TYPES: dict[str, Any] = {
-    "spans": Annotated[list[SpanBody], Field(max_length=MAX_RANGES, fail_fast=True)] | None,
-    "locked": Annotated[list[str | SpanBody], Field(max_length=1000, fail_fast=True)],
-}
-_DESCRIPTIONS = {
-    "prompt": "The text to continue. Names of control tokens in it are ordinary text.",
-    "text": "The text to fill, with {} for each gap unless spans are given.",
-    "spans": "Spans of the text to rewrite, as pairs of start and end, in order.",
-    "draft": "The text to edit; a long one is revised in several windows.",
-    "instruction": "An instruction in words, for models that were trained with instructions.",
-    "locked": "Text that is never changed: texts wherever they occur, or spans of the draft.",
-    "min_edit_probability": "Change only words with at least this probability of needing an edit;"
-    " 0 allows changes everywhere. The default is the model's own.",
-    "precision": "Share of changes that should be right, by the model's calibration.",
-    "window": "Tokens of the draft that are revised at a time.",
-    "context": "Tokens shown on either side of a window.",
-}
 
 
-def _setting_fields(config: DecodeConfig) -> dict[str, Any]:
-    """Return a pydantic field for each setting, with the defaults of a config."""
+def _setting_fields() -> dict[str, Any]:
+    """Return a pydantic field for each setting."""
     found: dict[str, Any] = {}
     for each in SETTINGS.values():
         bounds: dict[str, Any] = {"gt" if each.excludes_low else "ge": each.low, "le": each.high}
-        default = getattr(config, each.name)
         kind = each.type | None if each.is_optional else each.type
-        found[each.name] = (kind, Field(default, description=each.help, **bounds))
+        found[each.name] = (kind, Field(each.default, description=each.help, **bounds))
     return found
-
-
-def _task_fields(task: type[Task]) -> dict[str, Any]:
-    """Return a pydantic field for each field of a task."""
-    hints = get_type_hints(task)
-    found: dict[str, Any] = {}
-    for each in fields(task):
-        kind = _WIRE_TYPES.get(each.name, hints[each.name])
-        default = ... if each.default is MISSING else each.default
-        default = list(default) if isinstance(default, tuple) else default
-        found[each.name] = (kind, Field(default, description=_DESCRIPTIONS[each.name]))
-    return found
-
-
-def _sentence_error(message: str) -> PydanticCustomError:
-    return PydanticCustomError(SENTENCE, "{message}", {"message": message})
 
 
 class RequestBody(BaseModel):
@@ -88,24 +53,32 @@ class RequestBody(BaseModel):
                 if name not in known:
                     short = str(name)[:40]
                     advice = did_you_mean(short, known)
-                    raise _sentence_error(f"{short!a} is not a field of this request. {advice}")
+                    message = f"{short!a} is not a field of this request. {advice}"
+                    raise PydanticCustomError(SENTENCE, "{message}", {"message": message})
         return values
 
 
-_SettingFields = create_model(
-    "_SettingFields", __base__=RequestBody, **_setting_fields(DecodeConfig())
-)
+_SettingFields = create_model("_SettingFields", __base__=RequestBody, **_setting_fields())
 
 
-class Settings(_SettingFields):  # type: ignore[misc, valid-type]
-    """The decoding settings, which all routes share."""
+class TaskBody(_SettingFields):  # type: ignore[misc, valid-type]
+    """A task with the decoding settings, which all routes share."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that the client sent, by name."""
         return {name: getattr(self, name) for name in SETTINGS if name in self.model_fields_set}
 
+    def texts(self) -> list[str]:
+        """Return the texts of the request, whose size is limited."""
+        names = ("prompt", "suffix", "text", "draft", "instruction")
+        return [getattr(self, name) for name in names if name in type(self).model_fields]
 
-class StreamableBody(Settings):
+    def task(self) -> Task:
+        """Return the task; its own checks raise ConfigError."""
+        raise NotImplementedError
+
+
+class StreamableBody(TaskBody):
     """A request that can be answered with a stream of edits."""
 
     stream: bool = Field(False, description="Answer with server-sent events, one for each edit.")
@@ -113,11 +86,6 @@ class StreamableBody(Settings):
         "char", description="The unit of offsets, cursors and spans: characters or UTF-16 units."
     )
     task_type: ClassVar[type[Task]]
-
-    def texts(self) -> list[str]:
-        """Return the texts of the request, whose size is limited."""
-        names = ("prompt", "text", "draft", "instruction")
-        return [getattr(self, name) for name in names if name in type(self).model_fields]
 
     def task(self) -> Task:
         """Return the task; its own checks raise ConfigError."""
@@ -128,70 +96,67 @@ class StreamableBody(Settings):
         return self.task_type(**values)
 
 
-def _with_fields(declared: dict[str, Any]) -> Any:
-    return create_model("_", __base__=StreamableBody, **declared)
-
-
-class GenerateBody(_with_fields(_task_fields(Continue))):  # type: ignore[misc]
+class GenerateBody(StreamableBody):
     """Continue a prompt, which is never changed."""
 
     task_type = Continue
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"prompt": "Ben had a", "seed": 1, "max_actions": 64}]}
+    prompt: str = Field(
+        "", description="The text to continue. Names of control tokens in it are ordinary text."
     )
 
 
-class InfillBody(_with_fields(_task_fields(Infill))):  # type: ignore[misc]
+class InfillBody(StreamableBody):
     """Fill the gaps of a text; the rest of it is never changed."""
 
     task_type = Infill
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"text": "Ben{} to the park.{} The end.", "max_actions": 64},
-                {"text": "Ben walked to the park.", "spans": [[3, 10]]},
-            ]
-        }
+    text: str = Field(description="The text to fill, with {} for each gap unless spans are given.")
+    # `fail_fast` stops at the first bad item: a million bad ones would make a million errors.
+    spans: Annotated[list[SpanBody], Field(max_length=MAX_RANGES, fail_fast=True)] | None = Field(
+        None, description="Spans of the text to rewrite, as pairs of start and end, in order."
     )
 
 
-_REVISE_FIELDS = _task_fields(Revise) | {
-    name: declared
-    for name, declared in _setting_fields(Revise.default_config).items()
-    if getattr(Revise.default_config, name) != getattr(DecodeConfig(), name)
-}
-
-
-class ReviseBody(_with_fields(_REVISE_FIELDS)):  # type: ignore[misc]
+class ReviseBody(StreamableBody):
     """Edit a draft where it needs it; max_actions and max_edits apply to each window."""
 
     task_type = Revise
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"draft": "It have a end. Ben said so.", "locked": ["Ben"]},
-                {"draft": "It have a end.", "locked": [[0, 2]], "max_edits": 4},
-            ]
-        }
+    draft: str = Field(description="The text to edit; a long one is revised in several windows.")
+    instruction: str = Field(
+        "", description="An instruction in words, for models that were trained with instructions."
     )
+    locked: Annotated[list[str | SpanBody], Field(max_length=1000, fail_fast=True)] = Field(
+        [], description="Text that is never changed: texts wherever they occur, or spans."
+    )
+    min_edit_probability: float | None = Field(
+        None,
+        description="Change only words with at least this probability of needing an edit; 0 allows"
+        " changes everywhere. The default is the model's own.",
+    )
+    precision: float | None = Field(
+        None, description="Share of changes that should be right, by the model's calibration."
+    )
+    window: int = Field(WINDOW, description="Tokens of the draft that are revised at a time.")
+    context: int = Field(CONTEXT, description="Tokens shown on either side of a window.")
+    temperature: float = Field(0.0, ge=0, le=1000, description=SETTINGS["temperature"].help)
 
 
-class CompletionBody(Settings):
+class CompletionBody(TaskBody):
     """A request of OpenAI's completions API; what has no effect may only have a neutral value."""
 
     model: str | None = Field(None, description="The model's name in /v1/models.")
     prompt: str = ""
     suffix: str = Field("", description="The text after the gap to fill.")
-    max_tokens: int | None = Field(None, ge=1, description="The same as max_actions.")
+    max_tokens: int | None = Field(None, ge=1, description="Replaces max_actions.")
     user: str | None = None
     n: Literal[1] | None = None
     best_of: Literal[1] | None = None
     echo: Literal[False] | None = None
     stream: Literal[False] | None = Field(None, description="Stream edits from /v1/generate.")
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"prompt": "Ben had a", "max_tokens": 64, "seed": 1}]}
-    )
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the client sent, `max_tokens` under our name."""
+        most = {} if self.max_tokens is None else {"max_actions": self.max_tokens}
+        return super().settings() | most
 
     def task(self) -> Task:
         """Return the task: a suffix makes it an infill."""
@@ -212,9 +177,7 @@ class Problem(BaseModel):
 class Failure(BaseModel):
     """The body of every error response."""
 
-    error: Problem = Field(
-        examples=[{"message": "The text has no gap.", "type": "ConfigError", "code": 400}]
-    )
+    error: Problem
 
 
 class RevisionBody(BaseModel):
@@ -227,17 +190,6 @@ class RevisionBody(BaseModel):
     suggestions: list[Change]
     rollouts: list[Rollout]
     stop_reason: StopReason
-
-
-class Completion(BaseModel):
-    """A response as OpenAI's clients expect it."""
-
-    id: str
-    object: Literal["text_completion"] = "text_completion"
-    created: int
-    model: str
-    choices: list[dict[str, str | int | None]]
-    usage: dict[str, int]
 
 
 class Model(BaseModel):
@@ -267,12 +219,6 @@ class Models(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[Model]
-
-
-class Status(BaseModel):
-    """The state of the server or of a stream."""
-
-    status: str
 
 
 def sentence(errors: list[Any]) -> str:

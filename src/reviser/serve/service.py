@@ -9,32 +9,32 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from copy import copy
-from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from reviser.core.codec import OffsetUnit, TextEdit
+from reviser.core.codec import TextEdit
 from reviser.engines.settings import DecodeConfig
-from reviser.errors import ConfigError
+from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.model import Reviser, Stream
 from reviser.player.playground import PageText
 from reviser.serve.failures import error_body, json_response
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
-from reviser.serve.runs import Job, Runs, rollouts_of
-from reviser.serve.schema import Failure, Settings, StreamableBody
+from reviser.serve.runs import Runs, actions_of, forget
+from reviser.serve.schema import StreamableBody, TaskBody
 from reviser.serve.units import revision_body
 from reviser.writing.driver import Run
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Task
 
-Responses = dict[int | str, dict[str, Any]]
+T = TypeVar("T")
 CLIENT_CLOSED = 499
 """nginx's status code for a client that disconnected; no client ever receives it."""
 CHARACTERS_PER_TOKEN = 8
@@ -45,22 +45,6 @@ PING_SECONDS = 15.0
 """Time between pings on a silent stream."""
 SEND_SECONDS = 60.0
 """A client that takes nothing of a stream for so long is disconnected."""
-
-FAILURES: Responses = {
-    400: {"model": Failure, "description": "The request is not valid; the message says why."},
-    401: {"model": Failure, "description": "No valid key."},
-    413: {"model": Failure, "description": "The body is too large."},
-    429: {"model": Failure, "description": "Too many requests; Retry-After says how long to wait."},
-    502: {"model": Failure, "description": "The engine failed while it ran this request."},
-    503: {"model": Failure, "description": "The server is shutting down or its engine is down."},
-}
-_TEXT = {"type": "string"}
-_EVENT = {
-    "type": "object",
-    "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT},
-    "required": ["data"],
-}
-EVENTS = {"text/event-stream": {"schema": _EVENT}}
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # built once: it runs for every action
 
@@ -83,9 +67,7 @@ class Service:
         """Run the task of a request; respond with JSON or a stream, as the body asks."""
         if body.stream:
             return await self._stream(request, body)
-        result = await self.run(request, body, body.texts(), body.task)
-        if result is None:
-            return Response(status_code=CLIENT_CLOSED)
+        result = await self.run(request, body)
 
         def write() -> Response:
             if isinstance(result, Revision):
@@ -94,143 +76,140 @@ class Service:
 
         return await asyncio.to_thread(write)  # a long draft takes a while
 
-    async def run(
-        self,
-        request: Request,
-        settings: Settings,
-        texts: Sequence[str],
-        make_task: Callable[[], Task],
-    ) -> Rollout | Revision | None:
-        """Run a task and return its result; None if the client disconnects first."""
-        self._check_size(texts)
+    async def run(self, request: Request, body: TaskBody) -> Rollout | Revision:
+        """Run the task of a request and return its result."""
+        self._check_size(body)
 
         def start() -> Run[Any]:
-            task = make_task()
-            config = self._config(task, settings)
-            flow = self.reviser.flow(
-                task, config, max_prompts=MAX_WINDOWS, max_tokens=self.limits.prompt_tokens
-            )
+            task = body.task()
+            config, most = self._config(task, body), self.limits.prompt_tokens
+            flow = self.reviser.flow(task, config, max_prompts=MAX_WINDOWS, max_tokens=most)
             return Run(flow, self.reviser.driver)
 
-        job = self.runs.admit(start)
-        try:
-            if await _unless_disconnected(request, job.ended.wait()) is None:
-                return None
-        finally:
-            self.runs.leave(job)
-        if job.error is not None:
-            raise job.error
-        _record(request, job.result)
-        result: Rollout | Revision = job.result
+        result: Rollout | Revision = await _unless_disconnected(request, self.runs.run(start))
+        _record(request, result)
         return result
 
     async def _stream(self, request: Request, body: StreamableBody) -> Response:
-        self._check_size(body.texts())
+        """Respond with the events of a text; an error before the first of them is a refusal."""
+        self._check_size(body)
+        loop, steps = asyncio.get_running_loop(), count(1)
+        events: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()  # None is the end
 
         def start() -> Stream:
             task = body.task()
             config, most = self._config(task, body), self.limits.prompt_tokens
             return self.reviser.stream(task, config, unit=body.unit, max_tokens=most)
 
-        job = self.runs.admit(start, partial(_tell, self.runs, body.unit))
-        has_begun = False
+        def notice(run: Stream, edit: TextEdit | None) -> None:
+            if edit is None:
+                event = "start", {"text": run.text, "cursor": run.cursor, "unit": body.unit}
+            else:
+                event = "edit", _edit_data(next(steps), run, edit)
+            loop.call_soon_threadsafe(events.put_nowait, (event[0], _encode(event[1])))
+
+        work = asyncio.create_task(self.runs.run(start, notice))
+        work.add_done_callback(forget)
+        work.add_done_callback(lambda _: events.put_nowait(None))
         try:
-            if await _unless_disconnected(request, job.begun.wait()) is None:
-                return Response(status_code=CLIENT_CLOSED)
-            has_begun = True
-        finally:
-            if not has_begun:
-                self.runs.leave(job)
-        if job.error is not None and job.news.qsize() == 1:
-            raise job.error  # it was refused, so there is nothing to stream
+            first = await _unless_disconnected(request, events.get())
+        except BaseException:
+            work.cancel()
+            raise
+        if first is None:
+            work.result()  # raises the refusal
+
+        async def leave() -> None:
+            work.cancel()
+
         return EventSourceResponse(
-            self._events(request, job),
+            _follow(request, first, events, work),
             sep="\n",
             ping=PING_SECONDS,
             send_timeout=SEND_SECONDS,
             # The client may be gone before the first event is asked for.
-            background=BackgroundTask(self.runs.leave, job),
+            background=BackgroundTask(leave),
         )
 
-    async def _events(self, request: Request, job: Job) -> AsyncIterator[ServerSentEvent]:
-        """Yield the events of a stream; the last one has the result or the error."""
-        number = 0
-        try:
-            while (event := await job.news.get()) is not None:
-                yield _event(number, *event)
-                number += 1
-            if job.error is not None:
-                yield _event(number, "failure", json.dumps(error_body(job.error)))
-            else:
-                _record(request, job.result)
-                yield _event(number, "done", job.result.to_json())
-        finally:
-            self.runs.leave(job)
-
-    def _check_size(self, texts: Sequence[str]) -> None:
-        characters, limit = sum(map(len, texts)), CHARACTERS_PER_TOKEN * self.limits.prompt_tokens
+    def _check_size(self, body: TaskBody) -> None:
+        characters = sum(map(len, body.texts()))
+        limit = CHARACTERS_PER_TOKEN * self.limits.prompt_tokens
         if characters > limit:
             raise ConfigError(
                 f"Your text is {characters:,} characters long; this server's limit is {limit:,}."
             )
 
-    def _config(self, task: Task, body: Settings) -> DecodeConfig:
+    def _config(self, task: Task, body: TaskBody) -> DecodeConfig:
         """Return the config of a request, within the limits of the server."""
         limits, settings = self.limits, body.settings()
-        if settings.get("max_actions", 1) > limits.max_actions:
+        most = limits.max_actions
+        if settings.setdefault("max_actions", min(DecodeConfig.max_actions, most)) > most:
             raise ConfigError(
-                f"max_actions is {settings['max_actions']}; this server's limit is"
-                f" {limits.max_actions}."
+                f"The request asks for {settings['max_actions']} actions; this server's limit is"
+                f" {most}."
             )
-        settings.setdefault("max_actions", min(DecodeConfig.max_actions, limits.max_actions))
-        length = settings.get("max_length")
-        settings["max_length"] = min(
-            limits.max_length if length is None else length, limits.max_length
-        )
+        if settings.get("max_length") is None or settings["max_length"] > limits.max_length:
+            settings["max_length"] = limits.max_length
         return DecodeConfig.of(settings, task.default_config)
 
 
-def _tell(runs: Runs, unit: OffsetUnit, job: Job, run: Stream, edit: TextEdit | None) -> None:
-    """Pass on what happened to a text; its thread calls this."""
-    writing = run.writing
-    if edit is None:
-        start = {"text": writing.text, "cursor": writing.cursor, "unit": unit}
-        runs.in_loop(job.tell, ("start", _encode(start)))
-        return
-    job.steps += 1
-    data = {
-        "step": job.steps,
-        "kind": writing.kind,
-        "offset": edit.offset,
-        "removed": edit.removed,
-        "inserted": edit.inserted,
-        "cursor": edit.cursor,
-        "logprob": writing.logprob,
-    }
-    runs.in_loop(job.tell, ("edit", _encode(data)))
+async def _follow(
+    request: Request,
+    event: tuple[str, str] | None,
+    events: asyncio.Queue[tuple[str, str] | None],
+    work: asyncio.Task[Any],
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield the events of a stream; the last one has the result or the error."""
+    number = 0
+    try:
+        while event is not None:
+            yield _event(number, *event)
+            event, number = await events.get(), number + 1
+        try:
+            result = work.result()
+        except ReviserError as error:
+            yield _event(number, "failure", json.dumps(error_body(error)))
+        else:
+            _record(request, result)
+            yield _event(number, "done", result.to_json())
+    finally:
+        work.cancel()
 
 
 def _event(number: int, kind: str, data: str) -> ServerSentEvent:
     return ServerSentEvent(data, event=kind, id=str(number), sep="\n")
 
 
-async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """Return what comes of some work; None if the client disconnects first."""
+def _edit_data(step: int, run: Stream, edit: TextEdit) -> dict[str, Any]:
+    return {
+        "step": step,
+        "kind": run.writing.kind,
+        "offset": edit.offset,
+        "removed": edit.removed,
+        "inserted": edit.inserted,
+        "cursor": edit.cursor,
+        "logprob": run.writing.logprob,
+    }
+
+
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of some work, which is cancelled if the client disconnects first."""
 
     async def leave() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(leave())]
+    left, done = asyncio.create_task(leave()), asyncio.create_task(work)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return tasks[0].result() if tasks[0].done() else None
+        await asyncio.wait([left, done], return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            raise RequestRefused("The client disconnected.", CLIENT_CLOSED)
+        return done.result()
     finally:
-        for task in tasks:
-            task.cancel()
+        left.cancel()
+        done.cancel()
 
 
 def _record(request: Request, result: Rollout | Revision) -> None:
     """Add to the request's log line what its result cost and how it ended."""
-    actions = sum(rollout.statistics.actions for rollout in rollouts_of(result))
-    request.state.log_fields.update(actions=actions, stop_reason=result.stop_reason)
+    request.state.log_fields.update(actions=actions_of(result), stop_reason=result.stop_reason)
