@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reviser.engines.settings import SETTINGS, DecodeConfig
-from reviser.serve.limits import Limits
 from reviser.writing.changes import Change, Changes
 from reviser.writing.rollout import Rollout
 from support import films
@@ -181,15 +179,6 @@ def wait_for_error(page: Any, words: str) -> None:
     )
 
 
-def sent_by(page: Any) -> list[dict[str, Any]]:
-    """Return a list that fills with the bodies that the page sends."""
-    bodies: list[dict[str, Any]] = []
-    page.on(
-        "request", lambda r: r.method == "POST" and r.post_data and bodies.append(r.post_data_json)
-    )
-    return bodies
-
-
 # -- all at once ----------------------------------------------------------------------------------
 
 
@@ -301,49 +290,6 @@ def test_everything_in_a_review_can_be_done_with_the_keyboard(visit: Any, server
     assert text(page) == expected.reject(1).text
 
 
-CALIBRATION = [[0.2, 0.6], [0.5, 0.8], [0.8, 0.9]]
-
-
-def sure(page: Any) -> None:
-    """Let the server be one whose model gives confidences."""
-
-    def calibrated(route: Any) -> None:
-        body = route.fetch().json()
-        body["data"][0] |= {"min_confidence": 0.5, "calibration": CALIBRATION}
-        route.fulfill(json=body)
-
-    def confident(route: Any) -> None:
-        sent = json.loads(route.request.post_data)
-        assert sent.pop("precision") == 0.6  # the lowest that was measured
-        body = route.fetch(post_data=json.dumps(sent)).json()
-        for n, change in enumerate(body["changes"]):
-            change["confidence"] = (0.3, 0.6, 0.95)[n % 3]
-        route.fulfill(json=body)
-
-    page.route("**/v1/models", calibrated)
-    page.route("**/v1/revise", confident)
-    page.reload()
-    page.wait_for_function(OPEN)
-
-
-@full
-def test_the_threshold_filters_at_once(visit: Any, server: Served) -> None:
-    page = visit(server)
-    sure(page)
-    proofread(page, DRAFT)
-    count = len(revised(server, DRAFT).changes)
-    assert page.inner_text("#least") == "50 % sure"
-    shown = [[n for n in range(count) if n % 3 >= low] for low in range(3)]
-    assert cards(page).count() == len(marked(page, "suggestion")) == len(shown[1])
-    for value, numbers, share in ((0.2, shown[0], 60), (0.61, shown[2], 80), (0.9, shown[2], 90)):
-        page.fill("#threshold", str(value))
-        assert cards(page).count() == len(marked(page, "suggestion")) == len(numbers)
-        assert page.inner_text("#measured") == f"In tests, {share} % of these were right."
-    assert f"{count - len(shown[2])} hidden" in page.inner_text("#review-title")
-    page.click("#accept-all")
-    assert text(page) == revised(server, DRAFT).accept(*shown[2]).text
-
-
 # -- what the page offers -------------------------------------------------------------------------
 
 
@@ -371,35 +317,6 @@ def test_the_modes_are_those_of_the_model(
         page.reload()
         page.wait_for_function(OPEN)
         assert page.is_checked(f"#mode-{modes[0]}")
-
-
-@full
-def test_it_opens_with_the_first_example_being_worked_on(visit: Any) -> None:
-    draft = DRAFT.replace("{}", "")
-    examples = (draft, "One{} two.")
-    with serving(examples=examples) as server:
-        page = visit(server)
-        page.wait_for_function(CHECKED)
-        assert text(page) == draft
-        assert cards(page).count() > 0
-        page.locator("#examples button").nth(1).click()
-        page.wait_for_function(DONE)
-        assert page.is_checked("#mode-fill")
-        assert text(page).startswith("One")
-        first, seed = text(page), page.inner_text("#facts")
-        page.get_by_text("Try again").click()
-        page.wait_for_function("seed => document.getElementById('facts').textContent !== seed",
-                               arg=seed)  # fmt: skip
-        assert first != text(page)
-        number = page.inner_text("#facts").removeprefix("Seed ").rstrip(".")
-        assert Rollout.from_json(saved(page)).config.seed == int(number)
-        page.click("#restore")
-        assert text(page) == "One{} two."
-        assert page.locator("#sheet [class^=order]").count() == 0
-    with serving(examples=("Ben had",), is_editor=False) as server:
-        page = visit(server)
-        page.wait_for_function(DONE)
-        assert text(page).startswith("Ben had")
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -450,25 +367,6 @@ def test_each_edit_is_shown_as_it_comes_and_again_afterwards(
 
 
 @full
-def test_late_insertions_are_marked(visit: Any, server: Served) -> None:
-    page = visit(server, "#mode=continue")
-    write(page, "The", seed=3, max_actions=60, stop_bias=-1)
-    config = json.loads(saved(page))["config"]
-    body = {**config, "prompt": "The", "stream": True}
-    events = server.post("/v1/generate", body).text.split("\n\n")
-    edits = [json.loads(each.split("data: ")[1]) for each in events if "event: edit" in each]
-    looks: list[tuple[str, str]] = [(char, "user's") for char in "The"]
-    for edit in edits:
-        end = edit["offset"] + len(edit["removed"])
-        follows = end < len(looks) and looks[end][1] != "user's"
-        look = "late" if follows else "model's"
-        looks[edit["offset"] : end] = [(char, look) for char in edit["inserted"]]
-    late = "".join(char for char, look in looks if look == "late")
-    assert "".join(marked(page, "late")) == late != ""
-    assert page.is_visible("#late")
-
-
-@full
 def test_work_on_a_text_that_the_user_leaves_ends_and_does_not_appear(
     visit: Any, slow: Served
 ) -> None:
@@ -504,213 +402,6 @@ def test_work_on_a_text_that_the_user_leaves_ends_and_does_not_appear(
     assert not page.evaluate("() => document.getElementById('source').readOnly")
 
 
-@full
-def test_an_interrupted_text_is_kept(visit: Any, slow: Served) -> None:
-    page = visit(slow, "#mode=continue")
-    begin(page, MIXED, max_actions=3000, stop_bias=-1)
-    page.wait_for_function(WROTE, arg=5)
-    assert "per second" in page.inner_text("#status")
-    page.click("#stop")
-    page.wait_for_function(DONE)
-    assert page.inner_text("#status").startswith("Stopped. ")
-    assert 5 <= int(page.get_attribute("#step", "max") or 0) < 3000
-    assert text(page).startswith(MIXED)
-    assert page.is_hidden("#stop")
-    assert page.is_hidden("#save")  # its rollout never arrived
-    eventually(lambda: slow.engine()["running"] == 0)
-    page.click("#write")
-    page.wait_for_function(WROTE, arg=3)
-    assert slow.engine()["running"] == 1
-    page.goto("about:blank")  # leaving the page ends it, too
-    eventually(lambda: slow.engine()["running"] == 0)
-
-
-@full
-def test_everything_can_be_reached_without_a_mouse_and_is_announced(
-    visit: Any, server: Served
-) -> None:
-    page = visit(server, "#mode=continue")
-    page.evaluate(
-        """() => {
-            window.said = [];
-            const live = document.getElementById("live");
-            const heard = new MutationObserver(() => said.push(live.textContent));
-            heard.observe(live, { childList: true });
-        }"""
-    )
-    write(page, "The", max_actions=30, stop_bias=-1)
-    page.wait_for_timeout(300)
-    first, last = page.evaluate("() => said")  # the start and the end, and no edit
-    assert first == "Writing"
-    assert last.startswith("Stopped at the action limit. 30 actions, ")
-    assert last.endswith(f"The text is: {text(page)}")
-    page.evaluate("() => { document.getElementById('settings').open = true; }")
-    page.focus("#mode-continue")
-    expected = ["summary", *SETTINGS, "source", "write", "copy", "step", "keep", "restore", "save"]
-    reached = []
-    for _ in expected:
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate("() => document.activeElement.id || document.activeElement.localName")
-        )
-    assert reached == expected
-
-
-# -- settings -------------------------------------------------------------------------------------
-
-
-@full
-def test_settings_are_the_servers_own(visit: Any, server: Served) -> None:
-    page = visit(server, "#mode=continue")
-    bodies = sent_by(page)
-    inputs = page.evaluate(
-        "() => [...document.querySelectorAll('.fields input')]"
-        ".map(({name, placeholder, min, max}) => [name, placeholder, min, max])"
-    )
-    assert [name for name, *_ in inputs] == list(SETTINGS)
-    for name, default, low, high in inputs:
-        setting = SETTINGS[name]
-        shown = "none" if setting.default is None else f"{setting.default:g}"
-        assert default == ("new each time" if name == "seed" else shown)
-        largest = Limits.max_actions if name == "max_actions" else 2**53 - 1
-        assert (float(low), float(high)) == (setting.low, min(setting.high, largest))
-    for _ in range(2):
-        write(page, "The", max_actions=3)
-    seeds = [each.pop("seed") for each in bodies]
-    assert seeds[0] != seeds[1]
-    assert bodies[-1] == {"prompt": "The", "max_actions": 3, "unit": "utf16", "stream": True}
-    values = {
-        "temperature": 0.25, "top_k": 7, "top_p": 0.5, "min_p": 0.125, "seed": 2**53 - 1,
-        "max_actions": 4, "max_length": 99, "max_edits": 3, "max_moves": 2,
-        "stop_bias": -0.5, "move_bias": 0.5,
-    }  # fmt: skip
-    write(page, "The", **values)
-    assert bodies.pop() == {"prompt": "The", "unit": "utf16", "stream": True} | values
-    assert Rollout.from_json(saved(page)).config == DecodeConfig(**values)
-    bodies.clear()
-    begin(page, "The", top_p=2)  # a value out of range is not sent
-    assert page.evaluate("() => document.getElementById('settings').open")
-    assert page.evaluate("() => document.activeElement.id") == "top_p"
-    assert bodies == []
-
-
-@full
-def test_mode_and_settings_are_in_the_address_and_the_browser_restores_the_text(
-    visit: Any, server: Served
-) -> None:
-    page = visit(  # another page has no icon
-        server, "#mode=fill&temperature=0.5&seed=12&zzz=1", expects=f"{REFUSED} 404"
-    )
-    assert page.is_checked("#mode-fill")
-    assert page.input_value("#temperature") == "0.5"
-    page.fill("#source", "secret")
-    mode(page, "rewrite")
-    page.evaluate("() => { document.getElementById('settings').open = true; }")
-    page.fill("#seed", "13")
-    page.locator("#seed").blur()
-    assert urlsplit(page.url).fragment == "mode=rewrite&temperature=0.5&seed=13"
-    page.goto(server.url + "/health")
-    page.go_back()
-    page.wait_for_function(OPEN)
-    mode(page, "continue")
-    bodies = sent_by(page)
-    write(page, max_actions=2)
-    assert bodies[-1]["prompt"] == "secret"
-
-
-# -- gaps and selections --------------------------------------------------------------------------
-
-
-@full
-def test_a_key_inserts_a_gap_and_undo_takes_it_back(visit: Any, server: Served) -> None:
-    page = visit(server)
-    bodies = sent_by(page)
-    page.focus("#source")
-    page.keyboard.type("Ben to the park")
-    for _ in range(12):
-        page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Control+g")
-    assert text(page) == "Ben{} to the park"
-    assert page.is_checked("#mode-fill")
-    assert marked(page, "gap") == ["{}"]
-    page.keyboard.press("Control+z")
-    assert (text(page), marked(page, "gap")) == ("Ben to the park", [])
-    select(page, 6, 10)
-    page.click("#gap")
-    assert text(page) == "Ben to{} park"
-    page.keyboard.type("{x} {}")
-    assert marked(page, "gap") == ["{}", "{}"]
-    write(page, max_actions=10)
-    assert bodies[-1]["text"] == "Ben to{}{x} {} park"
-    assert "spans" not in bodies[-1]
-    assert text(page).startswith("Ben to")
-
-
-@full
-def test_a_selection_is_rewritten_and_nothing_else(visit: Any, server: Served) -> None:
-    page = visit(server, "#mode=rewrite")
-    bodies = sent_by(page)
-    begin(page, f"One {{}} two {films.MULTIBYTE} four")
-    assert page.inner_text("#error") == "Select the part of the text to rewrite."
-    assert bodies == []
-    select(page, 7, 11)
-    page.click("#write")
-    page.wait_for_function(DONE)
-    assert bodies[-1]["spans"] == [[7, 11]]
-    assert text(page).startswith("One {} ")
-    assert text(page).endswith(f"{films.MULTIBYTE} four")
-    page.click("#write")  # the same part of the same text
-    page.wait_for_function(DONE)
-    assert [each["spans"] for each in bodies] == [[[7, 11]]] * 2
-    assert bodies[0]["text"] == bodies[1]["text"]
-    page.click("#keep")
-    assert marked(page, "picked") == []
-
-
-@full
-def test_what_the_server_says_of_the_users_text_is_checked(visit: Any, server: Served) -> None:
-    page = visit(server, "#mode=continue")
-
-    def lie(route: Any) -> None:
-        answer = route.fetch()
-        body = answer.text().replace('"text": "The', '"text": "Thx', 1)
-        assert body != answer.text()
-        route.fulfill(response=answer, body=body)
-
-    page.route("**/v1/generate", lie)
-    write(page, "The", max_actions=3)
-    page.get_by_text("The model changed text that is not its own.").wait_for()
-
-
-# -- the result -----------------------------------------------------------------------------------
-
-
-@full
-def test_a_result_is_copied_and_becomes_the_text_and_typing_ends_it(
-    visit: Any, server: Served
-) -> None:
-    page = visit(server, "#mode=continue")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    write(page, "One", seed=5, max_actions=40, stop_bias=-1)
-    shown = text(page)
-    for forbid in ("", "navigator.clipboard.writeText = () => Promise.reject(new Error('no'));"):
-        page.evaluate(f"async () => {{ await navigator.clipboard.writeText(''); {forbid} }}")
-        page.get_by_role("button", name="Copy", exact=True).click()
-        page.get_by_role("button", name="Copied").wait_for()
-        assert page.evaluate("() => navigator.clipboard.readText()") == shown
-    page.focus("#source")
-    page.keyboard.press("Control+End")
-    page.keyboard.type("!")
-    assert text(page) == shown + "!"
-    assert page.locator("#sheet [class^=order]").count() == 0
-    assert page.is_hidden("#result")
-    assert page.inner_text("#write") == "Continue"
-    write(page, max_actions=4)
-    assert text(page).startswith(shown + "!")
-    mode(page, "proofread")
-    assert page.locator("#sheet [class^=order]").count() == 0
-
-
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -739,51 +430,6 @@ def test_a_key_is_asked_for_and_kept_for_the_tab_only(visit: Any) -> None:
         assert page.is_hidden("#key-form")
         other = visit(server, expects=f"{REFUSED} 401")
         other.wait_for_selector("#key-form:not([hidden])")
-
-
-@full
-def test_a_full_server_is_reported_and_the_text_before_is_kept(visit: Any) -> None:
-    with serving(seconds=0.02, limits={"running": 1, "waiting": 1}) as server:
-        page = visit(server, "#mode=continue", expects=f"{REFUSED} 429")
-        other, third = visit(server, "#mode=continue"), visit(server, "#mode=continue")
-        write(page, "The", max_actions=5)
-        before, status = text(page), page.inner_text("#status")
-        begin(other, "The", max_actions=3000, stop_bias=-1)
-        other.wait_for_function(WROTE, arg=2)
-        begin(third, "One")
-        eventually(lambda: server.metrics()["reviser_waiting"] == 1)
-        page.click("#write")
-        wait_for_error(page, "Too many requests are waiting. Try again later. Try again in ")
-        assert page.get_attribute("#error", "role") == "alert"
-        assert (text(page), page.inner_text("#status")) == (before, status)
-        third.keyboard.press("Escape")  # before it has begun
-        third.wait_for_function(DONE)
-        assert third.inner_text("#status").startswith("Stopped. 0 actions")
-        assert text(third) == "One"
-        other.keyboard.press("Escape")
-        other.wait_for_function(DONE)
-        page.click("#write")
-        page.wait_for_function(
-            "before => !document.body.matches('.writing')"
-            " && document.getElementById('status').textContent !== before",
-            arg=status,
-        )
-        assert page.inner_text("#error") == ""
-
-
-@full
-def test_one_text_is_written_at_a_time_and_an_early_interrupt_reaches_it(visit: Any) -> None:
-    with serving(seconds=0.02, plan_seconds=0.7) as server:
-        page = visit(server, "#mode=continue")
-        bodies = sent_by(page)
-        begin(page, "The", max_actions=3000, stop_bias=-1)
-        for _ in range(3):
-            page.evaluate("() => document.getElementById('ask').requestSubmit()")
-        page.keyboard.press("Escape")  # before the server has responded
-        page.wait_for_function(IDLE)
-        eventually(lambda: server.engine()["running"] == 0, 3)
-        assert len(bodies) == 1
-        assert page.inner_text("#error") == ""
 
 
 @full
@@ -852,12 +498,9 @@ def test_files_are_sent_as_what_they_are_and_no_others_are(server: Served) -> No
         answer = server.get(path)
         assert answer.headers["content-type"].split(";")[0] == kind
         assert answer.headers["x-content-type-options"] == "nosniff"
-        kept = "max-age=86400" if path.endswith(".svg") else "no-cache"
-        assert answer.headers["cache-control"] == kept
+        assert answer.headers["cache-control"] == "no-cache"
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
-        again = server.get(path, headers={"If-None-Match": answer.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
     others = ("", "..%2fclient.js", "%2e%2e/app.py", "playground.html", "player.html", "pages.py")
     for name in others:
         assert server.get(f"/playground/{name}").status_code == 404
@@ -898,56 +541,3 @@ def test_the_page_is_accessible_and_fits_the_window(
     )
     assert small == []
     assert page.evaluate("() => document.getAnimations().length") == 0
-
-
-@full
-def test_the_sheet_lies_under_the_text_letter_by_letter(visit: Any, server: Served) -> None:
-    page = visit(server)
-    draft = "\n".join(["The cat sat on the mat. " * 8, films.MULTIBYTE, "שלום", ""])
-    proofread(page, draft)
-    assert len(marked(page, "suggestion")) > 0
-    sheet, area = page.evaluate(
-        """() => ["sheet", "source"].map((id) => {
-            const node = document.getElementById(id);
-            const { x, y, width, height } = node.getBoundingClientRect();
-            const look = getComputedStyle(node);
-            return [x, y, width, height, node.scrollHeight, look.font, look.padding,
-                look.whiteSpace, look.overflowWrap, look.letterSpacing, look.unicodeBidi,
-                look.textAlign, look.tabSize];
-        })"""
-    )
-    assert sheet == area
-    # A mark is where the textarea would draw the same text.
-    select(page, 0, 0)
-    lines = page.evaluate(
-        """() => {
-            const sheet = document.getElementById("sheet").getBoundingClientRect();
-            const marks = [...document.querySelectorAll("#sheet .suggestion")];
-            return marks.every((mark) => {
-                const { left, right, top, bottom } = mark.getBoundingClientRect();
-                return sheet.left <= left && right <= sheet.right + 1
-                    && sheet.top <= top && bottom <= sheet.bottom + 1;
-            });
-        }"""
-    )
-    assert lines
-
-
-@full
-def test_it_works_under_a_path(browser: Any, server: Served) -> None:
-    page = browser.new_page()
-    paths = []
-
-    def forward(route: Any) -> None:
-        paths.append(urlsplit(route.request.url).path)
-        route.fulfill(response=route.fetch(url=route.request.url.replace("/reviser/", "/")))
-
-    page.route("**/reviser/**", forward)
-    page.goto(f"{server.url}/reviser/")
-    page.wait_for_function(OPEN)
-    mode(page, "continue")
-    write(page, "The", max_actions=5)
-    assert text(page).startswith("The")
-    assert len(paths) > 10
-    assert all(path.startswith("/reviser/") for path in paths)
-    page.close()

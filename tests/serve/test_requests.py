@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import fields
@@ -162,7 +161,7 @@ def test_an_invalid_request_is_refused_in_a_sentence(
     assert words in error_message(answer)
 
 
-def test_a_body_that_is_endless_or_of_an_odd_length_is_refused(server: Served) -> None:
+def test_an_endless_body_is_refused(server: Served) -> None:
     def endless() -> Iterator[bytes]:
         yield from [b"x" * 1000] * 100
 
@@ -171,29 +170,6 @@ def test_a_body_that_is_endless_or_of_an_odd_length_is_refused(server: Served) -
         assert answer.status_code == 413
     except httpx2.TransportError:
         pass  # the connection may end before the response is read
-    for length in (b"0" * 5000, b"9" * 30):
-        head = (
-            b"POST /v1/generate HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer first-key\r\n"
-        )
-        with socket.create_connection(("127.0.0.1", server.port)) as odd:
-            odd.settimeout(20)
-            odd.sendall(head + b"content-length: " + length + b"\r\n\r\n")
-            assert odd.recv(200).split()[1] in (b"400", b"413")
-
-
-def test_many_bad_items_make_one_error() -> None:
-    with serving(limits={"body_bytes": 4 << 20}) as large:
-        for path, body in (
-            ("/v1/infill", {"text": "a", "spans": [0] * 500_000}),
-            ("/v1/infill", {"text": "ab" * 900, "spans": [[n, n - 1] for n in range(1, 99_000)]}),
-            ("/v1/revise", {"draft": "a", "locked": [0] * 500_000}),
-            ("/v1/generate", {str(n) * 100: 1 for n in range(5000)}),
-        ):
-            began = time.process_time()
-            answer = large.post(path, body)
-            assert time.process_time() - began < 2
-            assert (answer.status_code, len(answer.text) < 500) == (400, True)
-            error_message(answer)
 
 
 def test_a_model_that_was_not_trained_to_edit_is_refused_by_the_name_clients_know() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,14 +15,11 @@ pytest.importorskip("fastapi", reason="The extra serve is not installed.")
 
 import httpx2
 
-from reviser.engines.settings import DecodeConfig
-from reviser.errors import ConfigError, EngineError
 from reviser.serve.client import Client
 from reviser.serve.schema import RevisionBody
 from reviser.writing.prompts import prompts_of
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Revise
-from support.browsers import node
 from support.serving import Served, eventually, reviser, serving
 
 MODEL = reviser()
@@ -76,28 +72,11 @@ def test_a_revision_is_what_it_would_be_without_a_server(server: Served) -> None
 
     for (draft, options), one in zip(asked, found, strict=True):
         assert same(one, here(draft, **options))
+        assert set(one.to_dict()) == set(RevisionBody.model_fields)
         for rollout in one.rollouts:
             assert rollout.provenance["model"] == "random"
             assert all(part.before == part.after for part in rollout.locked)
         assert Revision.from_json(one.to_json()) == one
-
-
-def test_a_draft_of_one_part_can_be_followed(server: Served) -> None:
-    settings: Any = {"seed": 3, "max_actions": 30}
-    draft = "The cat sat. 😀"
-    task = Revise(draft, locked=["cat"], min_edit_probability=0)
-    with Client(server.url) as client:
-        stream = client.stream(task, **settings)
-        text = draft
-        for edit in stream:
-            text = edit.apply(text)
-            assert (text, edit.cursor) == (stream.text, stream.cursor)
-        revision = client.run(task, DecodeConfig.of(settings, task.default_config))
-        assert stream.rollout() == revision.rollouts[0]
-        assert text == revision.text
-        with pytest.raises(ConfigError, match="in 3 windows, whose edits cannot be streamed"):
-            client.stream(Revise("The cat sat. " * 3, window=9))
-        assert client.revise("The", locked="The").text == "The"  # not a list of letters
 
 
 def test_positions_are_in_the_clients_unit(server: Served) -> None:
@@ -114,11 +93,6 @@ def test_positions_are_in_the_clients_unit(server: Served) -> None:
         )
     within = server.post("/v1/revise", body | {"unit": "utf16"})
     assert (within.status_code, "within a character" in within.text) == (400, True)
-
-
-def test_the_schema_has_every_field_of_a_revision() -> None:
-    body = here("The cat sat.", seed=1, max_actions=20, min_edit_probability=0).to_dict()
-    assert set(body) == set(RevisionBody.model_fields)
 
 
 def test_a_draft_is_one_request_however_many_windows_it_has() -> None:
@@ -143,21 +117,6 @@ def test_a_draft_is_one_request_however_many_windows_it_has() -> None:
         ]
         assert line[-1]["actions"] == parts * 50
         assert line[-1]["stop_reason"] == "max_actions"
-
-
-def test_a_disconnect_or_a_failure_ends_all_windows() -> None:
-    with serving(seconds=0.02) as server:
-        with pytest.raises(httpx2.ReadTimeout):
-            server.http.post("/v1/revise", json=SLOW, timeout=0.5)
-        eventually(lambda: server.engine()["running"] == 0)
-        with Client(server.url) as client, ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(client.revise, **SLOW)
-            eventually(lambda: server.engine()["running"] > 3)
-            server.fault.write_text("step error")
-            with pytest.raises(EngineError):
-                asked.result()
-        eventually(lambda: server.engine()["running"] == 0)
-        assert server.post("/v1/revise", {"draft": "The", "max_actions": 3}).status_code == 200
 
 
 READ_FIRST = {"draft": "The cat sat.", "min_edit_probability": 0.5, "max_actions": 3}
@@ -191,24 +150,3 @@ def test_reading_a_draft_ends_with_its_time_or_its_client() -> None:
         assert revision["text"] == READ_FIRST["draft"]
         server.fault.unlink()
         eventually(lambda: server.engine()["running"] == 0)
-
-
-def test_browsers_revise_too(server: Served) -> None:
-    draft, options = "😀 The cat sat.", {
-        "locked": [[0, 2], "cat"], "seed": 2, "max_actions": 20, "min_edit_probability": 0,
-    }  # fmt: skip
-    code = (
-        f"import {{ Client }} from {json.dumps(str(CLIENT_JS))};"
-        f"const [draft, options] = {json.dumps([draft, options])};"
-        f"const client = new Client({{ url: {json.dumps(server.url)} }});"
-        "const stream = await client.streamRevise(draft, options);"
-        "const { text } = await stream.result();"
-        "console.log(JSON.stringify([await client.revise(draft, options), text]));"
-    )
-    run = subprocess.run(
-        [node(), "--input-type=module", "-e", code], capture_output=True, text=True, check=True
-    )
-    revision, text = json.loads(run.stdout)
-    wanted = here(draft, **options | {"locked": [(0, 1), "cat"]})
-    assert (revision["text"], text) == (wanted.text, wanted.text)
-    assert revision["changes"][0]["start"] == wanted.changes[0].start + 1

@@ -160,14 +160,6 @@ def test_a_broken_engine_ends_the_process_for_its_supervisor(
         assert words.get(word, "refused") in states[1]["reason"]
 
 
-def test_an_engine_that_breaks_without_work_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "PROBE_SECONDS", 0.1)
-    with serving() as server:
-        server.fault.write_text("raise")
-        assert server.wait() == 1
-        assert "the engine broke" in server.log.read_text()
-
-
 def test_an_engine_that_fails_during_a_drain_loses_only_what_it_ran() -> None:
     with serving(seconds=0.02, limits={"running": 1}) as server, ThreadPoolExecutor(3) as pool:
         body = {"prompt": "The", "max_actions": 40, "stop_bias": -1}

@@ -1,7 +1,7 @@
 """Attacks on a server, as data: bodies that are costly for their size, and misused connections.
 
-The bodies were found against 0.1.0, or made to be the worst that a field can hold. `replay` sends
-all of them; a server must answer each with a status below 500, or close the connection.
+The bodies were found against 0.1.0, or made to be the worst that a field can hold. A server
+must answer each with a status below 500, or close the connection.
 """
 
 from __future__ import annotations
@@ -95,6 +95,11 @@ RAW: dict[str, bytes] = {
     "white space": b" " * (MAX_BODY - 2) + b"{}",
     "no text": b"\xff" * MAX_BODY,
     "nothing": b"",
+    "half of a surrogate pair": b'{"draft": "\\ud800", "\\ud800": 1}',
+    "a field twice": b'{"draft": 1, "draft": "a"}',
+    "a number without end": b'{"draft": "a", "seed": 1e999}',
+    "no number": b'{"draft": "a", "temperature": NaN}',
+    "a mark in front": b"\xef\xbb\xbf{}",
 }
 
 
@@ -201,12 +206,3 @@ def long_jobs(target: Target, count: int = 4, seconds: float = 0.5) -> None:
     time.sleep(seconds)
     for connection in opened:
         connection.close()
-
-
-def replay(target: Target) -> Iterator[tuple[str, int]]:
-    """Run the whole list once; yield the name of each attack, and its status or bytes."""
-    yield from send_bodies(target)
-    for name, attack in CONNECTIONS.items():
-        yield name, attack(target) and 0
-    long_jobs(target)
-    yield "long jobs", 0
