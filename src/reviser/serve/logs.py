@@ -32,7 +32,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class TextLogFormatter(logging.Formatter):
-    """One short line per record, for a person: what happened, and its facts."""
+    """One short line per record, for a person: what happened, and with which values."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -40,8 +40,8 @@ class TextLogFormatter(logging.Formatter):
         if line["event"] == "listening":
             return f"Open {line['url']} (press Ctrl-C to stop)"
         hidden = ("time", "event", "id", "at", "level" if line["level"] == "info" else "")
-        facts = [f"{name}={value}" for name, value in line.items() if name not in hidden]
-        return " ".join([line["time"][11:19], line["event"], *facts])
+        values = [f"{name}={value}" for name, value in line.items() if name not in hidden]
+        return " ".join([line["time"][11:19], line["event"], *values])
 
 
 def _line(record: logging.LogRecord) -> dict[str, Any]:
