@@ -180,6 +180,11 @@ def test_any_chunk_of_parquet_is_that_of_the_whole_file(
     assert found == [{"id": n} if fields == "id" else {} for n in range(23)]
 
 
+def test_nulls_are_missing_fields() -> None:
+    row = {"prompt": None, "infill": "a{}", "settings": {"seed": 3, "top_k": None}, "spans": None}
+    assert sources.without_nulls(row) == {"infill": "a{}", "settings": {"seed": 3}}
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 4))
 def test_chunks_are_all_documents_once(rows: list[int], size: int) -> None:
     files = [Source(name=str(n), label="", size=0, rows=count) for n, count in enumerate(rows)]

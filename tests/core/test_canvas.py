@@ -103,17 +103,6 @@ def test_an_edit_says_what_gave_way_to_what(seed: int) -> None:
         assert edit.changes_text or canvas.tokens() == before
 
 
-@pytest.mark.parametrize("largest", [1, 2, 8])
-def test_the_digits_of_a_number_fall_and_only_the_largest_repeats(largest: int) -> None:
-    vocab = ActionVocab.build(3, max_move=largest)
-    table = vocab.digit_follows
-    for d, digit in enumerate(vocab.deltas):
-        assert table[0, d]
-        for p, previous in enumerate(vocab.deltas):
-            falls = abs(digit) < abs(previous) or abs(digit) == abs(previous) == largest
-            assert table[p + 1, d] == (falls and digit * previous > 0)
-
-
 # -- undo -----------------------------------------------------------------------------------------
 
 

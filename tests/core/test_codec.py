@@ -467,45 +467,6 @@ def test_a_text_edit_is_applied_in_its_own_unit() -> None:
     assert TextEdit(2, "a", "bc", 4, "utf16").apply("😀a!") == "😀bc!"
 
 
-def test_a_letter_inside_a_character_breaks_it_and_its_removal_joins_it_again() -> None:
-    c3, xa9 = byte_tokens(BYTES, "é".encode())
-    (x,) = byte_tokens(BYTES, b"x")
-    assert shown_edits(BYTES, [x, c3, xa9, x], move(-2), insert(x), Action(Kind.DELETE)) == [
-        (2, "", "", 2),
-        (1, "é", "\ufffdx\ufffd", 3),
-        (1, "\ufffdx\ufffd", "é", 2),
-    ]
-
-
-def test_half_a_character_taken_from_one_joins_another() -> None:
-    c3, xa9 = byte_tokens(BYTES, "é".encode())
-    _, xbc = byte_tokens(BYTES, "ü".encode())
-    tokens = [c3, xa9, xbc]  # an é and half an ü
-    assert shown_edits(BYTES, tokens, Action(Kind.SWAP), move(-1), Action(Kind.DELETE)) == [
-        (0, "é\ufffd", "ü\ufffd", 2),
-        (1, "", "", 1),
-        (0, "ü\ufffd", "é", 1),
-    ]
-
-
-def test_a_broken_neighbour_that_remains_broken_is_not_edited() -> None:
-    f0, x80 = byte_tokens(BYTES, b"\xf0\x80")
-    (x,) = byte_tokens(BYTES, b"x")
-    actions = [move(-1), insert(x), Action(Kind.REPLACE, f0), Action(Kind.DELETE)]
-    assert shown_edits(BYTES, [f0, x80], *actions) == [
-        (1, "", "", 1),
-        (1, "", "x", 2),
-        (2, "", "", 2),  # the replacing token is yet to come
-        (1, "x", "\ufffd", 2),
-        (1, "\ufffd", "", 1),
-    ]
-
-
-def test_a_combining_mark_is_a_character_of_its_own() -> None:
-    mark = BYTES.codec.encode("\u0301")
-    assert shown_edits(BYTES, BYTES.codec.encode("e"), *map(insert, mark)) == [(1, "", "\u0301", 2)]
-
-
 def test_a_space_shows_once_it_is_no_longer_first() -> None:
     the = LLAMA.tokenizer.token_to_id(f"{SPACE}the{SPACE}")
     (x,) = byte_tokens(LLAMA, b"x")

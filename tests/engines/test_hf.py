@@ -153,7 +153,7 @@ def test_applying_the_mask_leaves_open_exactly_what_it_allows(
 
 @every_trunk
 @every_vocab
-@settings(max_examples=10)
+@settings(max_examples=5)  # of each trunk with each vocabulary
 @given(
     asked=st.lists(st.tuples(prefixes, configs), min_size=1, max_size=5),
     rows=st.sampled_from([1, 3, 64]),

@@ -11,7 +11,7 @@ import yaml
 
 pytest.importorskip("torch")
 
-from tests.train.conftest import assert_same_weights, run
+from tests.train.conftest import assert_same_weights
 
 from reviser.core.actions import ActionVocab
 from reviser.errors import ConfigError
@@ -40,18 +40,6 @@ def test_a_run_resumes_exactly_and_learns(workshop: Path, tmp_path: Path, kind: 
     lines = (whole / "log.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines if '"loss"' in line]
     assert losses[-1] < losses[0]
-
-
-@pytest.mark.full
-@each_kind
-def test_two_processes_follow_one(workshop: Path, tmp_path: Path, kind: str) -> None:
-    common = [*changes(kind), "trunk.dropout=0"]
-    run(workshop / "recipe.yaml", tmp_path / "one", *common, command="lab train")
-    run(workshop / "recipe.yaml", tmp_path / "two", *common, processes=2, command="lab train")
-    one, two = (json.loads((tmp_path / n / "run.json").read_text()) for n in ("one", "two"))
-    assert two["processes"] == 2
-    name = "eval_held_out_nll"
-    assert two["metrics"][name] == pytest.approx(one["metrics"][name], abs=1e-4)
 
 
 def test_shards_are_refused(workshop: Path, tmp_path: Path) -> None:

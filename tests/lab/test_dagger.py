@@ -74,7 +74,7 @@ def test_each_round_has_its_rollouts_and_all_steps_are_logged(whole: Path) -> No
     assert [entry["step"] for entry in steps if "loss" in entry] == list(range(1, 13))
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(8, marks=pytest.mark.full), 10])
+@pytest.mark.parametrize("step", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (8, 10))])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(
     recipe: Path, whole: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

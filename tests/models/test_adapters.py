@@ -186,17 +186,6 @@ def test_a_damaged_adapter_gets_one_sentence(
         adapters.find(adapter, base=base)
 
 
-def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path) -> None:
-    tensors = {
-        "base_model.model.model.layers.9.mlp.up_proj.lora_A.weight": torch.zeros(RANK, WIDTH),
-        "base_model.model.model.layers.9.mlp.up_proj.lora_B.weight": torch.zeros(24, RANK),
-    }
-    save_file(tensors, adapter / adapters.WEIGHTS)
-    with pytest.raises(CheckpointError, match="was trained on another base"):
-        adapters.merge(adapter, adapter.parent / "merged", base=base)
-    assert not (adapter.parent / "merged").exists()
-
-
 @pytest.mark.parametrize(
     "other", [{"peft_type": "IA3"}, {"bias": "all"}, {"r": 0}, {"lora_alpha": None}, {"r": "x"}]
 )

@@ -155,20 +155,6 @@ def test_a_draft_is_the_beginning_without_a_delimiter_too() -> None:
     assert not any(step.in_preamble for step in shown.steps)
 
 
-@pytest.mark.full
-@given(prompt=prompts, instruction=prompts, seed=seeds)
-def test_what_is_made_of_any_draft_is_shown_step_by_step(
-    prompt: str, instruction: str, seed: int
-) -> None:
-    found = SEARCHER.revise(
-        prompt, instruction=instruction, seed=seed, temperature=0.9, max_actions=30
-    )
-    for made in found.rollouts:
-        shown = SEARCHES.film_of(made)
-        texts = texts_of(Markup(page.to_html([shown])).films[0])
-        assert (texts[0], texts[-1]) == (prompt, made.text)
-
-
 def test_a_search_is_told_by_what_it_looks_for_and_where_that_is() -> None:
     vocab, codec = SEARCHES.vocab, SEARCHES.codec
 

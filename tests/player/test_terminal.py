@@ -108,16 +108,6 @@ def test_marks_are_visible_while_they_are_open() -> None:
     assert "\u25be" not in shown(screen, on)
 
 
-def test_the_finished_text_is_wrapped_at_words() -> None:
-    on = console(width=20)
-    screen = Screen("", 0)
-    screen.take(TextEdit(0, "", "Ben had a very red ball. " * 3, 75))
-    print_result(screen, on)
-    lines = ESCAPES.sub("", on.file.getvalue()).splitlines()  # type: ignore[attr-defined]
-    assert " ".join(" ".join(lines).split()) == ("Ben had a very red ball. " * 3).strip()
-    assert max(map(len, lines)) <= 20
-
-
 def test_the_line_of_state_says_what_was_done_last() -> None:
     screen, on = Screen("The cat.", 8), console()
     assert "reading; 0 actions, 0 moves, 8 characters" in shown(screen, on)

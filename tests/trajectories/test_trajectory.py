@@ -22,12 +22,11 @@ from reviser.core.kinds import KIND_OF_WORD
 from reviser.core.mask import ActionMask
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, InvalidAction, TrajectoryError, VocabError
-from reviser.trajectories.policy import PRESETS, Append, Mixture, Obfuscation, Policy, Spans
+from reviser.trajectories.policy import Append, Mixture, Obfuscation, Policy, Spans
 from reviser.trajectories.sampler import Sampler
-from support import naive, naive_policy
+from support import naive
 from support.strategies import (
     SMALL_VOCABS,
-    obfuscations,
     policies,
     random_action,
     random_targets,
@@ -111,35 +110,9 @@ def test_any_policy_restores_any_target(policy: Policy, vocab: ActionVocab, seed
     assert_sound(vocab, prefix, target, trajectory)
 
 
-@given(obfuscations, seeds)
-def test_a_sampled_walk_is_the_strict_inverse_of_what_slow_python_recorded(
-    policy: Obfuscation, seed: int
-) -> None:
-    policy = replace(policy, merge_moves=False)
-    (target,) = random_targets(Random(seed), RICH, 1, LONGEST)
-    walk = naive_policy.obfuscate(policy, target, 16, naive_policy.Draws(seed, 0, 1))
-    assert walk is not None
-    actions = [Action(KIND_OF_WORD[name], *arguments) for name, *arguments in walk.B]
-    recorded = Trajectory.from_obfuscation(RICH, target, walk.start, actions)
-    assert recorded == Sampler(RICH, policy).sample(target, seed=seed, index=1)
-    # "Executing A from a blank canvas state reconstructs the target and the cursor position."
-    assert Canvas.replay(RICH, recorded.restoration).cursor == walk.start
-
-
 def test_appending_is_writing_from_left_to_right() -> None:
     trajectory = Sampler(PLAIN, Append()).sample([5, 6, 7], prefix=[1, 2], seed=9, index=4)
     assert trajectory == Trajectory(prefix=(1, 2), restoration=(5, 6, 7, PLAIN.stop))
-
-
-def test_an_empty_target_is_restored_by_stop_alone() -> None:
-    for name in PRESETS:
-        trajectory = Sampler(RICH, PRESETS[name]).sample([], units=np.zeros(0, np.uint8))
-        assert trajectory == Trajectory(restoration=(RICH.stop,))
-
-
-def test_a_batch_may_be_empty() -> None:
-    batch = Sampler(PLAIN, Obfuscation()).batch([], [])
-    assert (len(batch), batch.ids.tolist(), batch.offsets.tolist()) == (0, [], [0])
 
 
 def test_a_batch_gives_each_restoration_by_its_index() -> None:
@@ -154,12 +127,6 @@ def test_a_batch_gives_each_restoration_by_its_index() -> None:
             assert learned.all()
     with pytest.raises(IndexError):
         batch[3]
-
-
-def test_targets_may_be_arrays_of_any_integers() -> None:
-    sampler = Sampler(PLAIN, Obfuscation())
-    found = [sampler.sample(np.array([3, 1, 2], dtype)) for dtype in (np.uint16, np.int64)]
-    assert found == [sampler.sample([3, 1, 2])] * 2
 
 
 # -- from a recorded walk -------------------------------------------------------------------------
@@ -206,35 +173,6 @@ def test_the_inverse_of_any_walk_restores_target_and_cursor(vocab: ActionVocab, 
     trajectory = Trajectory.from_obfuscation(vocab, target, cursor, walk, prefix=prefix)
     assert_sound(vocab, prefix, target, trajectory)
     assert Canvas.replay(vocab, trajectory.restoration).cursor == cursor
-
-
-def test_a_span_is_moved_back_from_where_it_went() -> None:
-    clear = [Action(Kind.SPAN_DELETE, 4)]
-    to_the_right = [Action(Kind.SPAN_MOVE, 1, 2), Action(Kind.MOVE, 1), *clear]
-    to_the_left = [Action(Kind.SPAN_MOVE, 1, -1), Action(Kind.MOVE, 2), *clear]
-    nowhere = [Action(Kind.SPAN_MOVE, 2, 0), Action(Kind.MOVE, 2), *clear]
-    for walk, cursor, expected in (
-        (to_the_right, 1, ["move -1", "span_move 1 -2", "move -2"]),
-        (to_the_left, 2, ["move -2", "move -1", "span_move 1 +1"]),
-        (nowhere, 2, ["move -2", "span_move 2 +0"]),
-    ):
-        trajectory = Trajectory.from_obfuscation(RICH, [5, 6, 7, 8], cursor, walk)
-        actions = [str(action) for action in RICH.read(trajectory.restoration)]
-        assert [action for action in actions if not action.startswith("insert")] == [
-            *expected,
-            "stop",
-        ]
-        assert trajectory.no_loss == ()
-        assert Canvas.replay(RICH, trajectory.restoration).cursor == cursor
-
-
-def test_both_ids_of_a_replacement_by_noise_bear_no_loss() -> None:
-    walk = [Action(Kind.REPLACE, 50), Action(Kind.REPLACE, 60), Action(Kind.DELETE)]
-    trajectory = Trajectory.from_obfuscation(RICH, [7], 1, walk)
-    replace_id = RICH.replace
-    assert trajectory.restoration == (60, replace_id, 50, replace_id, 7, RICH.stop)
-    assert trajectory.no_loss == (0, 1, 2)
-    assert trajectory.loss_mask(RICH) == [False] * 2 + [False] * 3 + [True] * 3
 
 
 # -- json -----------------------------------------------------------------------------------------
@@ -369,11 +307,6 @@ def test_what_would_not_be_reproducible_or_fit_is_refused(
 def test_a_batch_needs_one_index_per_target() -> None:
     with pytest.raises(TrajectoryError, match="2 targets and 1 indices"):
         Sampler(PLAIN, Append()).batch([[1], [2]], [0])
-
-
-def test_aligning_to_tokens_needs_no_units() -> None:
-    trajectory = Sampler(PLAIN, Spans(mean=1, unit="token")).sample([1, 2, 3])
-    assert trajectory.target(PLAIN) == [1, 2, 3]
 
 
 def test_a_sampler_needs_a_policy() -> None:

@@ -117,25 +117,6 @@ def test_changes_lead_from_the_draft_to_what_the_canvas_holds(
     assert Changes.from_json(changes.to_json()) == changes
 
 
-@every_reader
-@given(seed=seeds)
-def test_text_beyond_the_edits_is_untouched(reader: Reader, seed: int) -> None:
-    rng = Random(seed)
-    first, last = reader.codec.encode("The cat sat. The"), reader.codec.encode("cat sat")
-    middle = [reader.token(rng) for _ in range(5)]
-    draft = [*first, *middle, *last]
-    canvas = Canvas(reader.vocab, draft, len(first) + len(middle))
-    steps = []
-    for _ in range(rng.randint(1, 5)):
-        kind = rng.choice([Kind.DELETE, Kind.INSERT, Kind.REPLACE])
-        arguments = () if kind is Kind.DELETE else (reader.token(rng),)
-        steps += [(edit, -1.0) for edit in canvas.act(Action(kind, *arguments))]
-    changes = changes_of(reader.codec, draft, steps)
-    head, tail = "The cat sat. The", reader.codec.decode(last).lstrip()
-    assert all(change.start >= len(head) for change in changes)
-    assert all(change.end <= len(changes.draft) - len(tail) for change in changes)
-
-
 def runs_of(draft: Sequence[int], edits: Sequence[Edit]) -> list[tuple[str, str, set[int]]]:
     """A slow reference: nothing leaves the canvas, it fades; runs end at a token of the draft.
 
@@ -336,11 +317,6 @@ def test_critic_markup_has_a_mark_for_each_kind_of_change() -> None:
 
 
 # -- there and back -------------------------------------------------------------------------------
-
-
-@given(some_changes())
-def test_changes_go_through_json(changes: Changes) -> None:
-    assert Changes.from_json(changes.to_json()) == changes
 
 
 def altered(**fields: Any) -> str:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, ActionVocab
@@ -156,6 +156,7 @@ def test_a_word_in_a_gap_brings_no_second_space(script: list[str], text: str, un
         assert replayed.is_finished
 
 
+@settings(max_examples=40)
 @given(prompt=texts, seed=seeds, stop=st.integers(0, 30))
 def test_who_cancels_has_a_text_in_hand(prompt: str, seed: int, stop: int) -> None:
     whole = BYTES.generate(prompt, seed=seed, max_actions=40)
@@ -269,7 +270,7 @@ def test_settings_reach_the_engine() -> None:
     part = prompt_of(BYTES, Continue("The"), DecodeConfig(**given))
     assert part.request.config == DecodeConfig(**given)
     rng = Random(0)
-    for _ in range(20):
+    for _ in range(8):
         rollout = BYTES.infill("The{} cat{}.", seed=rng.getrandbits(32), max_edits=3)
         assert rollout.statistics.edits <= 3
         rollout = BYTES.generate("The", seed=rng.getrandbits(32), max_length=6)

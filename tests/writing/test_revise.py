@@ -91,6 +91,7 @@ def test_locked_text_stays_and_changes_tell_all_that_was_done(
 
 
 @each_model
+@settings(max_examples=50)
 @given(draft=texts, seed=seeds, window=st.sampled_from([5, 256]), data=st.data())
 def test_read_first_nothing_changes_but_the_words_that_likely_need_it(
     model: Reviser, draft: str, seed: int, window: int, data: st.DataObject
@@ -220,6 +221,7 @@ def test_a_lock_within_a_word_that_needs_an_edit_is_kept() -> None:
 
 
 @each_model
+@settings(max_examples=30)
 @given(draft=texts, seed=seeds)
 def test_edits_stream_with_places_in_the_draft_whatever_the_instruction(
     model: Reviser, draft: str, seed: int
@@ -290,6 +292,7 @@ def test_an_instruction_needs_a_model_that_was_trained_with_them() -> None:
 
 
 @each_model
+@settings(max_examples=40)
 @given(draft=texts, seed=seeds, window=st.sampled_from([4, 9, 256]), context=st.integers(0, 5))
 def test_lengths_are_those_of_the_draft_without_context(
     model: Reviser, draft: str, seed: int, window: int, context: int

@@ -84,12 +84,15 @@ PROMPTS_MEAN = math.exp(0.7**2 / 2)
 @pytest.mark.parametrize(
     ("draw", "n"),
     [
-        *((normal, n) for n in (5, 10, 30, 100)),
-        *((exponential, n) for n in (10, 30, 100)),
-        *((mildly, n) for n in (10, 30, 100)),
-        *((lognormal, n) for n in (30, 100, 300)),
+        (normal, 5), (exponential, 30), (mildly, 10), (lognormal, 100),
+        *(
+            pytest.param(draw, n, marks=pytest.mark.full)
+            for draw, sizes in ((normal, (10, 30, 100)), (exponential, (10, 100)),
+                                (mildly, (30, 100)), (lognormal, (30, 300)))
+            for n in sizes
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_mean_is_covered(draw: Any, n: int) -> None:
     repetitions = 1000 if n <= 30 else 300
     assert holds(covered(TRUTH[draw], lambda rng: mean(draw(rng, n)), repetitions=repetitions))

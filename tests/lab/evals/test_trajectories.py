@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviser.core.actions import OPERATORS, Action, ActionVocab, Kind
@@ -166,6 +166,7 @@ def test_operators_are_counted_as_slow_code_counts_them(
     assert len(walk.positions) == len(expected["positions"])
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(RICH))
 def test_an_action_cut_off_halfway_counts_as_ids_only(seed: int, vocab: ActionVocab) -> None:
     history = random_history(Random(seed), vocab, 8)
