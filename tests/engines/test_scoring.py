@@ -45,7 +45,7 @@ def answer(model: Any) -> Callable[[Sequence[Score]], list[Scores]]:
 def test_branches_are_scored_as_full_forward_passes_score_them(
     architecture: str, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "NODES", nodes)
+    monkeypatch.setattr(scoring, "NODES", nodes)
     model = trunk(architecture)
     check_scores(answer(model), model, VOCAB, seed=nodes)
 

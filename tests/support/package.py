@@ -311,6 +311,7 @@ PROMISES: dict[tuple[str, ...], Promise] = {
     ("editor",): running(("lsp", "--help"), ("-c", "import reviser.lsp.server"), first=markup),
     ("agents",): running(("mcp", "--help"), ("-c", "import reviser.agents.server"), first=markup),
     ("web",): running(("export", MODEL, "--to", "onnx", "-o", "onnx"), ("-c", HAS_WEIGHTS)),
+    ("judge",): running(("-c", "import gguf, reviser.engines.onnx_graph, safetensors.numpy")),
     ("batch",): batch,
     ("ray",): running(("-c", "import ray.data, reviser.batch.run"), first=batch),
     ("serve",): serve,

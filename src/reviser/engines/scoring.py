@@ -19,6 +19,9 @@ from reviser.engines.base import PlainVocab, Score, Scores, Vocab
 from reviser.engines.tree import Table, Texts, Tree
 from reviser.errors import ConfigError
 
+NODES = 512
+"""Nodes that are read at a time, or more where their branches leave the text at one position."""
+
 
 def checked_cache(model: Any, cache: Any) -> DynamicCache:
     """Return a cache; refuse a model that keeps more than keys and values of each id."""
@@ -84,7 +87,7 @@ class Scorer:
             self._add(table, own, self._head(text.states[own]))
             own = []
         others = range(tree.length, len(tree.actions))
-        for part in tree.parts([*own, *others]):
+        for part in tree.parts([*own, *others], NODES):
             self._read_nodes(tree, text.cache, part, table)
         self._texts.keep(question.history, text)
         return table.scores()

@@ -31,8 +31,6 @@ from reviser.engines.base import Score, Scores
 
 CACHED_IDS = 4096
 """Ids of texts whose keys and values are kept, because branches of them may be asked for next."""
-NODES = 512
-"""Nodes that are read at a time, or more where their branches leave the text at one position."""
 
 T = TypeVar("T")
 
@@ -68,13 +66,14 @@ class Tree:
             node = following
         return asked
 
-    def parts(self, nodes: Sequence[int]) -> Iterator[list[int]]:
+    def parts(self, nodes: Sequence[int], most: int) -> Iterator[list[int]]:
         """Yield nodes in parts that can be read one after the other, about equally large.
 
-        No branch is cut in two. A small part costs nearly as much as a large one, because each
+        They have about `most` nodes, more where branches leave the text at one position: no branch
+        is cut in two. A small part costs nearly as much as a large one, because each
         reads all weights.
         """
-        size = ceil(len(nodes) / ceil(len(nodes) / NODES)) if nodes else 0
+        size = ceil(len(nodes) / ceil(len(nodes) / most)) if nodes else 0
         part: list[int] = []
         for _, group in groupby(sorted(nodes, key=self.roots.__getitem__), self.roots.__getitem__):
             part += group
