@@ -128,11 +128,13 @@ class Graph:
 
     def model(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> onnx.ModelProto:
         """Return the whole graph; inputs and outputs are named with their types and shapes."""
-        made = [
-            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in of.items()]
-            for of in (inputs, outputs)
-        ]
-        graph = helper.make_graph(self._nodes, "llama", *made, list(self._tensors.values()))
+
+        def declared(values: Mapping[str, Any]) -> list[onnx.ValueInfoProto]:
+            return [helper.make_tensor_value_info(name, *about) for name, about in values.items()]
+
+        graph = helper.make_graph(
+            self._nodes, "llama", declared(inputs), declared(outputs), [*self._tensors.values()]
+        )
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 

