@@ -15,7 +15,7 @@ import tarfile
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,27 +45,20 @@ ENDINGS = (
 OWN_RULES = frozenset(("be", "have", "do", "will", "can", "shall", "may", "must"))
 
 
-def texts(data: Path) -> Iterator[tuple[int, Iterable[str]]]:
-    """Yield the lines of each source and how often it counts."""
-    with tarfile.open(data / "openstax/openstax_prose_ccby.tar.xz") as tar:
-        for member in sorted(tar.getnames()):
-            file = tar.extractfile(member) if member.endswith(".txt") else None
-            if file:
-                yield WEIGHT, file.read().decode().split("\n")
-    with lzma.open(data / "novels100/novels_prose.txt.xz", "rt", encoding="utf-8") as lines:
-        yield 1, lines
-
-
 def read(data: Path) -> tuple[list[str], dict[int, np.ndarray]]:
     """Return all words, and the text of each weight as numbers of words."""
+    with tarfile.open(data / "openstax/openstax_prose_ccby.tar.xz") as tar:
+        modern = [tar.extractfile(one).read().decode() for one in tar.getmembers() if one.isfile()]
+    novels = lzma.decompress((data / "novels100/novels_prose.txt.xz").read_bytes()).decode()
     numbers: dict[str, int] = {}
-    found: dict[int, array] = defaultdict(lambda: array("i"))
-    for weight, lines in texts(data):
-        row = found[weight]
-        for line in lines:
+    found: dict[int, np.ndarray] = {}
+    for weight, text in ((WEIGHT, "\n".join(modern)), (1, novels)):
+        row = array("i")
+        for line in text.split("\n"):
             words = [NAME if token.is_name else token.lower for token in ngrams.tokenize(line)]
             row.extend([numbers.setdefault(word, len(numbers)) for word in [".", *words]])
-    return list(numbers), {n: np.frombuffer(row, np.int32) for n, row in found.items()}
+        found[weight] = np.frombuffer(row, np.int32)
+    return list(numbers), found
 
 
 def symspell(name: str) -> Iterator[list[str]]:
@@ -135,16 +128,11 @@ def save(name: str, data: bytes) -> None:
     print(f"{name:12} {len(data):>9,} bytes, {len(packed):>8,} compressed")
 
 
-def merged(keys: list[np.ndarray], counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of the counts of each key."""
-    found, index = np.unique(np.concatenate(keys), return_inverse=True)
-    return found, np.bincount(index, np.concatenate(counts))
-
-
 def counted(rows: dict[int, np.ndarray], key: object, ids: np.ndarray) -> tuple:
     """Return how often each key of some numbers is in the text."""
     found = [(weight, np.unique(key(ids[row]), return_counts=True)) for weight, row in rows.items()]
-    return merged([keys for _, (keys, _) in found], [n * weight for weight, (_, n) in found])
+    keys, index = np.unique(np.concatenate([keys for _, (keys, _) in found]), return_inverse=True)
+    return keys, np.bincount(index, np.concatenate([n * weight for weight, (_, n) in found]))
 
 
 def costs(nats: np.ndarray) -> np.ndarray:
@@ -191,12 +179,8 @@ def count(words: list[str], text: list[str], rows: dict[int, np.ndarray]) -> byt
 
 
 def pairs_of(
-    rows: dict[int, np.ndarray],
-    ranks: np.ndarray,
-    rank: dict[str, int],
-    single: np.ndarray,
-    usual: np.ndarray,
-) -> tuple[list[int], list[int]]:
+    rows: dict, ranks: np.ndarray, rank: dict, single: np.ndarray, usual: np.ndarray
+) -> tuple:
     """Return pairs of words that are more or less frequent than their classes, and by how much."""
     low = (1 << PAIR_SHIFT) - 1
     keys, n = counted(

@@ -102,9 +102,8 @@ TEXTS = [
     f"Use {LOCKED * 5} to open {LOCKED} file. {LOCKED}It work.",
     f"{LOCKED}",
     "Dear Tom,\n\nI am writing you for to apologize\nfor noise.\n\n- a item\n- other item\n",
-    "\u201cHe don\u2019t know,\u201d she say. It\u2019s the childrens\u2019 books; (they was) here!",
-    "a 3.5 GB file_name at C:\\temp or https://example.org/ isnt well-know \U0001f600 "
-    "caf\u00e9.",
+    "\u201cHe don\u2019t know,\u201d she say. It\u2019s the childrens\u2019 books; (they was)!",
+    "a 3.5 GB file_name at C:\\temp or https://example.org/ isnt well-know \U0001f600 caf\u00e9.",
 ]
 
 
