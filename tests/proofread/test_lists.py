@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from reviser.proofread.lists import Lists, place, read
+from reviser.proofread.line import place, read
+from reviser.proofread.lists import Lists
 from reviser.proofread.ngrams import Ngrams, forms, pack, tokenize, unpack, words
 from reviser.proofread.suggestion import LOCKED, Suggestion
 
