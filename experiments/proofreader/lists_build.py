@@ -4,13 +4,13 @@
 
 `DATA` has `openstax` (CC BY 4.0) and `novels100` (public domain by date), which are counted. The
 words and more pairs come from symspellpy (MIT), the forms from lemminflect (MIT). The tables
-`confused.txt` and `families.txt` are written by hand. It takes about five minutes and 2 GB.
+`confused.txt` and `families.txt` are written by hand. It takes about two minutes and 3 GB.
 """
 
-import argparse
 import gzip
 import lzma
 import re
+import sys
 import tarfile
 import zlib
 from array import array
@@ -26,23 +26,18 @@ from reviser.proofread import ngrams
 from reviser.proofread.ngrams import MARKS, OWN, PAIR_SHIFT, SCALE, SHIFT, UNSEEN, VOCABULARY
 
 OUTPUT = Path(ngrams.__file__).parent / "data"
-WEIGHT = 3
-"""How often the textbooks count: they are modern, and the novels are not."""
-FEWEST_ROWS, FEWEST_PAIRS = 24, 15
-"""Counts of a row of three classes, and of a pair of words, that is saved."""
-LEAST_ROWS, LEAST_PAIRS = 0.6, 1.0
-"""Nats by which a row or a pair must differ from what is saved for its parts."""
-FORMS = 60
-"""The frequency of a word whose forms are saved."""
+WEIGHT = 3  # of the textbooks: they are modern, and the novels are not
+FEWEST_ROWS, LEAST_ROWS, FEWEST_PAIRS, LEAST_PAIRS, FORMS = 24, 0.6, 15, 1.0, 60
+"""What is saved: rows of three classes and pairs of words with this count, if they differ by so
+many nats from what is saved for their parts; and the forms of words with this frequency."""
 PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)?")
-NAME = "\0name"
+NAME, LOW = "\0name", (1 << SHIFT) - 1
 ENDINGS = (
     "tion sion ation ition ment ness ful fully less ly ally ily ity ence ance ency ancy ent ant"
     " ently antly al ial ic ical ically ive ively er or able ible ably ous ously ist ism y ed ing"
     " ish en ship th ual ually ary ory e ate ated ating ized ize"
 )
-"""Endings that are taken off a word to find its stem; the longest one counts."""
-OWN_RULES = frozenset(("be", "have", "do", "will", "can", "shall", "may", "must"))
+NO_FORMS = frozenset(("be", "have", "do", "will", "can", "shall", "may", "must"))
 
 
 def read(data: Path) -> tuple[list[str], dict[int, np.ndarray]]:
@@ -50,8 +45,7 @@ def read(data: Path) -> tuple[list[str], dict[int, np.ndarray]]:
     with tarfile.open(data / "openstax/openstax_prose_ccby.tar.xz") as tar:
         modern = [tar.extractfile(one).read().decode() for one in tar.getmembers() if one.isfile()]
     novels = lzma.decompress((data / "novels100/novels_prose.txt.xz").read_bytes()).decode()
-    numbers: dict[str, int] = {}
-    found: dict[int, np.ndarray] = {}
+    numbers, found = dict[str, int](), dict[int, np.ndarray]()
     for weight, text in ((WEIGHT, "\n".join(modern)), (1, novels)):
         row = array("i")
         for line in text.split("\n"):
@@ -69,13 +63,11 @@ def symspell(name: str) -> Iterator[list[str]]:
 
 def frequencies(words: list[str], counts: dict[int, np.ndarray]) -> dict[str, float]:
     """Return how frequent each known word is."""
-    known = {w: int(n) / 5e5 for w, n in symspell("dictionary_en_82_765")}
-    found = {w: n for w, n in known.items() if PLAIN.fullmatch(w) and (len(w) > 1 or w in "ai")}
+    known = {w: int(n) / 5e5 for w, n in symspell("dictionary_en_82_765") if PLAIN.fullmatch(w)}
+    found = {w: n for w, n in known.items() if len(w) > 1 or w in "ai"}
     for word, modern, old in zip(words, counts[WEIGHT], counts[1], strict=True):
-        is_short = re.search("'(t|re|ve|ll|d|m)$", word) and modern + old >= 20
-        if word in found or (
-            PLAIN.fullmatch(word) and len(word) > 1 and (modern >= 5 or old >= 40 or is_short)
-        ):
+        is_often = modern >= 5 or old >= (20 if "'" in word else 40)
+        if word in found or (PLAIN.fullmatch(word) and len(word) > 1 and is_often):
             found[word] = found.get(word, 0) + int(WEIGHT * modern + old)
     return found
 
@@ -92,9 +84,8 @@ def inflected(frequency: dict[str, float]) -> Iterator[str]:
             rows.append((lemma, kind, [*best, "-", "-", "-"], forms))
             adverbs |= {lemma} if kind == "adv" else set()
     for lemma, kind, (one, two, three, four, *_), forms in rows:
-        if kind == "verb" and lemma not in OWN_RULES:
-            participle = two if len(forms) > 1 and forms[1] else one
-            yield f"v {lemma} {four} {one} {participle} {three}"
+        if kind == "verb" and lemma not in NO_FORMS:
+            yield f"v {lemma} {four} {one} {two if any(forms[1:2]) else one} {three}"
         elif kind == "noun":
             plurals = [p for p in forms[0].split("/") if p != lemma and p in frequency]
             yield " ".join(["n", lemma, *sorted(plurals, key=frequency.get)[-1:]])
@@ -102,12 +93,11 @@ def inflected(frequency: dict[str, float]) -> Iterator[str]:
             ends = (lemma + "ly", lemma[:-1] + "ily", lemma[:-1] + "y", lemma + "ally")
             usual = (True, lemma[-1] == "y", lemma[-2:] == "le", lemma[-2:] == "ic")
             found = [w for w, ok in zip(ends, usual, strict=True) if ok and w in adverbs]
-            adverb = "well" if lemma == "good" else (found or ["-"])[0]
-            yield f"a {lemma} {one} {two} {adverb}"
+            yield f"a {lemma} {one} {two} {'well' if lemma == 'good' else (found or ['-'])[0]}"
 
 
-def derived(words: list[str], lines: list[str]) -> Iterator[str]:
-    """Yield families of words with one stem, from the endings and from the table."""
+def derived(words: list[str], lines: list[str]) -> list[str]:
+    """Return families of words with one stem, from the endings and from the table."""
     formed = {word for line in lines for word in line.split()[1:]}
     table: dict[str, list[str]] = defaultdict(list)
     for word in words[:14_000]:
@@ -115,17 +105,18 @@ def derived(words: list[str], lines: list[str]) -> Iterator[str]:
             ends = [e for e in ENDINGS.split() if word.endswith(e) and len(word) - len(e) > 3]
             end = max(ends, key=len, default="")
             table[word.removesuffix(end).rstrip("eiy")].append(word)
-    hand = (OUTPUT / "families.txt").read_text(encoding="utf-8").split("\n")
-    for family in (*table.values(), *(line.split() for line in hand)):
-        if 2 <= len(family) <= 9:
-            yield " ".join(["d", *family])
+    hand = (OUTPUT / "families.txt").read_text(encoding="utf-8").splitlines()
+    return [
+        f"d {family}"
+        for family in [*map(" ".join, table.values()), *hand]
+        if 1 <= family.count(" ") <= 8
+    ]
 
 
 def save(name: str, data: bytes) -> None:
     """Write a data file, compressed."""
-    packed = zlib.compress(data, 9)
-    (OUTPUT / name).write_bytes(packed)
-    print(f"{name:12} {len(data):>9,} bytes, {len(packed):>8,} compressed")
+    size = (OUTPUT / name).write_bytes(zlib.compress(data, 9))
+    print(f"{name:12} {len(data):>9,} bytes, {size:>8,} compressed")
 
 
 def counted(rows: dict[int, np.ndarray], key: object, ids: np.ndarray) -> tuple:
@@ -136,7 +127,6 @@ def counted(rows: dict[int, np.ndarray], key: object, ids: np.ndarray) -> tuple:
 
 
 def costs(nats: np.ndarray) -> np.ndarray:
-    """Return log-probabilities as the costs that are saved."""
     return np.clip(np.round(-nats * SCALE), -127, 127).astype(int)
 
 
@@ -152,26 +142,24 @@ def count(words: list[str], text: list[str], rows: dict[int, np.ndarray]) -> byt
     total = sum(w * np.bincount(classes[row], minlength=size) for w, row in rows.items())
     keys, n = counted(rows, lambda c: c[:-1] << SHIFT | c[1:], classes)
     two = np.log((total + 0.5) / total.sum())[None, :] - np.ones((size, 1))
-    one, other = keys[n >= 4] >> SHIFT, keys[n >= 4] & (1 << SHIFT) - 1
-    two[one, other] = np.log(n[n >= 4] / total[one])
+    some = n >= 4
+    two[keys[some] >> SHIFT, keys[some] & LOW] = np.log(n[some] / total[keys[some] >> SHIFT])
     both = dict(zip(keys.tolist(), n.tolist(), strict=True))
     keys, n = counted(rows, lambda c: (c[:-2] << SHIFT | c[1:-1]) << SHIFT | c[2:], classes)
     before = np.array([both[key] for key in (keys >> SHIFT).tolist()])
-    last = keys & (1 << 2 * SHIFT) - 1
-    usual = two[last >> SHIFT, last & (1 << SHIFT) - 1] - UNSEEN / SCALE
-    three = np.log(n / before)
+    usual, three = two[keys >> SHIFT & LOW, keys & LOW] - UNSEEN / SCALE, np.log(n / before)
     kept = (n >= FEWEST_ROWS) & (abs(three - usual) > LEAST_ROWS)
     of = np.array([own.get(w, number.get(ngrams.class_name(w), 0)) for w in words[:VOCABULARY]])
-    single = sum(
-        w * np.bincount(ranks[row] + 1, minlength=VOCABULARY + 1) for w, row in rows.items()
-    )
-    single = np.maximum(single[1:], 1)
+    single = np.ones(VOCABULARY)
+    for weight, row in rows.items():
+        single += weight * np.bincount(ranks[row] + 1, minlength=VOCABULARY + 1)[1:]
     emission = np.where(np.arange(VOCABULARY) < OWN, 0, np.log(single / total[of]))
-    pairs = ngrams.pack(
-        *pairs_of(rows, ranks, rank, single, (two[of][:, of] + emission).astype(np.float32))
+    expected = (two[of][:, of] + emission).astype(np.float32)
+    pairs = ngrams.pack(*pairs_of(rows, ranks, rank, single, expected))
+    head, tables = (
+        " ".join(others).encode(),
+        ngrams.pack(keys[kept].tolist(), costs(three[kept]).tolist()),
     )
-    head = " ".join(others).encode()
-    tables = ngrams.pack(keys[kept].tolist(), costs(three[kept]).tolist())
     sizes = np.array([len(head), len(tables) // 5, len(pairs) // 5], np.uint32).tobytes()
     print(f"{size} classes, {len(tables) // 5:,} rows of three, {len(pairs) // 5:,} pairs")
     dense = [costs(some).clip(0).astype(np.uint8).tobytes() for some in (emission, two)]
@@ -182,43 +170,36 @@ def pairs_of(
     rows: dict, ranks: np.ndarray, rank: dict, single: np.ndarray, usual: np.ndarray
 ) -> tuple:
     """Return pairs of words that are more or less frequent than their classes, and by how much."""
-    low = (1 << PAIR_SHIFT) - 1
-    keys, n = counted(
-        rows, lambda r: (r[:-1] << PAIR_SHIFT | r[1:])[(r[:-1] >= 0) & (r[1:] >= 0)], ranks
-    )
+    both = lambda r: (r[:-1] << PAIR_SHIFT | r[1:])[(r[:-1] >= 0) & (r[1:] >= 0)]  # noqa: E731
+    keys, n = counted(rows, both, ranks)
     found = dict(zip(keys.tolist(), n.tolist(), strict=True))
     for a, b, c in symspell("bigramdictionary_en_243_342"):
         if a in rank and b in rank:
             key = rank[a] << PAIR_SHIFT | rank[b]
             found[key] = max(found.get(key, 0), min(int(c) / 1e7, 1500))
     keys, n = np.array(list(found)), np.array(list(found.values()))
-    one, other = keys >> PAIR_SHIFT, keys & low
+    one, other = keys >> PAIR_SHIFT, keys & (1 << PAIR_SHIFT) - 1
     gains = np.log(n / single[one]) - usual[one, other]
     kept = (n >= FEWEST_PAIRS) & (abs(gains) > LEAST_PAIRS) & ((one >= OWN) | (other >= OWN))
     table = dict(zip(keys[kept].tolist(), costs(-gains[kept]).tolist(), strict=True))
     expected = np.exp(usual) * single[:, None]
     expected[150:, 150:] = 0  # only with a frequent word, it says something that a pair is missing
     expected[:OWN, :OWN] = 0
-    for a, b in zip(*(some.tolist() for some in np.nonzero(expected >= 12)), strict=True):
-        c = found.get(a << PAIR_SHIFT | b, 0)
-        if c < min(FEWEST_PAIRS, expected[a, b] / 4):
-            gain = float(np.log((c + 0.7) / expected[a, b]))
-            table[a << PAIR_SHIFT | b] = max(-127, round(gain * SCALE))
-    order = sorted(table)
-    return order, [table[key] for key in order]
+    for a, b in np.argwhere(expected >= 12).tolist():
+        key, wanted = a << PAIR_SHIFT | b, float(expected[a, b])
+        if found.get(key, 0) < min(FEWEST_PAIRS, wanted / 4):
+            table[key] = max(-127, round(SCALE * np.log((found.get(key, 0) + 0.7) / wanted)))
+    return sorted(table), [table[key] for key in sorted(table)]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path)
-    text, rows = read(parser.parse_args().data)
+    text, rows = read(Path(sys.argv[1]))
     counts = {weight: np.bincount(row, minlength=len(text)) for weight, row in rows.items()}
     frequency = frequencies(text, counts)
     words = [*MARKS[:7], *sorted(frequency, key=frequency.get, reverse=True)]
     save("words.bin", "\n".join(words).encode())
-    forms = list(inflected(frequency))
+    forms = [*inflected(frequency)]
     forms += derived(words, forms)
     save("forms.bin", "\n".join(forms).encode())
     print({kind: sum(line[0] == kind for line in forms) for kind in "vnad"})
-    ngrams.forms.cache_clear()
     save("ngrams.bin", count(words, text, rows))

@@ -29,9 +29,9 @@ SHIFT, PAIR_SHIFT = 10, 14
 """Bits of a class, and of a word, in a key."""
 UNSEEN = 6
 """What it costs, in units, that a row of three was not seen."""
-MARGIN = 16
+MARGIN = 8
 """How much lower than asked the gain by pairs of classes may be."""
-NEVER, SLACK = 10_000, 40
+NEVER, SLACK = 10_000, 16
 """A cost that no row has, and what frequent pairs may still save once a row costs too much."""
 RARE = 10 * SCALE
 """The cost of a word of no list, given its class."""
@@ -203,7 +203,10 @@ class Ngrams:
             most_pair += pair[row[j - 1][0] * self._width + end]
         gains = []
         for option in options:
-            new = [entries[word] for word in option]
+            if len(option) == 1:
+                new = [entries[option[0]]]
+            else:
+                new = [entries[word] for word in option]
             if new and pair[start + new[0][0]] + pair[new[-1][0] * self._width + end] > most_pair:
                 gains.append(-NEVER)
             else:
