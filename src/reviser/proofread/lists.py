@@ -118,8 +118,8 @@ def ing_form(line: Line, i: int) -> Iterator[Options]:
         before = line.words[i - 1]
         if before in BEFORE_ING and "-" not in (base, ing):
             yield i - 1, i + 1, [("to", base), (before, ing), ("for", ing), (ing,), (base,)]
-        elif "-" not in (base, ing):
-            yield i, i + 1, [(of, ing) for of in BEFORE_ING] + [("to", base)]
+        elif line.words[i] == ing and base != "-":
+            yield i, i + 1, [("to", base)]
 
 
 def noun_number(line: Line, i: int) -> Iterator[Options]:
@@ -246,7 +246,7 @@ KINDS = (
     Kind("preposition", "preposition", "Another word may fit better here.", preposition, -24),
     Kind("missing", "missing word", "A word may be missing here.", missing, -22, 5),
     Kind("extra", "extra word", "This word may not be needed.", extra, -32),
-    Kind("ing-form", "verb", '"To" or "-ing" may fit better.', ing_form, -24),
+    Kind("ing-form", "verb", '"To" or "-ing" may fit better.', ing_form, -32, 3),
     Kind("auxiliary", "verb", "Another tense may fit better.", auxiliary, -8),
     Kind("adjective", "adjective", "Another form may fit better.", adjective, -32),
     Kind("word-family", "word", "Another word of this family may fit better.", word_family, -40),

@@ -203,10 +203,7 @@ class Ngrams:
             most_pair += pair[row[j - 1][0] * self._width + end]
         gains = []
         for option in options:
-            if len(option) == 1:
-                new = [entries[option[0]]]
-            else:
-                new = [entries[word] for word in option]
+            new = [entries[word] for word in option]
             if new and pair[start + new[0][0]] + pair[new[-1][0] * self._width + end] > most_pair:
                 gains.append(-NEVER)
             else:
