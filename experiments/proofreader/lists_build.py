@@ -181,8 +181,7 @@ def pairs_of(
     kept = (n >= FEWEST_PAIRS) & (abs(gains) > LEAST_PAIRS) & ((one >= OWN) | (other >= OWN))
     table = dict(zip(keys[kept].tolist(), costs(-gains[kept]).tolist(), strict=True))
     expected = np.exp(usual) * single[:, None]
-    # Only with a frequent word does it say something that a pair is missing.
-    expected[150:, 150:] = expected[:OWN, :OWN] = 0
+    expected[150:, 150:] = expected[:OWN, :OWN] = 0  # rare words may be apart by chance
     for a, b in np.argwhere(expected >= 12).tolist():
         key, wanted = a << PAIR_SHIFT | b, float(expected[a, b])
         if found.get(key, 0) < min(FEWEST_PAIRS, wanted / 4):
@@ -195,8 +194,7 @@ if __name__ == "__main__":
     frequency = frequencies(text, {w: np.bincount(r, minlength=len(text)) for w, r in rows.items()})
     words = [*MARKS[:7], *sorted(frequency, key=frequency.get, reverse=True)]
     save("words.bin", "\n".join(words).encode())
-    forms = [*inflected(frequency)]
-    forms += derived(words, forms)
+    forms = [*(verbs := [*inflected(frequency)]), *derived(words, verbs)]
     save("forms.bin", "\n".join(forms).encode())
     print({kind: sum(line[0] == kind for line in forms) for kind in "vnad"})
     save("ngrams.bin", count(words, text, rows))
