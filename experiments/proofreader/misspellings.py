@@ -14,6 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from reviser.proofread.rules.tables import confusions, dialects, entries
+
+VARIANTS = {"cancelation", "programing"}
+"""Spellings that some dictionaries have, and the list of words has not."""
 FOLDER = Path(__file__).parents[2] / "src/reviser/proofread/rules"
 FREQUENT, MOST_FREQUENT = 12000, 2200
 """Ranks up to which words have misspellings by pattern, and by any letter that is wrong."""
@@ -81,13 +85,19 @@ def main() -> None:
                 listed[each] = right
                 if each in counts or seen[each] > 1 or not each.isalpha():
                     print("check:", each, "->", right, counts.get(each), seen[each])
+    left_to_others = VARIANTS | confusions().keys() | entries().keys() | dialects().keys()
     made = defaultdict(set)
     ranked = [w for w in sorted(counts, key=counts.__getitem__, reverse=True) if w.isalpha()]
     for rank, word in enumerate(ranked[:FREQUENT]):
         if len(word) < 6 or lower[word] < max(5, 0.6 * seen[word]):  # short words, and names
             continue
         for wrong in misspellings(word, most=rank < MOST_FREQUENT):
-            if wrong in counts or wrong in listed or seen[wrong] > seen[word] // 1000:
+            if (
+                wrong in counts
+                or wrong in listed
+                or wrong in left_to_others
+                or seen[wrong] > seen[word] // 1000
+            ):
                 continue
             rivals = set().union(*(near[short] for short in without_one(wrong))) - {word}
             if all(counts[each] * LEAST_RATIO < counts[word] for each in rivals):
@@ -97,7 +107,9 @@ def main() -> None:
         if len(rights) == 1:
             rows[min(rights)].append(wrong)
     lines = [f"{right}: {' '.join(sorted(wrong))}" for right, wrong in sorted(rows.items())]
-    head = "# Misspellings by frequent patterns; written by experiments/proofreader/misspellings.py."
+    head = (
+        "# Misspellings by frequent patterns; written by experiments/proofreader/misspellings.py."
+    )
     (FOLDER / "typos.txt").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
     print(len(listed), "listed,", sum(map(len, rows.values())), "by patterns")
 

@@ -8,7 +8,7 @@ Usage: python -m experiments.proofreader.rules_report TEST_DIR CLEAN.txt... [--s
 """
 
 import argparse
-import pickle
+import json
 import random
 import re
 import time
@@ -74,6 +74,9 @@ def test_sets(tests: Path) -> dict[str, list[tuple[str, list[set[Edit]]]]]:
         "jfleg": with_references(tests / "jfleg-dev", every),
         "bea19": with_edits(tests / "bea19-dev/wi+locness/m2/ABCN.dev.gold.bea19.m2", every),
         "fce": with_edits(tests / "fce-dev/fce/m2/fce.dev.gold.bea19.m2", every),
+        "wi-train": with_edits(
+            tests / "wi_locness-train/wi+locness/m2/ABC.train.gold.bea19.m2", every
+        ),
         "cweb-g": with_references(tests / "cweb-g-dev", every, tokenized=False),
         "cweb-s": with_references(tests / "cweb-s-dev", every, tokenized=False),
     }
@@ -91,11 +94,14 @@ def main() -> None:
     parser.add_argument("--show", help="print the cases of a rule that no annotator agrees with")
     options = parser.parse_args()
     cache = options.cache
-    sets = pickle.loads(cache.read_bytes()) if cache and cache.exists() else None
-    if sets is None:
+    if cache and cache.exists():
+        saved = json.loads(cache.read_text(encoding="utf-8"))
+        sets = {name: [(t, [set(map(tuple, e)) for e in some]) for t, some in rows]
+                for name, rows in saved.items()}  # fmt: skip
+    else:
         sets = test_sets(options.tests)
         if cache:
-            cache.write_bytes(pickle.dumps(sets))
+            cache.write_text(json.dumps(sets, default=list), encoding="utf-8")
     if options.letters:
         sets["letters"] = list(letters(options.letters))
     check = Rules()
@@ -136,7 +142,9 @@ def main() -> None:
     print("| rule | sure | cases | right | alarms |\n|---|---|--:|--:|--:|")
     for rule, sure in sorted(cases | alarms, key=lambda key: (not key[1], -cases[key])):
         key = rule, sure
-        print(f"| {rule} | {'sure' if sure else ''} | {cases[key]} | {right[key]} | {alarms[key]} |")
+        print(
+            f"| {rule} | {'sure' if sure else ''} | {cases[key]} | {right[key]} | {alarms[key]} |"
+        )
 
 
 def is_shown(rule: str | None, each: Suggestion) -> bool:

@@ -48,10 +48,13 @@ class Rules:
             *punctuation(read),
         ]
         seen: set[tuple[int, int, str]] = set()
+        last = 0
         for each in sorted(found, key=lambda s: (not s.sure, s.start, s.end)):
             if text[each.start : each.end].lower() in self.known and each.start < each.end:
                 continue
             new = tuple(r for r in each.replacements if (each.start, each.end, r) not in seen)
             if new and LOCKED not in text[each.start : each.end]:
                 seen.update((each.start, each.end, word) for word in new)
-                yield replace(each, replacements=new)
+                sure = each.sure and each.start >= last  # of two that overlap, one is sure
+                last = each.end if sure else last
+                yield replace(each, replacements=new, sure=sure)

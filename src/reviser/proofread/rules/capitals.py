@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from reviser.proofread.rules.kinds import Rule
-from reviser.proofread.rules.text import Text
+from reviser.proofread.rules.text import ABBREVIATIONS, Text
+from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Suggestion
 
 SENTENCE = Rule("sentence-capital", "capital", "A sentence starts with a capital letter.")
@@ -15,48 +16,26 @@ PRONOUN = Rule("lone-i", "capital", "'I' is always written with a capital letter
 DATE = Rule("date-capital", "capital", "Days and months are written with a capital letter.")
 NAME = Rule("name-capital", "capital", "Names of peoples, languages and places have a capital.")
 
-STARTERS = frozenset(
-    "the this that these those it he she they we you there but and so if when while although"
-    " because after before since as in on at for from to with however therefore moreover also"
-    " first firstly second secondly third finally then now today my your his her its our their"
-    " what who how why where which some many most all one no not please thanks thank yes maybe"
-    " another every each nobody everyone everybody people is are do does did can could would will"
-    " i'm i've i'll i'd it's that's there's let's don't sometimes usually unfortunately".split()
-)
+STARTERS = words("starters")
 """Words that start a sentence, and are no names, units or commands."""
-ABBREVIATIONS = frozenset(
-    "etc eg ie vs mr mrs ms dr prof st no nr fig figs eq vol pp cf al approx inc ltd co corp dept"
-    " est min max hrs sec ca resp incl excl jan feb mar apr jun jul aug sep sept oct nov dec mon"
-    " tue wed thu fri sat sun jr sr rev gen col capt lt sgt ave blvd rd ext tel ed eds trans chap"
-    " ch art op cit ibid viz a.m p.m am pm".split()
-)
+SHORT = words("short")
+"""Words of up to three letters that are no abbreviations."""
+_CONTINUES = words("continues")
+_SUBORDINATE = words("subordinate")
+"""Words that may also continue a sentence after a stop that is wrong."""
 _STOPPED = re.compile(r"(?P<stop>[.!?])[)\"\u201d]?(?: {1,2}|\n)[\"\u201c(]?\Z")
 
-DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
-MONTHS = frozenset("january february april june july september october november december".split())
+DAYS = words("days")
+MONTHS = words("months")
 _PLURAL_DAYS = frozenset(day + "s" for day in DAYS)
-_DATE_BEFORE = frozenset("in of on until till since by from early late mid last next this".split())
+_DATE_BEFORE = words("date-before")
 
-PEOPLES = frozenset(
-    "english american british european african asian australian canadian french german italian"
-    " spanish portuguese russian chinese japanese korean arabic hindi mexican brazilian greek"
-    " egyptian irish scottish welsh austrian belgian swiss norwegian finnish hungarian romanian"
-    " bulgarian ukrainian thai vietnamese indonesian malaysian pakistani iranian iraqi israeli"
-    " moroccan nigerian kenyan ethiopian cuban colombian argentinian chilean peruvian venezuelan"
-    " christian muslim jewish buddhist catholic islamic christmas halloween ramadan".split()
-)
-PLACES = frozenset(
-    "england america europe africa asia australia canada france germany italy spain portugal"
-    " russia india korea mexico brazil greece egypt ireland scotland austria belgium switzerland"
-    " norway sweden denmark finland hungary romania bulgaria ukraine thailand vietnam indonesia"
-    " malaysia singapore pakistan iran iraq israel morocco nigeria kenya ethiopia cuba colombia"
-    " argentina peru venezuela london paris berlin rome madrid moscow beijing tokyo sydney chicago"
-    " california florida texas boston washington".split()
-)
-_COMMON = frozenset("fries toast doors door windows press horn leave kiss dressing salad".split())
+PEOPLES = words("peoples")
+PLACES = words("places")
+_COMMON = words("common")
 """After these a people's name is often a common word, as in "french fries"."""
 
-_NOT_PRONOUN = frozenset("in is and or to of th e j k n x y as equals a the i for".split())
+_NOT_PRONOUN = words("not-pronoun")
 
 
 def capitals(text: Text) -> Iterator[Suggestion]:
@@ -81,15 +60,17 @@ def _sentences(text: Text) -> Iterator[Suggestion]:
         if not match or line is not text.line_of[n - 1]:
             continue
         before = text.low[n - 1]
+        is_short = len(before) < 4 and before not in SHORT
         if len(before) < 2 or before in ABBREVIATIONS or before[-1].isdigit():
             continue
         words = _is_inside(text, n, 3)
         sure = (
-            text.low[n] in STARTERS
+            text.low[n] in STARTERS - _SUBORDINATE - _CONTINUES
             and line.is_sentence
+            and not is_short
             and words
             and len(text.gap(n).strip()) == 1
-            and match["stop"] != "!"
+            and match["stop"] == "."
             and text.words[n - 1].islower()
         )
         yield SENTENCE.words(text, n, n, _capital(text, n), sure=sure)
@@ -110,15 +91,23 @@ def _is_inside(text: Text, n: int, count: int) -> bool:
 def _paragraphs(text: Text) -> Iterator[Suggestion]:
     last = None
     is_stopped = True
+    is_style = _is_without_capitals(text)
     for n, line in enumerate(text.line_of):
         if line is last:
             continue
         is_first = not text.text[line.start : text.start[n]].strip(" \t\n\"'\u201c\u2018(")
-        is_lower = text.words[n][0].islower() and bool(text.low[n])
+        is_lower = text.words[n][0].islower() and bool(text.low[n]) and text.next(n) != ""
         if line.is_sentence and is_first and is_lower:
-            sure = line.ends and line.is_alone and is_stopped and text.low[n] in STARTERS
+            is_sure = not is_style and line.ends and line.is_alone and is_stopped
+            sure = is_sure and text.low[n] in STARTERS - _CONTINUES
             yield PARAGRAPH.words(text, n, n, _capital(text, n), sure=sure)
         last, is_stopped = line, line.ends or not line.is_sentence
+
+
+def _is_without_capitals(text: Text) -> bool:
+    """Return whether no sentence of a longer text starts with a capital: a choice of style."""
+    first = [text.words[n] for n in range(len(text)) if text.starts[n]]
+    return len(first) > 2 and not any(word[0].isupper() for word in first)
 
 
 def _pronouns(text: Text) -> Iterator[Suggestion]:
@@ -152,4 +141,4 @@ def _dates(text: Text) -> Iterator[Suggestion]:
 def _names(text: Text) -> Iterator[Suggestion]:
     for n in text.where(PEOPLES | PLACES):
         if text.words[n][0].islower() and text.next(n) not in _COMMON:
-            yield NAME.words(text, n, n, _capital(text, n), sure=True)
+            yield NAME.words(text, n, n, _capital(text, n))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from reviser.proofread.rules.kinds import Rule
 from reviser.proofread.rules.text import Text
+from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Suggestion
 
 AN = Rule("a-an", "article", "'a' becomes 'an' before a vowel sound.")
@@ -15,28 +16,21 @@ BASE = Rule("base-form", "verb", "After '{aux}' the verb has its base form: '{ne
 PARTICIPLE = Rule("participle", "verb", "After 'have' the verb is a participle: '{new}'.")
 NUMBER = Rule("noun-number", "agreement", "More than one: '{new}'.")
 DEMONSTRATIVE = Rule("this-these", "agreement", "'{new}' agrees with the noun after it.")
-DONT = Rule("dont", "punctuation", "'{new}' has an apostrophe.")
+DONT = Rule("apostrophe", "punctuation", "'{new}' has an apostrophe.")
 ITS = Rule("its-own", "word", "'its' is the possessive; 'it's' means 'it is'.")
 PLURAL = Rule("plural-apostrophe", "punctuation", "A plural has no apostrophe: '{new}'.")
 
 _LIKE_CONSONANT = re.compile(
-    r"(?:uni(?:vers|t(?!im)|on|que|form|corn|cycl|sex|lat|son|fi|code|direc|pol|x|cell|ver|br)"
-    r"|unanim|us(?:e|a[gb]|u)|ut(?:il|op)|ur(?:in|an[iu]|olog)|ubiq|uk|ufo|eu|ew|once\b|one\b"
+    r"(?:uni(?!n|m|dent|ss|rr)"
+    r"|unanim|us(?:e|a[gb]|u)|ut(?:il|op)|ur(?:in|an[iu]|olog)|ubiq|uk|ufo|eu|ew|once\b|ones?\b"
     r"|one-|ouija|u-)"
 )
 _LIKE_VOWEL = re.compile(r"(?:hour|honest|honou?r|heir(?!l)|x-ray|x-rays)")
-_PLAIN_H = frozenset(
-    "house home horse hotel hospital high huge happy hard hat half hand head heart heavy help hero"
-    " hill hobby hole holiday hope hot hundred husband healthy history human hamburger harmful".split()
-)
-_NO_NOUN = frozenset(
-    "and is in or of as are at it if on i e o an am us our was were be to for with the a from by"
-    " has have can will that this into about up out off only after also ii iii above et".split()
-)
-_LETTER_BEFORE = frozenset(
-    "vitamin hepatitis type option group class grade plan appendix section figure part team point"
-    " line an a the vs column row level series letter exhibit note category model variable".split()
-)
+_PLAIN_H = words("plain-h")
+_NO_NOUN = words("no-noun")
+_ARTICLE_AFTER = words("article-after")
+_SPELLED = words("spelled")
+_LETTER_BEFORE = words("letter-before")
 
 
 def a_or_an(text: Text) -> Iterator[Suggestion]:
@@ -51,7 +45,10 @@ def a_or_an(text: Text) -> Iterator[Suggestion]:
             continue
         wanted = article(text.words[n + 1])
         if wanted and wanted != text.low[n]:
-            sure = text.words[n + 1].islower() or text.words[n + 1].isdigit()
+            follows = text.words[n + 1]
+            sure = follows.islower() or follows.isdigit()
+            if wanted == "a":  # elsewhere "an" may stand for "and"
+                sure = sure and text.previous(n) in _ARTICLE_AFTER
             yield (AN if wanted == "an" else A).words(text, n, n, wanted, sure=sure)
 
 
@@ -63,26 +60,40 @@ def article(word: str) -> str:
     """
     low = word.lower()
     if word[0].isdigit():
+        if not re.fullmatch(r"\d[\d,.]*(?:th|rd|nd|st|%|-\w+)?", low):
+            return ""
         if re.fullmatch(r"8\d*|8[\d,.]+\d|(?:11|18)(?:,\d+)?(?:th)?|8\d*(?:th|-\w+)", low):
             return "an"
         return "" if re.match(r"1[18]", low) else "a"
     if len(word) == 1:
         return ""
     if word.isupper():
-        if set(word) & set("AEIOU") or word == "SQL" or not word.isalpha():
-            return ""
-        return "an" if word[0] in "FHLMNRSX" else "a"
-    if not low.isascii() or (word[0].isupper() and low[:2] in ("eu", "ur", "ug", "uk", "on")):
+        return _article_of_letters(word)
+    if low.startswith(("europ", "ukrain")):
+        return "a"
+    if not low.isascii() or (word[0].isupper() and low[:2] in ("eu", "ur", "ug", "on")):
         return ""
     if low[0] == "h":
         return "an" if _LIKE_VOWEL.match(low) else "a" if low in _PLAIN_H else ""
-    if low[:3] in ("url", "xml", "sql", "mp3", "ssh", "nlp", "lcd", "led", "html") or "y" == low[0]:
+    if low[:3] in ("url", "xml", "sql", "mp3", "ssh", "nlp", "lcd", "led", "html") or low[0] == "y":
         return "" if low[0] != "y" else "a" if len(low) > 2 else ""
     if low[0] in "aeiou":
         return "a" if _LIKE_CONSONANT.match(low) else "an"
     if _LIKE_VOWEL.match(low):
         return "an"
     return "a" if set(low[1:]) & set("aeiouy") else ""
+
+
+def _article_of_letters(word: str) -> str:
+    """Return "a" or "an" for an acronym; "" if it may be read as letters or as a word."""
+    if not word.isalpha() or word in ("SQL", "URL") or len(word) > 5:
+        return ""
+    if word[0] in "BCDGJKPQTVWYZ":
+        return "a"
+    is_spelled = not set(word) & set("AEIOU") or word in _SPELLED
+    if word[0] in "AI" or (is_spelled and word[0] in "EFHLMNORSX"):
+        return "an"
+    return "a" if is_spelled and word[0] == "U" else ""
 
 
 # -- verbs ------------------------------------------------------------------------------------
@@ -112,16 +123,13 @@ for _verb in _VERBS.replace("\n", "").split("|"):
     if _rest:
         PARTICIPLES.update(dict.fromkeys(_past.split("/"), _rest[0]))
 
-_DO = frozenset("do does did don't doesn't didn't dont doesnt didnt".split())
-_MODALS = frozenset(
-    "can can't cannot could couldn't will won't would wouldn't should shouldn't must mustn't may"
-    " might shall".split()
-)
-_HAVE = frozenset("have has had haven't hasn't hadn't having i've you've we've they've".split())
-_SUBJECTS = frozenset("i you he she it we they".split())
-_BETWEEN = frozenset("not never always also really just even still".split())
-_NOT_VERBS = frozenset("found left felt saw thought fell lent wound bound ground shot bit".split())
-_SAME_BASE = frozenset("need feed speed bleed exceed proceed succeed indeed hundred red bed".split())
+_DO = words("do")
+_MODALS = words("modals")
+_HAVE = words("have")
+_SUBJECTS = words("subjects")
+_BETWEEN = words("between")
+_NOT_VERBS = words("not-verbs")
+_SAME_BASE = words("same-base")
 
 
 def verb_forms(text: Text) -> Iterator[Suggestion]:
@@ -138,9 +146,7 @@ def verb_forms(text: Text) -> Iterator[Suggestion]:
         if not new:
             continue
         rule = Rule(BASE.name, BASE.category, BASE.message.replace("{aux}", text.words[n]))
-        negated = text.low[n][-2:] == "nt" or text.low[n].endswith("n't") or text.next(n) == "not"
-        sure = text.low[n] in _DO and negated and rest in PAST and rest not in _NOT_VERBS
-        yield rule.words(text, m, m, *new, sure=sure and m - n == (text.next(n) == "not") + 1)
+        yield rule.words(text, m, m, *new)
 
 
 def _verb_after(text: Text, n: int) -> tuple[int, str]:
@@ -167,36 +173,26 @@ def _bases(word: str) -> tuple[str, ...]:
         return (stem[:-1] + "y",)
     if stem[-1] == stem[-2] and stem[-1] not in "ls":
         return (stem[:-1],)
-    if stem[-1] in "vzcusg" or (stem[-1] in "tdrkmp" and stem[-2] in "aiou" and stem[-3:-2] not in "aeiou"):
+    if stem[-1] in "vzcusg" or (
+        stem[-1] in "tdrkmp" and stem[-2] in "aiou" and stem[-3:-2] not in "aeiou"
+    ):
         return (stem + "e", stem)
     return (stem, stem + "e")
 
 
 # -- number -----------------------------------------------------------------------------------
 
-_COUNTS = frozenset(
-    "two three four five six seven eight nine ten twelve twenty thirty forty fifty sixty hundred"
-    " many several few these those various both different 2 3 4 5 6 7 8 9 10 12 15 20 24 30 40 50"
-    " 60 100".split()
-)
-_NOUNS = frozenset(
-    "year month day week hour minute second time thing person man woman child way problem question"
-    " reason idea friend student teacher book word sentence page letter email message file photo"
-    " picture movie film song game place country city town house room school class lesson language"
-    " family parent brother sister son daughter kid boy girl dog cat animal bird tree flower car"
-    " bus bike train plane ticket trip street road shop store restaurant hotel company job worker"
-    " employee customer user client member product price dollar euro kilometer kilometre mile meter"
-    " metre percent point part kind type sort form example case fact step rule law change mistake"
-    " error test exam subject course activity sport hobby interest dream plan goal effect advantage"
-    " disadvantage benefit problem solution opportunity option choice difference reason result"
-    " opinion project report article story meeting party event team player computer phone machine"
-    " device app program website server feature function option button issue bug test command tool"
-    " color colour hand eye leg arm tooth foot bag box bottle cup glass plate chair table door"
-    " window wall skill experience country culture tradition expert scientist doctor patient"
-    " disease drug risk danger factor aspect element area region island park museum building".split()
-)
-_IRREGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children",
-              "tooth": "teeth", "foot": "feet", "percent": "percent"}
+_COUNTS = words("counts")
+_NOUNS = words("nouns")
+_IRREGULAR = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "tooth": "teeth",
+    "foot": "feet",
+    "percent": "percent",
+}
 _PLURALS = {}
 
 
@@ -212,6 +208,7 @@ def plural(noun: str) -> str:
 
 
 _PLURALS = {plural(noun): noun for noun in _NOUNS if plural(noun) != noun}
+_LIKE_PLURAL = re.compile(r"[^s](?:ions|ments|ists|ities|ings)\Z")
 _DEMONSTRATIVES = {"this": "these", "that": "those", "these": "this", "those": "that"}
 
 
@@ -233,11 +230,11 @@ def number(text: Text) -> Iterator[Suggestion]:
                     break
     for n in text.where(_DEMONSTRATIVES):
         noun = text.next(n)
-        if noun in (_PLURALS if text.low[n] in ("this", "that") else _NOUNS):
+        is_one = text.low[n] in ("this", "that")
+        if noun in (_PLURALS if is_one else _NOUNS) or (is_one and _LIKE_PLURAL.search(noun)):
             yield DEMONSTRATIVE.words(text, n, n, _DEMONSTRATIVES[text.low[n]])
-            other = _PLURALS.get(noun) or plural(noun)
-            if text.low[n] in ("this", "that"):
-                yield NUMBER_ONE.words(text, n + 1, n + 1, other)
+            if noun in _PLURALS:
+                yield NUMBER_ONE.words(text, n + 1, n + 1, _PLURALS[noun])
 
 
 NUMBER_ONE = Rule("noun-number", "agreement", "Only one: '{new}'.")
@@ -245,7 +242,9 @@ NUMBER_ONE = Rule("noun-number", "agreement", "Only one: '{new}'.")
 
 # -- words with an apostrophe -----------------------------------------------------------------
 
-_DONT_AFTER = frozenset("i you we they people who please also and but so just really".split())
+_AFTER_IM = words("after-im")
+_BEFORE_CANT = words("before-cant")
+_DONT_AFTER = words("dont-after")
 
 
 def apostrophes(text: Text) -> Iterator[Suggestion]:
@@ -256,6 +255,11 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
             yield DONT.words(text, n, n, "don't", sure=text.words[n].islower())
         else:
             yield DONT.words(text, n, n, "don't", "doesn't")
+    for n in text.where(("im", "cant")):
+        is_im = text.low[n] == "im"  # "im" is also German, and a cant is a slope and a jargon
+        sure = text.next(n) in _AFTER_IM if is_im else text.previous(n) in _BEFORE_CANT
+        new = "I'm" if is_im else "can't"
+        yield DONT.words(text, n, n, new, sure=sure and text.words[n].islower())
     for n in text.where(("it's",)):
         if text.next(n) == "own":
             yield ITS.words(text, n, n, "its")
@@ -269,7 +273,4 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
                 yield PLURAL.words(text, n, n, text.words[n][:-2] + "s")
 
 
-_AFTER_PLURAL = frozenset(
-    "and or are were have of in on at for with to from that which who will can do don't is was"
-    " but because when if we i they you".split()
-)
+_AFTER_PLURAL = words("after-plural")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reviser.proofread.rules.capitals import ABBREVIATIONS
 from reviser.proofread.rules.kinds import Rule
-from reviser.proofread.rules.text import Text
+from reviser.proofread.rules.text import ABBREVIATIONS, Text
+from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Suggestion
 
 FINAL_STOP = Rule("final-stop", "punctuation", "A sentence ends with a full stop.")
@@ -20,52 +20,78 @@ SPACE_BEFORE = Rule("space-before", "spacing", "No space before a punctuation ma
 SPACE_AFTER = Rule("space-after", "spacing", "A space follows a punctuation mark.")
 REPEATED = Rule("repeated-mark", "punctuation", "The punctuation mark is written twice.")
 
-_PRONOUNS = frozenset("i he she it we they you there this that".split())
-_SUBJECTS = _PRONOUNS | frozenset(
-    "i'm i've i'll it's he's she's they're we're the my his her our their these those".split()
-)
-_NO_STOP_AFTER = frozenset(
-    "and but or so that because when if as what which where why how who whom whose than since while"
-    " after before until though although do does did have has had can could will would should may"
-    " might must am is are was were be been whether unless once then of for with to in on at by"
-    " like not said think thought know knew hope believe guess feel felt say mean wish the a an my"
-    " only all everything anything something nothing thing things time way reason first last day"
-    " either neither nor even just i he she we they it yes no oh well really also".split()
-)
-_SUBORDINATES = frozenset(
-    "if when while after before because although though since as once unless until whenever"
-    " whether during in at on with for by to from despite despite after".split()
-)
-_INTRO = frozenset(
-    "however therefore moreover furthermore finally firstly secondly thirdly first second third"
-    " nevertheless nonetheless consequently unfortunately fortunately additionally besides"
-    " meanwhile otherwise thus hence instead similarly also actually sometimes personally"
-    " obviously generally usually recently lastly hopefully luckily surprisingly today nowadays"
-    " yesterday still well yes no so then now afterwards eventually basically overall".split()
-)
+_PRONOUNS = words("pronouns")
+_SUBJECTS = _PRONOUNS | words("clause-subjects")
+_NO_STOP_AFTER = words("no-stop-after")
+_SUBORDINATES = words("subordinates")
+_INTRO = words("intro")
 _INTRO_PHRASES = {
-    "for": ("example", "instance", "me"), "in": ("conclusion", "fact", "addition", "general",
-    "summary", "short", "particular", "contrast", "reality", "other words", "my opinion",
-    "my view", "my case", "my country", "this case", "the past", "the end", "the future",
-    "addition to that", "recent years", "this way", "the beginning", "the morning"),
+    "for": ("example", "instance", "me"),
+    "in": (
+        "conclusion",
+        "fact",
+        "addition",
+        "general",
+        "summary",
+        "short",
+        "particular",
+        "contrast",
+        "reality",
+        "other words",
+        "my opinion",
+        "my view",
+        "my case",
+        "my country",
+        "this case",
+        "the past",
+        "the end",
+        "the future",
+        "addition to that",
+        "recent years",
+        "this way",
+        "the beginning",
+        "the morning",
+    ),
     "on": ("the other hand", "the one hand", "the contrary", "the weekend", "weekends"),
     "as": ("a result", "a consequence", "you know", "far as i know", "a child", "usual"),
-    "first": ("of all",), "second": ("of all",), "last": ("but not least", "week", "year", "month"),
-    "of": ("course",), "after": ("that", "all", "this"), "at": ("first", "last", "the same time",
-    "the moment", "that time", "the end", "the beginning", "least"), "to": ("sum up", "conclude",
-    "begin with", "start with", "be honest", "my mind"), "by": ("the way",), "these": ("days",),
-    "from": ("my point of view", "then on", "now on"), "because": ("of this", "of that"),
-    "apart": ("from this", "from that"), "until": ("now", "then"), "since": ("then",),
-    "so": ("far",), "all": ("in all",), "one": ("day",), "this": ("year", "week", "time"),
-    "next": ("year", "week", "month"), "every": ("day", "year", "time"), "what": ("is more",),
+    "first": ("of all",),
+    "second": ("of all",),
+    "last": ("but not least", "week", "year", "month"),
+    "of": ("course",),
+    "after": ("that", "all", "this"),
+    "at": (
+        "first",
+        "last",
+        "the same time",
+        "the moment",
+        "that time",
+        "the end",
+        "the beginning",
+        "least",
+    ),
+    "to": ("sum up", "conclude", "begin with", "start with", "be honest", "my mind"),
+    "by": ("the way",),
+    "these": ("days",),
+    "from": ("my point of view", "then on", "now on"),
+    "because": ("of this", "of that"),
+    "apart": ("from this", "from that"),
+    "until": ("now", "then"),
+    "since": ("then",),
+    "so": ("far",),
+    "all": ("in all",),
+    "one": ("day",),
+    "this": ("year", "week", "time"),
+    "next": ("year", "week", "month"),
+    "every": ("day", "year", "time"),
+    "what": ("is more",),
 }
-_QUESTION = frozenset("what where when why how who which whose".split())
-_AUX = frozenset(
-    "do does did is are was were can could will would should have has may shall".split()
-)
-_ASKS = frozenset("do does did can could would will are is should have has".split())
+_QUESTION = words("question")
+_AUX = words("aux")
+_ASKS = words("asks")
 _BEFORE = re.compile(r"(?<=[^\W_])[ \u00a0]+([,;!?]|\.(?!\.|\w))(?=\s|\Z)")
-_AFTER = re.compile(r"(?<=[a-z])([,;!?])(?=[A-Za-z]{2})|(?<=[a-z]{3})\.(?=[A-Z][a-z]*\b)|(?<=[a-z]),(?=I\b)")
+_AFTER = re.compile(
+    r"(?<=[a-z])([,;!?])(?=[A-Za-z]{2})|(?<=[a-z]{3})\.(?=[A-Z][a-z]*\b)|(?<=[a-z]),(?=I\b)"
+)
 _REPEATED = re.compile(r"(?<=\w)(,,+|;;+|::+|\.\.(?!\.)|,\.|\.,)(?=\s|\Z)")
 
 
@@ -101,9 +127,9 @@ def _questions(text: Text) -> Iterator[Suggestion]:
     """Yield full stops after questions."""
     starts = [n for n in range(len(text)) if text.starts[n]]
     for n, after in zip(starts, [*starts[1:], len(text)], strict=False):
-        is_question = (
-            text.low[n] in _QUESTION and text.next(n) in _AUX
-        ) or (text.low[n] in _ASKS and text.next(n) in _PRONOUNS)
+        is_question = (text.low[n] in _QUESTION and text.next(n) in _AUX) or (
+            text.low[n] in _ASKS and text.next(n) in _PRONOUNS
+        )
         is_question = is_question or (text.low[n] == "how" and text.next(n, 2) in _AUX)
         if is_question and after - n > 2 and text.after(after - 1) == ".":
             end = text.end[after - 1]
@@ -123,7 +149,7 @@ def _within(text: Text) -> Iterator[Suggestion]:
         gap = text.gap(n)
         if "," in gap or ";" in gap or ":" in gap:
             commas += 1
-            if gap == ", " and text.low[n] in _PRONOUNS and n - opened > 3 and line.is_sentence:
+            if gap == ", " and text.low[n] in _PRONOUNS and n - opened > 2 and line.is_sentence:
                 word = text.words[n]
                 new = ". " + word[0].upper() + word[1:]
                 yield SPLICE.span(text, text.end[n - 1], text.end[n], new)
@@ -162,5 +188,9 @@ def _introductions(text: Text, n: int) -> Iterator[Suggestion]:
         rest = phrase.split(" ")
         if [text.next(n, step + 1) for step in range(len(rest))] == rest:
             last = n + len(rest)
-    if last >= 0 and last + 1 < len(text) and text.next(last) in _SUBJECTS | {"a", "some", "many", "people"}:
+    if (
+        last >= 0
+        and last + 1 < len(text)
+        and text.next(last) in _SUBJECTS | {"a", "some", "many", "people"}
+    ):
         yield INTRO.span(text, text.end[last], text.end[last], ",")

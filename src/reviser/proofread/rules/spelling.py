@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from reviser.proofread.rules.kinds import Rule
 from reviser.proofread.rules.tables import confusions, dialects, misspellings
 from reviser.proofread.rules.text import Text
+from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Suggestion
 
 Dialect: TypeAlias = Literal["auto", "british", "american"]
@@ -17,57 +18,29 @@ CONFUSION = Rule("confused-word", "word", "'{old}' and '{new}' are often confuse
 DOUBLED = Rule("doubled-word", "repetition", "The word is written twice.")
 DIALECT = Rule("dialect", "spelling", "The rest of the text is not spelled this way: '{new}'.")
 
-NEVER_TWICE = frozenset(
-    "the a an of to and for with we they my your this be from by or but not if can its our their at"
-    " are was were which what i as into would could should will has than then when because"
-    " about there these those some any every also only".split()
-)
+NEVER_TWICE = words("never-twice")
 """Words that are written twice by mistake only."""
-TWICE = frozenset(
-    "had that very very really so much no more bye ha blah long many far never well now yes hey"
-    " hello please her is do does did had ok okay old big again on in it you there hi la na pooh"
-    " tut knock chop tick quick low higher deep round less wee hear go dear poor time dum one two"
-    " click ho hum hush holy aye boo test bla cha aha haha oh ah ooh so-so tsk yeah nah".split()
-)
+TWICE = words("twice")
 """Words that may be written twice."""
 
-NEVER = frozenset(
-    "the and with not by which from for been was one's between man cell thus most see being long"
-    " people person government new yet night used use uses number look help power seen thing came"
-    " come began begin become became among until information present produce product free move"
-    " movement production work works human national nation political young youth response mail"
-    " hear watch wish till near dear full end find fined poor years men knight increase increasing"
-    " death child children kind these this they he him she way our feet presence various main"
-    " able ability view related social society increased".split()
-)
+NEVER = words("never")
 """Words that others are mistaken for, and that are too frequent to be asked about themselves."""
-ADJECTIVES = frozenset(
-    "much many few little big small large late early loud hard easy expensive cheap long short good"
-    " bad difficult fast slow slowly quickly cold hot warm high low tired busy old young far often"
-    " soon strict heavy noisy crowded dangerous complicated simple strong weak close deep wide dark"
-    " bright dry wet full empty sick ill sad happy lazy shy nervous afraid proud poor rich great".split()
-)
-BE = frozenset("is are was were will has have would may might can".split())
+ADJECTIVES = words("adjectives")
+BE = words("be")
 ONLY_BEFORE = {
     "to": ADJECTIVES | {""},
-    "an": frozenset("the i he she we they it you then so".split()),
-    "his": frozenset("a an the not been going very so really always never just also".split()),
-    "their": frozenset(
-        "is are was were will has have would may might can not a going no still very also".split()
-    ),
+    "an": words("only-before-an"),
+    "his": words("only-before-his"),
+    "their": words("only-before-their"),
 }
 """Where a frequent word may be a mistake for another: before these, or elsewhere not."""
 ONLY_AFTER = {
-    "of": frozenset(
-        "get gets got getting take takes took taking turn turns turned turning fall falls fell cut"
-        " set put pay paid show day drop dropped log logged switch switched call called break broke"
-        " run ran come came lay laid send sent jump jumped far well better kick kicked drove".split()
-    ),
-    "one": frozenset("i he she we they who team has have had".split()),
-    "no": frozenset("i you we they to don't didn't not let dont didnt could would who".split()),
-    "that": frozenset("more less rather other better worse".split()),
-    "them": frozenset("and since by back".split()),
-    "know": frozenset("right until from till even just and there is are by".split()),
+    "of": words("only-after-of"),
+    "one": words("only-after-one"),
+    "no": words("only-after-no"),
+    "that": words("only-after-that"),
+    "them": words("only-after-them"),
+    "know": words("only-after-know"),
 }
 """The same, after these."""
 
@@ -80,7 +53,7 @@ def misspelled(text: Text, known: Collection[str]) -> Iterator[Suggestion]:
         if right is None or word in known or text.is_name(n):
             continue
         if text.words[n].islower() or text.words[n].istitle():
-            yield MISSPELLING.words(text, n, n, right, sure=True)
+            yield MISSPELLING.words(text, n, n, right, sure=not text.foreign[n])
 
 
 def confused(text: Text) -> Iterator[Suggestion]:
@@ -128,7 +101,7 @@ def doubled(text: Text) -> Iterator[Suggestion]:
         yield DOUBLED.span(text, text.end[n], text.end[n + 1], "", sure=sure)
 
 
-_SHARED = frozenset("program programs license licenses meter meters".split())
+_SHARED = words("shared")
 """American spellings that are words in Britain, too."""
 
 

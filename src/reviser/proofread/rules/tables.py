@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from reviser.proofread.rules.kinds import Rule
-from reviser.proofread.rules.text import Text
+from reviser.proofread.rules.text import VERBS, Text
+from reviser.proofread.rules.words import lines, words
 from reviser.proofread.suggestion import Suggestion
 
-FOLDER = Path(__file__).parent
 _HEADER = re.compile(r"\[([a-z-]+) \| ([a-z]+) \| (sure|ask) \| (.+)\]")
 
 
@@ -27,16 +26,9 @@ class Entry:
     sure: bool
 
 
-def lines(name: str) -> Iterator[str]:
-    """Yield the lines of a data file, without comments and empty lines."""
-    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
-        if line and line[0] != "#":
-            yield line
-
-
 @cache
 def entries() -> dict[str, list[Entry]]:
-    """Return the lines of `tables.txt`, by their first words."""
+    """Return the lines of `tables.txt`, by their first word, or their first two."""
     found: dict[str, list[Entry]] = {}
     rule, sure = Rule("", "", ""), False
     for line in lines("tables.txt"):
@@ -49,20 +41,33 @@ def entries() -> dict[str, list[Entry]]:
         others = tuple(word for word in new.split(" | ") if word != old)
         if others:
             first, *rest = old.split(" ")
-            found.setdefault(first, []).append(Entry(rule, tuple(rest), others, sure))
+            key = f"{first} {rest[0]}" if rest else first
+            found.setdefault(key, []).append(Entry(rule, tuple(rest), others, sure))
     return found
 
 
 def listed(text: Text) -> Iterator[Suggestion]:
     """Yield what the tables have for the words of a text."""
     table = entries()
-    for n, word in enumerate(text.low):
-        for entry in table.get(word, ()):
-            last = n + len(entry.rest)
+    low = text.low
+    for n, word in enumerate(low):
+        pair = f"{word} {low[n + 1]}" if n + 1 < len(low) else ""
+        for entry in (*table.get(word, ()), *table.get(pair, ())):
             if entry.rest and not _matches(text, n, entry.rest):
                 continue
-            sure = entry.sure and not text.is_name(n) and text.words[n].islower()
-            yield entry.rule.words(text, n, last, *entry.new, sure=sure)
+            if entry.new[0].endswith(("'s", "s'")) and not _may_own(text, n):
+                continue
+            sure = entry.sure and text.words[n].islower() and not text.foreign[n]
+            yield entry.rule.words(text, n, n + len(entry.rest), *entry.new, sure=sure)
+
+
+_NO_NOUNS = words("no-nouns")
+
+
+def _may_own(text: Text, n: int) -> bool:
+    """Return whether a noun may follow a word, so that it may be a possessive."""
+    follows = text.next(n)
+    return len(follows) > 2 and follows not in _NO_NOUNS and follows not in VERBS
 
 
 def _matches(text: Text, n: int, rest: tuple[str, ...]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import LOCKED
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
@@ -23,16 +24,17 @@ _TECHNICAL_AFTER = frozenset("/\\@_=<(&^[" + LOCKED)
 WRAPPED = 50
 """Characters that a line has at least if the next line continues its sentence."""
 
-VERBS = frozenset(
-    "am is are was were be been has have had do does did can could will would shall should may"
-    " might must i'm i've i'll it's that's don't doesn't didn't can't won't isn't wasn't aren't"
-    " think know want need like said says went got made make makes see saw get gets go goes take"
-    " takes took came come comes use uses used work works worked feel felt found find looks look"
-    " seems seem became become gave give gives let lets help helps helped tried try means mean"
-    " started start starts thank thanks hope please wrote write read added fixed keep kept put"
-    " believe love loved enjoy enjoyed live lived bought wanted needed asked told left ran".split()
-)
+VERBS = words("verbs")
 """Frequent words that make a sentence of a line."""
+
+
+ABBREVIATIONS = words("abbreviations")
+FREQUENT = VERBS | words("frequent") - {
+    "was",
+    "me",
+    "in",
+}  # which are also German, French and Dutch
+"""Frequent words that show that a line is English."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,21 @@ class Text:
         for n, line in enumerate(self.line_of):
             gap = self.gap(n)
             has_stop = any(mark in gap for mark in ".!?:") and not gap[-1:].isalnum()
-            found.append(line is not last or has_stop)
+            is_short = has_stop and self.low[n - 1] in ABBREVIATIONS and gap[:1] == "."
+            found.append(line is not last or (has_stop and not is_short))
             last = line
         return found
+
+    @cached_property
+    def foreign(self) -> list[bool]:
+        """Whether each word is in a line that may be in another language, or a list of names."""
+        counts: dict[int, list[int]] = {}
+        for line, word in zip(self.line_of, self.low, strict=True):
+            both = counts.setdefault(line.start, [0, 0])
+            both[0] += 1
+            both[1] += word in FREQUENT
+        bad = {start for start, (all_, known) in counts.items() if all_ > 5 and known < 0.15 * all_}
+        return [line.start in bad for line in self.line_of]
 
     @cached_property
     def names(self) -> frozenset[str]:
