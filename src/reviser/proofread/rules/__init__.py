@@ -11,7 +11,7 @@ from reviser.proofread.rules.punctuation import punctuation
 from reviser.proofread.rules.spelling import Dialect, confused, doubled, misspelled, other_dialect
 from reviser.proofread.rules.tables import listed
 from reviser.proofread.rules.text import Text
-from reviser.proofread.suggestion import LOCKED, Suggestion
+from reviser.proofread.suggestion import Suggestion
 
 __all__ = ["Dialect", "Rules"]
 
@@ -53,7 +53,7 @@ class Rules:
             if text[each.start : each.end].lower() in self.known and each.start < each.end:
                 continue
             new = tuple(r for r in each.replacements if (each.start, each.end, r) not in seen)
-            if new and LOCKED not in text[each.start : each.end]:
+            if new:
                 seen.update((each.start, each.end, word) for word in new)
                 sure = each.sure and each.start >= last  # of two that overlap, one is sure
                 last = each.end if sure else last
