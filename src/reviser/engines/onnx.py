@@ -123,16 +123,17 @@ class OnnxEngine:
     def _read_text(self, history: tuple[int, ...]) -> _Text:
         """Read a text, a part at a time."""
         layers, heads, _, width = self._past_shape
-        keys = values = np.zeros((layers, heads, 0, width), np.float32)
+        count = len(history)
+        keys, values = (np.empty((layers, heads, count, width), np.float32) for _ in range(2))
         states = []
-        for start in range(0, len(history), NODES):
-            positions = np.arange(start, min(start + NODES, len(history)))
-            sees = np.arange(positions[-1] + 1) <= positions[:, None]
-            part = [history[n] for n in positions]
-            states_ND, new_keys, new_values = self._read(part, positions, sees, keys, values)
-            states.append(states_ND)
-            keys = np.concatenate([keys, new_keys], axis=2)
-            values = np.concatenate([values, new_values], axis=2)
+        for start in range(0, count, NODES):
+            end = min(start + NODES, count)
+            positions = np.arange(start, end)
+            sees = np.arange(end) <= positions[:, None]
+            before = keys[:, :, :start], values[:, :, :start]
+            found = self._read(history[start:end], positions, sees, *before)
+            states.append(found[0])
+            keys[:, :, start:end], values[:, :, start:end] = found[1:]
         return _Text(np.concatenate(states), keys, values)
 
     def _read(
