@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.model import Reviser, load
+    from reviser.proofreader import proofreader
     from reviser.trajectories.policy import (
         PRESETS,
         Append,
@@ -59,6 +60,7 @@ __all__ = [
     "TextStream",
     "Trajectory",
     "load",
+    "proofreader",
 ]
 
 _MODULES = {
@@ -80,6 +82,7 @@ _MODULES = {
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
     "reviser.model": ("Reviser", "load"),
+    "reviser.proofreader": ("proofreader",),
     "reviser.writing.rollout": ("Revision", "Rollout"),
     "reviser.writing.tasks": ("Continue", "Infill", "Revise", "Task"),
 }

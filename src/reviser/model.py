@@ -24,7 +24,7 @@ from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserEr
 from reviser.markup.spans import Span
 from reviser.models import adapters, hub
 from reviser.models.editing import Editing, check_ability, check_vllm
-from reviser.proofread.flow import proofread
+from reviser.proofread.flow import Proofreading, proofread
 from reviser.writing.driver import Driver, Flow, Run, run_many
 from reviser.writing.flows import Progress, edit, no_progress, revise, write
 from reviser.writing.prompts import Model, prompts_of
@@ -122,12 +122,15 @@ class Reviser:
         *,
         provenance: dict[str, Any] | None = None,
         editing: Editing | None = None,
+        proofreading: Proofreading | None = None,
     ) -> None:
         self.engine = engine
         self.codec = codec
         self.provenance = provenance or {}
         self.editing = editing
-        """The model's training on edits; None if it cannot revise."""
+        """The model's training on edits; None if it has none."""
+        self.proofreading = proofreading
+        """What a proofreader takes besides its model; None for a model that writes."""
         self.driver = Driver(engine)
 
     @property
@@ -219,12 +222,12 @@ class Reviser:
         Offsets count characters, or UTF-16 units for clients that count those. `max_tokens` is for
         servers: a longer text is refused.
         """
-        model = self.model(revises=isinstance(task, Revise))
-        if model.editing.compares:
+        if self.proofreading is not None:
             raise ConfigError(
-                "This model judges suggestions and writes no edits that could be streamed. Ask for"
-                " the whole result."
+                "A proofreader judges suggestions and writes no edits that could be streamed. Ask"
+                " for the whole result."
             )
+        model = self.model(revises=isinstance(task, Revise))
         config = _configured(task, config, settings)
         prompts = prompts_of(task, model, config, max_tokens=max_tokens)
         if len(prompts) > 1:
@@ -301,6 +304,8 @@ class Reviser:
     def model(self, *, revises: bool) -> Model:
         """Return what flows know of this model; it must be able to revise, or to write."""
         name = self.provenance.get("model", "This model")
+        if self.proofreading is not None:
+            raise ConfigError("A proofreader only revises drafts. Use another model to write.")
         check_ability(self.editing, name, revises=revises)
         return Model(
             vocab=self.vocab,
@@ -323,12 +328,12 @@ class Reviser:
 
         The two limits are for servers: a draft with more windows or tokens is refused.
         """
-        model = self.model(revises=isinstance(task, Revise))
         limits = {"max_prompts": max_prompts, "max_tokens": max_tokens}
+        if self.proofreading is not None and isinstance(task, Revise):
+            return (yield from proofread(task, self.proofreading, progress, **limits))
+        model = self.model(revises=isinstance(task, Revise))
         if not isinstance(task, Revise):
             return (yield from write(task, model, config, **limits))
-        if model.editing.compares:
-            return (yield from proofread(task, model, progress, **limits))
         return (yield from revise(task, model, config, progress, **limits))
 
     # -- shortcuts: one kind of task each -----------------------------------------------------
@@ -351,6 +356,7 @@ class Reviser:
         locked: Sequence[str | Span] = (),
         min_edit_probability: float | None = None,
         precision: float | None = None,
+        min_confidence: float | None = None,
         window: int = WINDOW,
         context: int = CONTEXT,
         **settings: Unpack[DecodeSettings],
@@ -365,6 +371,7 @@ class Reviser:
             locked=locked,
             min_edit_probability=min_edit_probability,
             precision=precision,
+            min_confidence=min_confidence,
             window=window,
             context=context,
         )

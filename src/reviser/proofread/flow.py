@@ -1,110 +1,197 @@
-"""Proofreading as a flow: read a draft, find suggestions, judge them, keep the surest.
+"""Proofreading as a flow: make the sure edits, have a model judge the others, keep the surest.
 
-What the model says while it reads tells where an edit is likely. For the suggestions there it is
-asked how likely the text is without and with them: first the one token where the two part, and
-then, for what is plausible, all that differs and what follows it.
+The model is asked how likely the text is without and with each edit: first only as far as the one
+token where the two part, and then, for what is plausible, all that differs and what follows it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any
+from operator import itemgetter
 
+from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
+from reviser.markup.spans import Span
 from reviser.proofread.compare import Comparison, compare
-from reviser.proofread.draft import Draft
-from reviser.proofread.keep import judged, may_be_kept, most_confident
-from reviser.proofread.suggest import suggest
+from reviser.proofread.judge import Judge, Measured, features_of, is_plausible
+from reviser.proofread.keep import composed, longest_apart, most_confident
+from reviser.proofread.passage import Passage, passages
+from reviser.proofread.pool import Candidate, hidden, pool
+from reviser.proofread.suggestion import Proposer
 from reviser.writing.changes import Change, Changes
 from reviser.writing.driver import Cancelled, Flow, scores
 from reviser.writing.flows import Progress, batches, no_progress
-from reviser.writing.prompts import Model, prompts_of
-from reviser.writing.revise import edit_probabilities, merged
+from reviser.writing.prompts import check_limits
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Revise
 
-WINDOWS = 12
-"""Windows that are judged side by side. Each is asked about three times, and an engine keeps what
-it has read of about so many (`engines.tree.CACHED_IDS`)."""
+PASSAGES = 12
+"""Passages that are judged side by side. Each is asked about three times, and an engine keeps what
+it has read of about so many (`engines.scoring.CACHED_IDS`)."""
+SURE = 0.99
+"""The confidence of an edit that needs no judge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proofreading:
+    """What proofreading takes besides an engine."""
+
+    proposers: Sequence[Proposer]
+    judge: Judge | None = None
+    """None without a language model: then only what is sure is changed."""
+    codec: Codec | None = None
+    begin: int = 0
+    """The id that begins a text for the language model."""
+    context: int = 0
+    """Number of ids that it can read."""
+
+
+def sure_edits(draft: str, locked: Sequence[Span], proposers: Sequence[Proposer]) -> Changes:
+    """Return the changes of a draft that need no judge, in milliseconds."""
+    found = pool(draft, proposers, _unlocked(locked), shown=hidden(draft, locked))
+    sure = [each.change(confidence=SURE) for each in found if each.is_sure]
+    return Changes(draft=draft, changes=tuple(longest_apart(sure)))
+
+
+def open_edits(
+    sure: Changes, locked: Sequence[Span], proposers: Sequence[Proposer]
+) -> list[Candidate]:
+    """Return what else may be wrong in the text after the sure edits; positions are its own."""
+    text, spans = sure.text, moved_spans(locked, sure.changes)
+    return pool(text, proposers, _unlocked(spans), shown=hidden(text, spans))
 
 
 def proofread(
-    task: Revise, model: Model, progress: Progress = no_progress, **limits: Any
+    task: Revise,
+    tools: Proofreading,
+    progress: Progress = no_progress,
+    *,
+    max_prompts: int | None = None,
+    max_tokens: int | None = None,
 ) -> Flow[Revision]:
-    """Return what the model finds right of what the word lists suggest for a draft."""
-    least = model.editing.least_confidence(task.precision)
-    threshold = model.editing.minimum(task.min_edit_probability, task.precision)
-    prompts = prompts_of(task, model, **limits)
+    """Return the changes that a draft needs, with the reason for each."""
+    sure = sure_edits(task.draft, task.locked_spans, tools.proposers)
+    if tools.judge is None or tools.codec is None:
+        return Revision(changes=sure)
+    least = tools.judge.least(task.min_confidence, task.precision)
+    text = sure.text  # what the judge reads
+    found = open_edits(sure, task.locked_spans, tools.proposers)
+    parts, tokens = [], 0
+    for part in passages(tools.codec, text, tools.begin):
+        parts.append(part)
+        tokens += len(part.tokens)
+        check_limits(tokens, len(parts), max_prompts=max_prompts, max_tokens=max_tokens)
     suggestions: list[Change] = []
-    kept: list[tuple[int, Changes]] = []
     stop_reason: StopReason = "stop"
+    done = 0
     try:
-        for group in batches(prompts, WINDOWS):
-            drafts = [Draft.of(prompt, task, model) for prompt in group]
-            found = yield from judge(drafts, threshold, least, model)
-            for draft, some in zip(drafts, found, strict=True):
-                surest = tuple(most_confident(some, least))
-                kept.append(
-                    (draft.window.context_start, Changes(draft=draft.prompt.text, changes=surest))
-                )
-                suggestions += (change.moved(draft.window.context_start) for change in some)
-            progress(len(kept), len(prompts))
+        for group in batches(list(zip(parts, by_passage(parts, found), strict=True)), PASSAGES):
+            suggestions += yield from judged(group, tools.judge, tools.context)
+            done += len(group)
+            progress(done, len(parts))
     except Cancelled as end:
         stop_reason = end.reason
     return Revision(
-        changes=merged(task.draft, kept),
+        changes=composed(sure, most_confident(suggestions, least)),
         suggestions=tuple(suggestions),
         stop_reason=stop_reason,
     )
 
 
-def judge(
-    drafts: list[Draft], threshold: float, least: float, model: Model
-) -> Flow[list[list[Change]]]:
-    """Return the suggestions for some windows, each with its gain and confidence.
+def judged(
+    group: Sequence[tuple[Passage, Sequence[Candidate]]], judge: Judge, context: int
+) -> Flow[list[Change]]:
+    """Return the plausible edits of some passages, as changes of the whole text."""
+    changes = []
+    measured = yield from measure(group, context)
+    for (passage, _), some in zip(group, measured, strict=True):
+        for each, features in zip(some, features_of(some), strict=True):
+            confidence = judge.confidence(features)
+            change = each.candidate.change(gain=each.gain, confidence=confidence)
+            changes.append(change.moved(passage.window.context_start))
+    return changes
 
-    `threshold` is the least probability that a position needs an edit. Suggestions that cannot
-    reach the `least` confidence are left out before anything is asked about them.
-    """
-    readings = yield from scores(Score(draft.prompt.request.history) for draft in drafts)
-    pools = []
-    for draft, reading in zip(drafts, readings, strict=True):
-        likely = edit_probabilities(draft.prompt, reading, model)
-        suggestions = suggest(draft, likely, threshold, model.editing.lists)
-        comparisons = (
-            compare(draft, suggestion, model)
-            for suggestion in suggestions
-            if may_be_kept(suggestion, least, model.editing)
-        )
-        pools.append([comparison for comparison in comparisons if comparison is not None])
-    plausible = [
-        [comparison for comparison, margin in pool if comparison.is_plausible(margin)]
-        for pool in (yield from gains(drafts, pools, is_first=True))
+
+def measure(
+    group: Sequence[tuple[Passage, Sequence[Candidate]]], context: int
+) -> Flow[list[list[Measured]]]:
+    """Ask the model about edits of some passages; leave out those that are not plausible."""
+    parts = [passage for passage, _ in group]
+    pools = [
+        [one for each in some if (one := compare(passage, each, context)) is not None]
+        for passage, some in group
     ]
+    # The first question reads the texts, and the second one reads only branches of them.
+    firsts = yield from gains(parts, pools, is_first=True)
+    plausible = [
+        [each for each in some if is_plausible(each[0].candidate, each[1])] for some in firsts
+    ]
+    compared = [[comparison for comparison, *_ in some] for some in plausible]
+    wholes = yield from gains(parts, compared, is_first=False)
     return [
-        [judged(comparison.suggestion, gain, model.editing) for comparison, gain in pool]
-        for pool in (yield from gains(drafts, plausible, is_first=False))
+        [
+            Measured(one.candidate, margin, first, gain, len(one.having.ids))
+            for (one, margin, first), (_, gain, _) in zip(some, whole, strict=True)
+        ]
+        for some, whole in zip(plausible, wholes, strict=True)
     ]
 
 
 def gains(
-    drafts: list[Draft], pools: list[list[Comparison]], *, is_first: bool
-) -> Flow[list[list[tuple[Comparison, float]]]]:
-    """Return how much more likely each window is with each suggestion, in nats.
+    parts: Sequence[Passage], pools: Sequence[Sequence[Comparison]], *, is_first: bool
+) -> Flow[list[list[tuple[Comparison, float, float]]]]:
+    """Return how much more likely each passage is with each edit, and its last log-probability.
 
-    With `is_first`, only as far as the first token of a suggestion tells.
+    With `is_first`, only as far as the first token of an edit tells.
     """
     questions = []
-    for draft, pool in zip(drafts, pools, strict=True):
-        if pool:
-            history = draft.prompt.request.history
-            branches = [branch for each in pool for branch in each.branches(is_first=is_first)]
+    for passage, some in zip(parts, pools, strict=True):
+        if some:
+            history = passage.score.history
+            branches = [branch for each in some for branch in each.branches(is_first=is_first)]
             questions.append(Score(history, start=len(history), branches=tuple(branches)))
     answers = iter((yield from scores(questions)))
     found = []
-    for pool in pools:
-        scored = next(answers).branches if pool else ()
-        sums = [fsum(branch.text_logprobs()) for branch in scored]
-        both = zip(sums[::2], sums[1::2], strict=True)
-        found.append([(each, b - a) for each, (a, b) in zip(pool, both, strict=True)])
+    for some in pools:
+        scored = next(answers).branches if some else ()
+        sums = [fsum(branch.logprobs) for branch in scored]
+        lasts = [branch.logprobs[-1] for branch in scored]
+        both = zip(some, sums[::2], sums[1::2], lasts[1::2], strict=True)
+        found.append([(each, b - a, last) for each, a, b, last in both])
     return found
+
+
+def moved_spans(spans: Sequence[Span], changes: Sequence[Change]) -> list[Span]:
+    """Return spans of a text as they are after some changes, none of which touches them."""
+    found, moved, left = [], 0, list(reversed(changes))
+    for start, end in spans:
+        while left and left[-1].end <= start:
+            change = left.pop()
+            moved += len(change.after) - len(change.before)
+        found.append((start + moved, end + moved))
+    return found
+
+
+def _unlocked(locked: Sequence[Span]) -> Callable[[int, int], bool]:
+    """Return whether a span touches no lock; text may be inserted at either end of one."""
+
+    def may_change(start: int, end: int) -> bool:
+        lock = bisect_right(locked, start, key=itemgetter(1))
+        return lock == len(locked) or locked[lock][0] >= end
+
+    return may_change
+
+
+def by_passage(parts: Sequence[Passage], found: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return the candidates of each passage; none is in two of them."""
+    starts = [part.window.start for part in parts]
+    pools: list[list[Candidate]] = [[] for _ in parts]
+    for each in found:
+        n = bisect_right(starts, each.start) - 1
+        if each.end <= parts[n].window.end:
+            by = parts[n].window.context_start
+            pools[n].append(replace(each, start=each.start - by, end=each.end - by))
+    return pools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 LOCKED = "\ufffc"
 """Stands for each character that may not be changed, in the text that a proposer is given."""
@@ -32,3 +32,5 @@ class Suggestion:
 
 Proposer: TypeAlias = Callable[[str], Iterable[Suggestion]]
 """Anything that makes suggestions for a text, as in `propose(text)`."""
+Dialect: TypeAlias = Literal["auto", "american", "british"]
+"""Which spelling is right; "auto" is the one that the text uses more."""

@@ -20,7 +20,6 @@ from typing import Any
 from reviser.core.canvas import Edit
 from reviser.core.codec import Codec
 from reviser.errors import ConfigError, DataError
-from reviser.models.wordlists import Source
 from reviser.writing import _regions
 from reviser.writing.positions import Encoding, Positions
 
@@ -38,19 +37,23 @@ class Change:
     """Start and end count characters of the draft."""
     before: str
     after: str
-    logprob: float
+    logprob: float = 0.0
     """Sum of the log-probabilities of the actions that led here and made the change."""
-    actions: int
-    """Number of these actions."""
+    actions: int = 0
+    """Number of these actions; 0 if a proposer suggested the change."""
     gain: float | None = None
     """How much more likely the model finds the text with the change, in nats; None if it did not
     compare the two."""
     confidence: float | None = None
     """Probability that the change is right, for a model that was calibrated."""
-    source: Source = "model"
-    """Who suggested it: the model, or a word list (then `logprob` is the log-probability that the
-    position needs an edit, less a price for letters that the nearest spelling has right, and there
-    are no actions)."""
+    source: str = "model"
+    """Who suggested it: the model, or the name of a proposer."""
+    rule: str = ""
+    """The name of the rule that found it."""
+    category: str = ""
+    """The kind of mistake."""
+    message: str = ""
+    """The reason, in a sentence for people."""
 
     def moved(self, by: int) -> Change:
         """Return this change at other positions, as in a text of which its draft is a part."""
@@ -68,6 +71,9 @@ class Change:
             gain=_both(self.gain, other.gain, add),
             confidence=_both(self.confidence, other.confidence, min),
             source=self.source if self.source == other.source else "model",
+            rule=self.rule if self.rule == other.rule else "",
+            category=self.category if self.category == other.category else "",
+            message=" ".join(dict.fromkeys(filter(None, (self.message, other.message)))),
         )
 
 

@@ -120,17 +120,24 @@ def prompts_of(
         prompt.check(model)
         tokens += len(prompt.request.history)
         prompts.append(prompt)
-        if max_tokens is not None and tokens > max_tokens:
-            raise ConfigError(
-                f"Your text is {tokens:,} tokens long or longer, context included; the limit is"
-                f" {max_tokens:,}. Shorten it."
-            )
-        if max_prompts is not None and len(prompts) > max_prompts:
-            raise ConfigError(
-                f"Your draft has more than {max_prompts:,} windows, which is the limit."
-                " Use a larger `window`, or shorten the draft."
-            )
+        check_limits(tokens, len(prompts), max_prompts=max_prompts, max_tokens=max_tokens)
     return prompts
+
+
+def check_limits(
+    tokens: int, prompts: int, *, max_prompts: int | None = None, max_tokens: int | None = None
+) -> None:
+    """Refuse a text that is longer than a server allows."""
+    if max_tokens is not None and tokens > max_tokens:
+        raise ConfigError(
+            f"Your text is {tokens:,} tokens long or longer, context included; the limit is"
+            f" {max_tokens:,}. Shorten it."
+        )
+    if max_prompts is not None and prompts > max_prompts:
+        raise ConfigError(
+            f"Your draft has more than {max_prompts:,} windows, which is the limit."
+            " Use a larger `window`, or shorten the draft."
+        )
 
 
 def _continue_prompt(task: Continue, config: DecodeConfig, model: Model) -> Prompt:

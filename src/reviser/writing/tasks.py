@@ -141,7 +141,10 @@ class Revise:
     the draft once to find them. None is the model's own default; 0 leaves the reading out."""
     precision: float | None = None
     """The share of changes that should be right, by the model's calibration: a way to choose
-    `min_edit_probability`."""
+    `min_edit_probability` or `min_confidence`."""
+    min_confidence: float | None = None
+    """Keep only changes with this confidence, or a higher one, for a proofreader. None is its own
+    default."""
     window: int = WINDOW
     """Tokens of the draft that are revised at a time."""
     context: int = CONTEXT
@@ -154,6 +157,7 @@ class Revise:
         _check_text("instruction", self.instruction)
         _check_share("min_edit_probability", self.min_edit_probability)
         _check_share("precision", self.precision)
+        _check_share("min_confidence", self.min_confidence)
         _check_count("window", self.window, 1)
         _check_count("context", self.context, 0)
         locked = [self.locked] if isinstance(self.locked, str) else self.locked

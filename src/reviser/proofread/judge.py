@@ -1,0 +1,158 @@
+"""The judge: how sure we are of an edit, from what a language model and the lists say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from rapidfuzz.distance import OSA
+
+from reviser.errors import CheckpointError, ConfigError, reason_of
+from reviser.files import read_object
+from reviser.proofread.pool import Candidate
+
+FILE = Path(__file__).parent / "data" / "judge.json"
+LARGEST_GAIN = 30.0
+"""Nats up to which gains and margins count; beyond, all are equally good or bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the language model says about a candidate."""
+
+    candidate: Candidate
+    margin: float
+    """How much more likely its first token is than the one in the text, in nats."""
+    first: float
+    """The log-probability of its first token."""
+    gain: float = 0.0
+    """How much more likely the text is with it, in nats, as far as it was compared."""
+    tokens: int = 1
+    """Number of tokens that were compared with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """A logistic regression: a constant and a weight for each feature (`features_of`)."""
+
+    constant: float
+    weights: Mapping[str, float]
+    min_confidence: float
+    """The least confidence of a change that is kept."""
+    calibration: tuple[tuple[float, float], ...] = ()
+    """Pairs of a confidence and the share of right changes among those that reach it."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path = FILE) -> Judge:
+        """Read a judge's numbers; by default those for SmolLM2-135M."""
+        try:
+            saved = read_object(path, CheckpointError)
+            return cls(
+                constant=float(saved["constant"]),
+                weights={str(name): float(weight) for name, weight in saved["weights"].items()},
+                min_confidence=float(saved["min_confidence"]),
+                calibration=tuple((float(a), float(b)) for a, b in saved["calibration"]),
+                provenance=saved.get("provenance", {}),
+            )
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{str(path)!r} is damaged: {reason_of(error)}.") from error
+
+    def confidence(self, features: Mapping[str, float]) -> float:
+        """Return the probability that an edit is right."""
+        odds = self.constant + sum(
+            weight * features.get(name, 0.0) for name, weight in self.weights.items()
+        )
+        return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+
+    def least(self, asked: float | None = None, precision: float | None = None) -> float:
+        """Return the least confidence of changes: as asked, or as a precision was measured with."""
+        if asked is not None:
+            return asked
+        if precision is None:
+            return self.min_confidence
+        enough = [least for least, reached in self.calibration if reached >= precision]
+        if not enough:
+            best = max((reached for _, reached in self.calibration), default=0.0)
+            raise ConfigError(
+                f"precision is {precision}; the highest that was measured for this judge is {best}."
+            )
+        return min(enough)
+
+
+def is_plausible(candidate: Candidate, margin: float) -> bool:
+    """Return whether the first token of an edit is likely enough to compare all of it.
+
+    Most suggestions are wrong, and most of these fail here.
+    """
+    if not candidate.after:
+        return margin >= DELETED
+    return margin >= (REPLACED if candidate.before else INSERTED)
+
+
+REPLACED, INSERTED, DELETED = -1.0, 3.0, -2.0
+"""Least margins, in nats, of an edit that replaces, inserts, deletes: almost all right ones have
+them."""
+
+
+def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
+    """Return the features of each candidate among those of one passage."""
+    rivals = [
+        [
+            other.gain
+            for other in pool
+            if other is not each and _meet(each.candidate, other.candidate)
+        ]
+        for each in pool
+    ]
+    nearest: dict[tuple[int, int], int] = {}
+    for each in pool:
+        span = each.candidate.start, each.candidate.end
+        nearest[span] = min(nearest.get(span, 99), _distance(each.candidate))
+    return [
+        _features(each, max(gains, default=0.0), nearest[each.candidate.start, each.candidate.end])
+        for each, gains in zip(pool, rivals, strict=True)
+    ]
+
+
+def _features(each: Measured, rival: float, nearest: int) -> dict[str, float]:
+    candidate = each.candidate
+    before, after = candidate.before.strip(), candidate.after.strip()
+    wrong = _distance(candidate)
+    found = {
+        "gain": _limited(each.gain),
+        "gain per token": _limited(each.gain) / each.tokens,
+        "margin": _limited(each.margin),
+        "first": max(-LARGEST_GAIN, each.first),
+        "over rival": _limited(each.gain - max(0.0, rival)),
+        "is best": float(each.gain > max(0.0, rival)),
+        "inserts": float(not before),
+        "deletes": float(not after),
+        "sources": float(len({each.source for each in candidate.suggestions}) - 1),
+        "comma": float("," in (before, after) or before + "," == after or after + "," == before),
+        "letters": float(wrong),
+        "letters share": wrong / max(1, len(before), len(after)),
+        "extra letters": float(wrong - nearest),
+        "capital": float(before[:1].isupper()),
+        "no change of words": float(before.lower() == after.lower()),
+    }
+    for suggestion in candidate.suggestions:
+        found[f"category {suggestion.category}"] = 1.0
+        found[f"rule {suggestion.rule}"] = 1.0
+        found[f"source {suggestion.source}"] = 1.0
+    return found
+
+
+def _limited(gain: float) -> float:
+    return max(-LARGEST_GAIN, min(gain, LARGEST_GAIN))
+
+
+def _distance(candidate: Candidate) -> int:
+    return OSA.distance(candidate.before, candidate.after)
+
+
+def _meet(one: Candidate, other: Candidate) -> bool:
+    return one.start <= other.end and other.start <= one.end

@@ -1,0 +1,67 @@
+"""The proofreader: rules and word lists suggest, and any causal language model judges."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reviser.engines.scorers import Backend, open_scorer
+from reviser.model import Reviser
+from reviser.proofread.flow import Proofreading
+from reviser.proofread.judge import Judge
+from reviser.proofread.suggestion import Dialect, Proposer
+
+__all__ = ["DEFAULT_JUDGE", "proofreader", "proposers"]
+
+DEFAULT_JUDGE = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def proofreader(
+    judge: str | Path | None = DEFAULT_JUDGE,
+    *,
+    backend: Backend = "auto",
+    words: Sequence[str] = (),
+    dialect: Dialect = "auto",
+    also: Sequence[Proposer] = (),
+    own_process: bool = False,
+    **options: Any,
+) -> Reviser:
+    """Return a proofreader: `reviser.proofreader().revise(text)` has the changes and their reasons.
+
+    `judge` is a causal language model: a folder, or a name on the hub. Without one, only what is
+    sure is changed. `words` are never reported. `also` are proposers of your own: functions that
+    take a text and return suggestions. Options go to the engine, as those of `reviser.load` do.
+    """
+    found = [*proposers(words, dialect), *also]
+    if judge is None:
+        nothing: Any = NoModel()
+        return Reviser(nothing, nothing, proofreading=Proofreading(proposers=found))
+    model = open_scorer(judge, backend=backend, own_process=own_process, **options)
+    engine: Any = model.engine
+    tools = Proofreading(
+        proposers=found,
+        judge=Judge.load(),
+        codec=model.codec,
+        begin=model.begin,
+        context=engine.context or sys.maxsize,
+    )
+    provenance = {"model": str(judge), "engine": backend, "versions": engine.versions}
+    return Reviser(engine, model.codec, provenance=provenance, proofreading=tools)
+
+
+class NoModel:
+    """In place of an engine and a codec, where only what is sure is changed."""
+
+    vocab = None
+    context = 0
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+def proposers(words: Sequence[str] = (), dialect: Dialect = "auto") -> list[Proposer]:
+    """Return the proposers that are built in."""
+    del words, dialect  # for the rules and lists to come
+    return []
