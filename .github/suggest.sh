@@ -3,7 +3,6 @@
 set -euo pipefail
 set -f # the patterns are not for the shell
 options=(-m "$REVISER_MODEL" --format rdjson)
-if [ -n "$REVISER_BASE" ]; then options+=(--base "$REVISER_BASE"); fi
 if [ -n "$REVISER_PRECISION" ]; then options+=(--precision "$REVISER_PRECISION"); fi
 listing="repos/{owner}/{repo}/pulls/$REVISER_PULL_REQUEST/files" # gh fills in the names
 changed=$(gh api "$listing" --paginate --jq '.[] | select(.status != "removed") | .filename')

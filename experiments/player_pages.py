@@ -1,8 +1,7 @@
-"""The four player pages of the documentation, built with the site.
+"""The three player pages of the documentation, built with the site.
 
 `mkdocs.yml` names this module as a hook, so `mkdocs build` adds the pages to the site:
 
-- `proofreading.html`: twenty drafts that the proofreader corrected;
 - `rollouts.html`: eleven stories that the shipped model wrote;
 - `edits.html`: ten drafts that the story editor revised;
 - `gallery.html`: the ten trajectories that the paper prints.
@@ -23,17 +22,10 @@ from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
 from reviser.player.film import Film, Replayer
 from reviser.player.page import to_html
-from reviser.trajectories.alignment import revision, word_starts
 from reviser.writing.rollout import Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 PRINTED = ROOT / "tests" / "fixtures" / "paper.json"
-PROOFREADING = (
-    "Drafts 1 to 10 were written for this page; 11 to 20 are held-out texts with mistakes that were"
-    " drawn by seed 7, not picked by hand. models/proofreader weighs what its word lists suggest."
-    " The page plays its changes as the shortest list of actions that makes them. It leaves alone"
-    " what it is not sure of."
-)
 STORIES = (
     "Held-out prompts, continued by models/stories-revise (7.2 million parameters). The first story"
     " was picked by hand, at temperature 0.7. The other ten were drawn by seed 7 from 200 such"
@@ -53,16 +45,13 @@ PAPER = (
 
 
 def pages() -> dict[str, str]:
-    """Return the four pages by file name."""
+    """Return the three pages by file name."""
     stories = ROOT / "models" / "stories-revise"
     codec = Codec.load(stories)  # of the editor, too
     replayer = Replayer(ActionVocab.load(stories), codec)
     rollouts = ROOT / "experiments" / "stories" / "results"
     edits = ROOT / "experiments" / "revise" / "results"
     return {
-        "proofreading.html": to_html(
-            proofread_films(), title="Twenty drafts, proofread", note=PROOFREADING
-        ),
         "rollouts.html": to_html(
             [
                 *films(rollouts / "picked.jsonl", replayer, "Picked story"),
@@ -89,32 +78,6 @@ def films(rollouts: Path, replayer: Replayer, name: str) -> list[Film]:
         replayer.film_of(Rollout.from_json(line), name=f"{name} {n}")
         for n, line in enumerate(lines, start=1)
     ]
-
-
-def proofread_films() -> list[Film]:
-    """Return the drafts that the proofreader corrected, first those that were written for it."""
-    results = ROOT / "experiments" / "proofreader" / "results" / "showcase.json"
-    saved = json.loads(results.read_text("utf-8"))
-    folder = ROOT / "models" / "proofreader"
-    vocab, codec = ActionVocab.load(folder), Codec.load(folder)
-    replayer = Replayer(vocab, codec)
-    # The page opens on the draft with the most changes.
-    written = sorted(saved["written"], key=lambda draft: -len(draft["changes"]))
-    drafts = [*written, *saved["drawn"]]
-    return [_proofread_film(each, f"Draft {n}", replayer) for n, each in enumerate(drafts, 1)]
-
-
-def _proofread_film(draft: dict[str, Any], name: str, replayer: Replayer) -> Film:
-    before, after = (replayer.codec.encode(draft[key]) for key in ("before", "after"))
-    starts = word_starts(replayer.codec, before), word_starts(replayer.codec, after)
-    trajectory = revision(replayer.vocab, before, after, starts=starts, address="search")
-    facts = [
-        (f"{100 * each['confidence']:.0f} % sure", f"{each['before']!r} to {each['after']!r}")
-        for each in draft["changes"]
-    ]
-    if "right" in draft:
-        facts.append(("Without mistakes", draft["right"]))
-    return replayer.film(trajectory, name=name, facts=facts, start=len(trajectory.no_loss))
 
 
 def printed_films() -> list[Film]:

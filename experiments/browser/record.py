@@ -4,7 +4,7 @@
     python -m experiments.browser.record http://127.0.0.1:8000 docs/img/playground.gif
 
 `FOLDER` is what `reviser export MODEL --to web` wrote; the page writes a story. An address is that
-of `reviser serve models/proofreader`; the page proofreads one of its examples.
+of `reviser serve MODEL`; the page proofreads one of its examples.
 """
 
 from __future__ import annotations

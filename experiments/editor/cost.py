@@ -1,6 +1,6 @@
 """Measure the language server: from a keystroke to its diagnostics, the first check, and memory.
 
-    python -m experiments.editor.cost model models/proofreader
+    python -m experiments.editor.cost model MODEL
     python -m experiments.editor.cost table
 
 `model` starts a real server for each file and talks to it over standard input and output with a

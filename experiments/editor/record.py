@@ -1,6 +1,6 @@
 """Record Neovim with the language server and the proofreader: docs/img/neovim.gif.
 
-    python -m experiments.editor.record models/proofreader docs/img/neovim.gif
+    python -m experiments.editor.record MODEL docs/img/neovim.gif
 
 Neovim runs in a terminal of its own (a pty), pyte keeps that terminal's screen, and Pillow draws
 it. Nothing is staged but the keys; waits are cut to `LONGEST` milliseconds. It needs Neovim, and

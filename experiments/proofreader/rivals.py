@@ -1,7 +1,7 @@
 """Compare what people proofread with today, with one scorer on the same test sets.
 
     python rivals.py TESTS units -o results/rivals.json
-    python rivals.py TESTS units -o results/rivals.json --only rewriter --rewriter rewriter
+    python rivals.py TESTS units -o results/rivals.json --only proofreader
     python rivals.py --table results/rivals.json
 
 Each rival runs with its default settings, and the first correction that it suggests is made. A
@@ -28,15 +28,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from examples import Edit
 from scoring import (
     TEST_SETS,
     Check,
+    Edit,
     clean_pages,
     clean_units,
     score,
     score_clean,
 )
+
+from reviser.proofreading import DEFAULT_JUDGE
 
 PAGES = Path(__file__).parents[2] / "docs"
 
@@ -190,30 +192,19 @@ def languagetool(given: Given) -> Rival:
 
 
 def proofreader(given: Given) -> Rival:
-    """Return our own model, opened and used as anyone would."""
+    """Return our own proofreader, opened and used as anyone would."""
     import torch
 
     import reviser
 
     torch.set_num_threads(1)
-    model = reviser.load(given.model, base=given.base)
-    editing = model.editing
-    assert editing is not None
+    model = reviser.proofreader(given.model)
 
     def check(text: str) -> list[Edit]:
         changes = model.revise(text).changes
         return [Edit(each.start, each.end, each.after) for each in changes]
 
-    return f"threshold {editing.threshold}, confidence {editing.min_confidence}", check
-
-
-def rewriter(given: Given) -> Rival:
-    """Return the baseline that writes the whole text again."""
-    import torch
-    from rewriter import Rewriter
-
-    torch.set_num_threads(1)
-    return "greedy, n-gram speculation", Rewriter(given.rewriter, speculates=True)
+    return f"reviser {version('reviser-lm')}", check
 
 
 RIVALS: dict[str, Callable[[Given], Rival]] = {
@@ -224,11 +215,10 @@ RIVALS: dict[str, Callable[[Given], Rival]] = {
     "harper": harper,
     "quire": quire,
     "languagetool": languagetool,
-    "rewriter": rewriter,
     "proofreader": proofreader,
 }
-OURS = ("rewriter", "proofreader")
-"""Those that need a trained model, and run only if they are asked for."""
+OURS = "proofreader"
+"""Runs only if it is asked for, because it needs a judge."""
 
 
 # -- results ----------------------------------------------------------------------------------
@@ -241,7 +231,7 @@ def scored(given: Given) -> None:
     }
     sets["clean units"] = lambda check: score_clean(check, clean_units(given.units, given.first))
     sets["clean docs"] = lambda check: score_clean(check, clean_pages(PAGES, given.first))
-    for name in given.only or [name for name in RIVALS if name not in OURS]:
+    for name in given.only or [name for name in RIVALS if name != OURS]:
         try:
             release, check = RIVALS[name](given)
         except (ImportError, OSError) as error:
@@ -274,9 +264,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=400, help="texts of each set")
     parser.add_argument("--hunspell", default="hunspell -d en_US", help="command of hunspell")
     parser.add_argument("--languagetool", help="class path of LanguageTool's server")
-    parser.add_argument("--base", type=Path, help="base model of proofreader")
-    parser.add_argument("--model", type=Path, help="folder of proofreader")
-    parser.add_argument("--rewriter", type=Path, help="folder of rewriter")
+    parser.add_argument("--model", default=DEFAULT_JUDGE, help="judge of proofreader")
     parser.add_argument("--table", type=Path, help="print the tables of a JSON file, and stop")
     given = parser.parse_args()
     if given.table:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import errant
 import numpy as np
@@ -33,18 +33,15 @@ from reviser.lab.evals.intervals import Estimate
 from reviser.lab.evals.revision import gleu_rows, gleu_score
 
 
-class Change(Protocol):
-    """An edit of a text: the characters from `start` to `end` become `text`."""
+class Edit(NamedTuple):
+    """The characters from `start` to `end` of a text become `text`."""
 
-    @property
-    def start(self) -> int: ...  # noqa: D102
-    @property
-    def end(self) -> int: ...  # noqa: D102
-    @property
-    def text(self) -> str: ...  # noqa: D102
+    start: int
+    end: int
+    text: str
 
 
-Check = Callable[[str], Sequence[Change]]
+Check = Callable[[str], Sequence[Edit]]
 """A proofreader. Of edits that overlap, the first one counts."""
 Words = tuple[int, int, str]
 """An edit as ERRANT writes it: first word, last word + 1, new words."""
@@ -109,7 +106,7 @@ def tokenize(text: str) -> tuple[list[str], list[tuple[int, int]]]:
 
 
 def revised_words(
-    words: Sequence[str], text: str, spans: Sequence[tuple[int, int]], edits: Sequence[Change]
+    words: Sequence[str], text: str, spans: Sequence[tuple[int, int]], edits: Sequence[Edit]
 ) -> list[str]:
     """Return the words after some edits; words that no edit touches do not change.
 
@@ -130,10 +127,10 @@ def revised_words(
 
 
 def _grouped(
-    edits: Sequence[Change], spans: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, int, list[Change]]]:
+    edits: Sequence[Edit], spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, list[Edit]]]:
     """Yield runs of edits with the first and last word that each run touches."""
-    group: list[Change] = []
+    group: list[Edit] = []
     first = last = -1
     for edit in edits:
         touched = [n for n, (a, b) in enumerate(spans) if a <= edit.end and edit.start <= b]
@@ -150,9 +147,9 @@ def _grouped(
         yield first, last, group
 
 
-def apart(edits: Sequence[Change]) -> list[Change]:
+def apart(edits: Sequence[Edit]) -> list[Edit]:
     """Return the edits in order, without those that overlap an earlier one."""
-    found: list[Change] = []
+    found: list[Edit] = []
     for each in sorted(edits, key=lambda e: (e.start, e.end)):
         if not found or found[-1].end < each.start or found[-1].end == each.start < each.end:
             found.append(each)
@@ -181,7 +178,7 @@ class Draft:
         """The words, separated by spaces."""
         return " ".join(self.words)
 
-    def revised(self, edits: Sequence[Change]) -> str:
+    def revised(self, edits: Sequence[Edit]) -> str:
         """Return the tokenized sentence after some edits."""
         return " ".join(revised_words(self.words, self.text, self.spans, edits))
 
@@ -330,7 +327,7 @@ def cpu_seconds() -> float:
     return total + sum(sum(child.cpu_times()[:2]) for child in process.children(recursive=True))
 
 
-def run(check: Check, texts: Sequence[str]) -> tuple[list[list[Change]], float]:
+def run(check: Check, texts: Sequence[str]) -> tuple[list[list[Edit]], float]:
     """Return the edits of each text and the CPU seconds per 1,000 words."""
     started = cpu_seconds()
     edits = [apart(check(text)) for text in texts]
@@ -344,7 +341,7 @@ def score(check: Check, drafts: Sequence[Draft]) -> dict[str, Any]:
     return score_edits(drafts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
 
 
-def score_edits(drafts: Sequence[Draft], edits: Sequence[Sequence[Change]]) -> dict[str, Any]:
+def score_edits(drafts: Sequence[Draft], edits: Sequence[Sequence[Edit]]) -> dict[str, Any]:
     """Return the scores of the edits of each sentence, with 95 % intervals."""
     revised = [draft.revised(some) for draft, some in zip(drafts, edits, strict=True)]
     rows, _ = count_edits(drafts, revised)
@@ -371,7 +368,7 @@ def score_clean(check: Check, texts: Sequence[str]) -> dict[str, Any]:
     return false_alarms(texts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
 
 
-def false_alarms(texts: Sequence[str], edits: Sequence[Sequence[Change]]) -> dict[str, Any]:
+def false_alarms(texts: Sequence[str], edits: Sequence[Sequence[Edit]]) -> dict[str, Any]:
     """Return the number of edits per 1,000 words of correct text, with a 95 % interval."""
     alarms = [len(some) for some in edits]
     words = [len(text.split()) for text in texts]

@@ -1,6 +1,6 @@
 """Count what one sentence passes through: functions, files and calls, in each thread.
 
-    python -m experiments.speed.one_sentence [MODEL]
+    python -m experiments.speed.one_sentence MODEL
 
 The model is opened and used once before, so that only the work for the sentence counts. Functions
 are those of the library, with and without comprehensions. PYTHONPATH names another version's `src`.
@@ -48,4 +48,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "models/stories-edit")
+    main(sys.argv[1])

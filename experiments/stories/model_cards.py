@@ -52,7 +52,7 @@ The training text is stories sampled at temperature 1 from [stories15M](https://
 
 ## Training
 
-The model starts from [stories-edit](../stories-edit), which has the layers of stories15M and a smaller vocabulary, and was trained to correct stories. It was then trained on {ids:.1f} million tokens, action tokens included, on one CPU core, in five runs of {steps} steps. Each run continued from the one before, with its own text, seed and learning rate. Only the last two runs used the pieces. `run.json` describes the last run. This command trains such a model in one run, which we have not tried with as many steps; the comments in the recipe show how to make `text.jsonl`:
+The model starts from stories-edit, a model of 0.2.0 that is not included any more. It has the layers of stories15M and a smaller vocabulary, and was trained to correct stories. It was then trained on {ids:.1f} million tokens, action tokens included, on one CPU core, in five runs of {steps} steps. Each run continued from the one before, with its own text, seed and learning rate. Only the last two runs used the pieces. `run.json` describes the last run. This command trains such a model in one run, which we have not tried with as many steps; the comments in the recipe show how to make `text.jsonl`:
 
 ```sh
 reviser train recipes/story-writer.yaml --set 'data.text=[text.jsonl]' -o run

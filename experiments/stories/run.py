@@ -102,7 +102,7 @@ def ship(runs: list[Path], name: str) -> None:
         {"steps": each["recipe"]["training"]["steps"], "ids": each["seen"]["ids"]}
         for each in records
     ]
-    record["recipe"]["base"] = "the model of the run before" if runs[1:] else "models/stories-edit"
+    record["recipe"]["base"] = "the model of the run before" if runs[1:] else "stories-edit"
     record["recipe"]["data"]["text"] = ["stories.jsonl"]
     record["stories"] = Manifest.load(folder / "shards").documents
     kept = ("recipe", "data", "tokenizer", "stories", "parameters", "runs")

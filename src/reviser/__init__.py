@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.model import Reviser, load
-    from reviser.proofreader import proofreader
+    from reviser.proofreading import proofreader
     from reviser.trajectories.policy import (
         PRESETS,
         Append,
@@ -82,7 +82,7 @@ _MODULES = {
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
     "reviser.model": ("Reviser", "load"),
-    "reviser.proofreader": ("proofreader",),
+    "reviser.proofreading": ("proofreader",),
     "reviser.writing.rollout": ("Revision", "Rollout"),
     "reviser.writing.tasks": ("Continue", "Infill", "Revise", "Task"),
 }

@@ -22,8 +22,8 @@ from reviser.engines.process import ProcessEngine
 from reviser.engines.settings import DecodeSettings
 from reviser.errors import CheckpointError, ConfigError, MissingExtra, ReviserError
 from reviser.markup.spans import Span
-from reviser.models import adapters, hub
-from reviser.models.editing import Editing, check_ability, check_vllm
+from reviser.models import hub
+from reviser.models.editing import Editing, check_can_revise
 from reviser.proofread.flow import Proofreading, proofread
 from reviser.writing.driver import Driver, Flow, Run, run_many
 from reviser.writing.flows import Progress, edit, no_progress, revise, write
@@ -306,7 +306,8 @@ class Reviser:
         name = self.provenance.get("model", "This model")
         if self.proofreading is not None:
             raise ConfigError("A proofreader only revises drafts. Use another model to write.")
-        check_ability(self.editing, name, revises=revises)
+        if revises:
+            check_can_revise(self.editing, name)
         return Model(
             vocab=self.vocab,
             codec=self.codec,
@@ -393,15 +394,13 @@ def load(
     name: str | Path,
     *,
     engine: str = "hf",
-    base: str | Path | None = None,
     own_process: bool = False,
     **options: Any,
 ) -> Reviser:
     """Open a model by its folder, or by its name on the hub.
 
-    An adapter is merged with its base model the first time: the one that it names, or the folder,
-    GGUF file or hub name that `base` gives. With `own_process`, engine "hf" runs in a process of
-    its own, so that what this one does meanwhile does not delay it.
+    With `own_process`, engine "hf" runs in a process of its own, so that what this one does
+    meanwhile does not delay it.
 
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; for "vllm" the `url`
     of a vLLM server that runs the model, or, without one, the options of vLLM's `EngineArgs` for a
@@ -415,10 +414,8 @@ def load(
         raise ConfigError("own_process is for engine 'hf' only: vLLM has processes of its own.")
     # Importing torch takes seconds: a wrong name or a damaged folder is reported before that.
     files = hub.CONFIG_FILES if "url" in options else hub.MODEL_FILES
-    folder = adapters.find(name, files, base=base)
+    folder = hub.find(name, files)
     editing, codec = Editing.load(folder), Codec.load(folder)
-    if engine == "vllm":
-        check_vllm(editing, str(name))
     opened: Any
     if engine == "hf":
         apart = partial(ProcessEngine, _open_hf)

@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STORIES = "models/stories-revise"
-PROOFREADER = "models/proofreader"
 ON_HUB = (
     "To download a model of this name from the Hugging Face hub, write models/storys-revise@main."
 )
@@ -51,16 +50,6 @@ MISTAKES = {
         ["revise", "README.md", "-m", STORIES],
         f"{STORIES} was not trained to edit, so it cannot revise a draft. Use generate or infill"
         " with it, or train an editor with recipes/revise.yaml.",
-    ),
-    "a model that only revises": (
-        ["generate", "Ben had a", "-m", PROOFREADER],
-        f"{PROOFREADER} only revises drafts and does not write. Use `reviser revise` with it, or"
-        " generate and infill with another model.",
-    ),
-    "a file of prompts for a model that only revises": (
-        ["generate", "-m", PROOFREADER, "--input", "recipes/smoke.yaml", "--output", "out.jsonl"],
-        f"{PROOFREADER} only revises drafts and does not write. Use `reviser revise` with it, or"
-        " generate and infill with another model.",
     ),
     "a text that is too long": (
         ["generate", "word " * 2400, "-m", STORIES],

@@ -61,20 +61,8 @@ def test_a_history_that_cannot_be_is_refused(ids: list[int], words: str) -> None
         measure(VOCAB, ids)
 
 
-def test_control_ids_are_no_text() -> None:
-    """As an engine says how likely they are: it may not know, and then they count as impossible."""
-    assert Scores((-2.0,), (-1.0,)).text_logprobs() == [-2.0]
-    (found,) = Scores((-2.0,), (-1.0,), (log(0.5),)).text_logprobs()
-    assert found == pytest.approx(-2.0 - log(0.5))
-    assert Scores((-2.0,), (0.0,), (0.0,)).text_logprobs()[0] < 20  # nothing but control ids
-
-
-def test_an_edit_is_as_likely_as_not_stopping_among_all_ids_or_among_control_ids() -> None:
-    scores = Scores((-2.0,), (log(0.3), log(0.9)), (log(0.4),))
-    assert scores.edit_probabilities() == pytest.approx([0.7])
-    assert scores.edit_probabilities(among_controls=True) == pytest.approx([0.25])
-    with pytest.raises(ConfigError, match="Use engine 'hf'"):
-        Scores((-2.0,), (-1.0,)).edit_probabilities(among_controls=True)
+def test_an_edit_is_as_likely_as_not_stopping() -> None:
+    assert Scores((-2.0,), (log(0.3), log(0.9))).edit_probabilities() == pytest.approx([0.7])
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,6 @@ def test_only_what_the_text_does_not_report_is_asked_as_a_prompt_of_its_own(fake
     assert [each.logprobs for each in found.branches] == [
         tuple(-float(i) for i in ids) for _, ids in branches
     ]
-    assert found.controls is None
     assert sorted(fake.texts) == sorted([history, (1, 25), (1, 27, 3, 4), (*history, 28)])
 
 

@@ -13,11 +13,6 @@ from reviser.markup import locked_spans
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_guide_has_the_results() -> None:
-    page = (ROOT / "docs/guides/editor.md").read_text("utf-8")
-    assert cost.table() in page, "python -m experiments.editor.cost table"
-
-
 @pytest.mark.parametrize("words", [500, 5_000])
 def test_a_measured_document_has_its_size_and_its_mistakes(words: int) -> None:
     text = cost.document(words, 5)

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import models, player_pages
 from experiments.revise import report as revise
-from experiments.stories import editor_card, model_cards
+from experiments.stories import model_cards
 from experiments.stories import report as stories
 
 ROOT = Path(__file__).parents[2]
@@ -23,11 +23,10 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
     [
         ("stories.report", lambda: {f"docs/{n}": page for n, page in stories.pages().items()}),
         ("stories.report", model_cards.cards),
-        ("stories.editor_card", lambda: {"models/stories-edit/README.md": editor_card.card()}),
         ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
         ("models", lambda: {"docs/models.md": models.page()}),
     ],
-    ids=["stories", "cards", "editor", "revise", "models"],
+    ids=["stories", "cards", "revise", "models"],
 )
 def test_a_committed_page_is_what_its_report_writes(
     command: str, pages: Callable[[], dict[str, str]]
@@ -49,5 +48,5 @@ def test_a_player_page_has_all_its_films_and_is_small() -> None:
     for name, page in player_pages.pages().items():
         assert len(page.encode()) < 1_000_000, name
         films[name] = page.count('"name":')
-    expected = {"proofreading.html": 20, "rollouts.html": 11, "edits.html": 10, "gallery.html": 10}
+    expected = {"rollouts.html": 11, "edits.html": 10, "gallery.html": 10}
     assert films == expected

@@ -351,27 +351,6 @@ def test_a_model_that_could_not_be_opened_is_tried_again(project: Path) -> None:
     asyncio.run(ask())
 
 
-def test_the_base_of_an_adapter_is_the_command_s_or_that_of_the_settings(project: Path) -> None:
-    given = list[tuple[str, str | None]]()
-
-    def load(name: str, base: str | None) -> Reviser:
-        given.append((name, base))
-        return correcting.reviser()
-
-    async def ask(model: str | None, base: str | None, settings: Settings) -> None:
-        await make_server(load, model, base).checker(settings)
-
-    (project / ".reviser.toml").write_text('model = "adapter"\nbase = "folder"\n')
-    settings = find_settings(project / "page.md")
-    asyncio.run(ask(None, None, settings))
-    asyncio.run(ask(None, "other", settings))
-    asyncio.run(ask("mine", None, settings))  # not with the base of another model
-    asyncio.run(ask("mine", "other", settings))
-    assert given == [
-        ("adapter", "folder"), ("adapter", "other"), ("mine", None), ("mine", "other"),
-    ]  # fmt: skip
-
-
 SCRIPT = """
 local client = vim.lsp.start_client({
   name = "reviser", cmd = {PYTHON, "-m", "support.correcting"}, root_dir = vim.fn.getcwd(),
@@ -535,7 +514,6 @@ OWN, SHARED = ".reviser.toml", "pyproject.toml"
         (OWN, "wrods = []", "Did you mean `words`"),
         (OWN, "words = 3", "must be a list of texts"),
         (OWN, "model = 3", "must be a text"),
-        (OWN, "base = 3", "must be a text"),
         (OWN, "delay = true", "must be a number"),
         (OWN, "delay = 1" + 400 * "0", "must be a number"),
         (OWN, "delay = 1" + 5000 * "0", "Cannot read the settings"),

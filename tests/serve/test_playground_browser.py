@@ -298,7 +298,7 @@ def test_everything_in_a_review_can_be_done_with_the_keyboard(visit: Any, server
     ("engine", "modes", "words"),
     [
         ({"is_editor": False}, ["continue", "fill", "rewrite"], "cannot proofread"),
-        ({"writes": False}, ["proofread"], "only proofreads"),
+        ({"is_proofreader": True}, ["proofread"], "only proofreads"),
         ({}, ["proofread", "continue", "fill", "rewrite"], ""),
     ],
 )

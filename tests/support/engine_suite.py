@@ -148,15 +148,13 @@ def by_full_forwards(model: Any, vocab: Vocab, asked: Score) -> Scores:
         pairs = zip(table_BTA, parts, strict=True)
         found = [Scores(_logprobs(table, *part)) for table, part in pairs]
         return replace(found[0], branches=tuple(found[1:]))
-    controls_BT = table_BTA[:, :, vocab.tokens : vocab.size].logsumexp(-1)
     found = []
-    for table, controls, (history, start) in zip(table_BTA, controls_BT, parts, strict=True):
+    for table, (history, start) in zip(table_BTA, parts, strict=True):
         ids = range(start, len(history))
         found.append(
             Scores(
                 _logprobs(table, history, start),
                 tuple(float(table[n - 1, vocab.stop]) for n in [*ids, len(history)]),
-                tuple(float(controls[n - 1]) for n in ids),
             )
         )
     return replace(found[0], branches=tuple(found[1:]))
@@ -187,8 +185,6 @@ def check_scores(
 
     def compare(found: Scores, wanted: Scores) -> None:
         assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
-        if found.controls is not None:
-            assert found.controls == pytest.approx(wanted.controls, abs=1e-3)
 
     for question, found in zip(questions, answer(questions), strict=True):
         assert isinstance(found, Scores), found

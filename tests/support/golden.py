@@ -70,23 +70,10 @@ def opened(name: str) -> Any:
     return reviser.load(ROOT / "models" / name, dtype="float32")
 
 
-def story_editor() -> Any:
-    """Return how models/stories-edit revises the drafts."""
-    with opened("stories-edit") as model:
-        return revised(model)
-
-
-def proofreader() -> Any:
-    """Return how models/proofreader revises the drafts; needs `just install-base`."""
-    with opened("proofreader") as model:
-        return revised(model)
-
-
-def acting_editor() -> Any:
-    """Return how an editor that acts revises: random weights, with every kind of action."""
+def save_editor(folder: str | Path) -> None:
+    """Save an editor that acts: random weights, with every kind of action."""
     import torch
 
-    import reviser
     from reviser.core.actions import ActionVocab
     from reviser.models import trunks
     from support import small_tokenizers
@@ -103,10 +90,17 @@ def acting_editor() -> Any:
     with torch.no_grad():
         for parameter in trunk.parameters():
             parameter.mul_(3)  # larger weights, so that the actions vary
+    trunks.save(trunk, tokenizer, vocab, folder)
+    Path(folder, "editing.json").write_text('{"edit_probabilities": true}')
+
+
+def acting_editor() -> Any:
+    """Return how an editor that acts revises."""
+    import reviser
+
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        trunks.save(trunk, tokenizer, vocab, folder)
-        Path(folder, "editing.json").write_text('{"edit_probabilities": true}')
+        save_editor(folder)
         with reviser.load(folder, dtype="float32") as model:
             for n, least in enumerate([0.0, 0.98] * 6):
                 revision = model.revise(
@@ -155,7 +149,7 @@ def training() -> Any:
     return [{k: v for k, v in row.items() if any(part in k for part in kept)} for row in rows]
 
 
-EDITOR = f"-m models/stories-edit --engine-option {FLOAT32}"
+EDITOR = f"-m editor --engine-option {FLOAT32} --max-actions 12"
 WRITER = f"-m models/stories-revise --engine-option {FLOAT32}"
 WRONG = "Tom went too the zoo. The lion was verry happy.\n"
 COMMANDS: list[tuple[str, str]] = [  # words after `reviser`, standard input
@@ -170,24 +164,22 @@ COMMANDS: list[tuple[str, str]] = [  # words after `reviser`, standard input
     (f"revise {EDITOR} --check letter.txt right.txt", ""),
     (f"revise {EDITOR} --check right.txt", ""),
     (f"revise {EDITOR} --in-place letter.txt page.md", ""),
-    ("revise -m models/stories-edit missing.txt", ""),
+    ("revise -m editor missing.txt", ""),
     ("revise letter.txt", ""),
     ("revise -m models/stories-revise letter.txt", ""),
-    ("revise -m models/storys-edit letter.txt", ""),
+    ("revise -m models/storys-revise letter.txt", ""),
     (f"revise {EDITOR} --input drafts.jsonl --output out.jsonl", ""),
     (f"generate Ben {WRITER} --seed 3 --max-actions 40", ""),
     (f"generate {WRITER} --temperature 0 --max-actions 30", "One day, a cat"),
-    ("generate Ben -m models/stories-edit", ""),
     ("generate Ben -m models/stories-revise --temperature -1", ""),
     ("generate Ben -m models/stories-revise --temprature 1", ""),
     (f"infill Tom{{}}happy. {WRITER} --seed 2 --max-actions 30", ""),
     ("infill Tom. -m models/stories-revise", ""),
     ("replay missing.json -o page.html", ""),
-    ("info models/stories-edit", ""),
+    ("info editor", ""),
     ("data corrupt right.txt --split line -o pairs.jsonl", ""),
     ("train recipes/smoke.yaml -o run --set training.stps=3", ""),
-    ("convert missing.pt -o model --tokenizer models/stories-edit", ""),
-    ("merge models/stories-edit -o merged", ""),
+    ("convert missing.pt -o model --tokenizer models/stories-revise", ""),
     ("nonsense", ""),
 ]
 FILES = {
@@ -211,6 +203,7 @@ def commands() -> Any:
                 Path(name).write_text(text, encoding="utf-8")
             for name in ("models", "recipes"):
                 Path(name).symlink_to(ROOT / name)
+            save_editor("editor")
             result = CliRunner().invoke(main, line.split(), input=given)
             written = {
                 path.name: path.read_text("utf-8") for path in sorted(Path().glob("*.*"))
@@ -252,23 +245,26 @@ REQUESTS: dict[str, list[tuple[str, str, Any]]] = {
         ("POST", "/v1/revise", {"draft": "Tom."}),
         ("POST", "/v1/completions", {"prompt": "Ben had", "max_tokens": 20, "seed": 1}),
     ],
-    "stories-edit": [
-        ("POST", "/v1/revise", {"draft": WRONG}),
-        ("POST", "/v1/revise", {"draft": WRONG, "locked": ["verry"]}),
-        ("POST", "/v1/revise", {"draft": WRONG, "stream": True}),
+    "editor": [
+        ("POST", "/v1/revise", {"draft": WRONG, "max_actions": 12}),
+        ("POST", "/v1/revise", {"draft": WRONG, "locked": ["verry"], "max_actions": 12}),
+        ("POST", "/v1/revise", {"draft": WRONG, "stream": True, "max_actions": 12}),
         ("POST", "/v1/revise", {"draft": WRONG, "locked": [[9, 3]]}),
-        ("POST", "/v1/generate", {"prompt": "Ben"}),
     ],
 }
 
 
 @contextmanager
 def served(name: str) -> Iterator[Any]:
-    """Run `reviser serve` with a shipped model and yield a client."""
+    """Run `reviser serve` with a shipped model, or the random editor, and yield a client."""
     import httpx2
 
-    words = ["serve", f"models/{name}", "--port", "0", "--engine-option", FLOAT32]
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
+        model = f"models/{name}"
+        if name == "editor":
+            model = f"{folder}/editor"
+            save_editor(model)
+        words = ["serve", model, "--port", "0", "--engine-option", FLOAT32]
         command = [sys.executable, "-m", "reviser", *words]
         process = subprocess.Popen(command, cwd=ROOT, env=ONE_THREAD, stderr=log)
         try:
@@ -322,13 +318,11 @@ def _known(value: Any) -> Any:
 
 
 GROUPS: dict[str, Callable[[], Any]] = {
-    "story-editor": story_editor,
     "acting-editor": acting_editor,
     "writer": writer,
     "commands": commands,
     "http": http,
     "training": training,
-    "proofreader": proofreader,
 }
 
 

@@ -1,9 +1,9 @@
 """Model folders that somebody else has tampered with: `python -m support.hostile_folders 2000`.
 
-Each is a copy of a tiny model folder, or of an adapter for it, with one to three changes, drawn
-from a seed: values of any JSON file, its bytes, the headers of the weights, the steps of the
-tokenizer, word lists, pipes and links, sizes, and files that try to have code run. `attempt` opens
-one as a user does, and says what happened: a model that writes, or one sentence.
+Each is a copy of a tiny model folder with one to three changes, drawn from a seed: values of any
+JSON file, its bytes, the headers of the weights, the steps of the tokenizer, pipes and links,
+sizes, and files that try to have code run. `attempt` opens one as a user does, and says what
+happened: a model that writes, or one sentence.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from unittest import mock
 import reviser
 from reviser.core.actions import ActionVocab
 from reviser.errors import ReviserError
-from reviser.models import adapters
 from reviser.models.editing import Editing
-from reviser.models.hub import CONFIG_FILES, find, fingerprint, is_adapter
+from reviser.models.hub import CONFIG_FILES, find, fingerprint
 from reviser.models.info import describe
 from support import small_tokenizers
 
@@ -63,39 +62,8 @@ def tiny_folder(folder: Path) -> Path:
     sizes = {"layers": 1, "width": 16, "heads": 2, "mlp_width": 24, "context": 64}
     trunk = trunks.build(trunks.TrunkConfig(architecture="llama", **sizes), vocab, seed=3)
     trunks.save(trunk, tokenizer, vocab, folder)
-    Editing(
-        edit_probabilities=True, calibration=((0.3, 0.6), (0.5, 0.7)), threshold=0.1,
-        label_delay=1, delimiters=2, among_controls=True, writes_edits=False,
-        suggestions={"spelling": (0, 1, 1), "list": (0, 1, 1)},
-    ).save(folder)  # fmt: skip
-    (folder / "words.txt").write_text("the\ncat\nsat\non\nmat\n", encoding="utf-8")
-    lists = {"replace": {"sat": ["sits"]}, "insert": ["the"], "delete": ["on"]}
-    (folder / "suggestions.json").write_text(json.dumps(lists), encoding="utf-8")
+    Editing(True, calibration=((0.3, 0.6), (0.5, 0.7)), threshold=0.1).save(folder)
     (folder / "README.md").write_text("# A model\n", encoding="utf-8")
-    return folder
-
-
-def tiny_adapter(folder: Path, base: Path) -> Path:
-    """Write an adapter for the model of `tiny_folder`, whose own control tokens it replaces."""
-    import torch
-    from safetensors.torch import save_file
-
-    folder.mkdir()
-    for path in base.iterdir():
-        if path.name not in ("config.json", "model.safetensors", "generation_config.json"):
-            shutil.copy(path, folder)
-    small_tokenizers.byte_level().save(str(folder / "tokenizer.json"))
-    vocab, name = ActionVocab.load(folder), "base_model.model.model.layers.0.self_attn.o_proj"
-    low_rank = {
-        f"{name}.lora_A.weight": torch.ones(2, 16),
-        f"{name}.lora_B.weight": torch.ones(16, 2),
-    }
-    save_file(low_rank, folder / adapters.WEIGHTS)
-    shape = vocab.size - vocab.tokens, 16
-    rows = {"input_rows": torch.ones(shape), "output_rows": torch.ones(shape)}
-    save_file(rows, folder / adapters.CONTROL_ROWS)
-    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 1, "base_model_name_or_path": str(base)}
-    (folder / adapters.CONFIG).write_text(json.dumps(config), encoding="utf-8")
     return folder
 
 
@@ -319,34 +287,8 @@ def change_tokenizer(rng: Random, folder: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def change_lists(rng: Random, folder: Path) -> None:
-    """Change the word lists: many words, long words, many replacements, bytes of no text."""
-    words, lists = folder / "words.txt", folder / "suggestions.json"
-    how = rng.randrange(5)
-    if how == 0:
-        count = rng.choice((0, 1000, 1_300_000))
-        words.write_text("\n".join(f"{n:x}"[:12] for n in range(count)), encoding="utf-8")
-    elif how == 1:
-        words.write_bytes(rng.choice((b"\xff", b"a\0b", b"x" * 10**6, b" " * (20 << 20), b"")))
-    elif how == 2:
-        (folder / rng.choice(("words.txt", "suggestions.json"))).unlink()
-    else:
-        content = json.loads(lists.read_text("utf-8"))
-        many = [f"w{n}" for n in range(rng.choice((3, 50, 500_000)))]
-        new = rng.choice((many, ["x" * 10**6], [None], [""], [{}], ["\ud800"], "abc", 3))
-        content[rng.choice(("insert", "delete"))] = new
-        content["replace"] = (
-            {"the": new} if how == 3 else rng.choice(({key: ["a"] for key in many}, []))
-        )
-        lists.write_text(json.dumps(content), encoding="utf-8")
-
-
 EDITING: dict[str, tuple[Any, ...]] = {
-    "edit_probabilities": (True, False), "among_controls": (True, False),
-    "delimiters": (0, 1, 2, 5, 64, 65), "label_delay": (0, 1, 5, 64),
-    "threshold": (0, 0.1, 1, 1e-300), "min_confidence": (0, 1), "most_gain": (1e-300, 999),
-    "writes_edits": (True, False),
-    "suggestions": ({}, {"list": [99, -99, 9]}, {"spelling": [1e308, 0, 0]}, {"model": [0, 0, 0]}),
+    "edit_probabilities": (True, False), "threshold": (0, 0.1, 1, 1e-300, 2, float("nan")),
     "calibration": ([], [[0.1, 0.9], [0.1, 0.9]], [[1, 1]], [[2, 2]], [[0.5, float("nan")]]),
 }  # fmt: skip
 ACTIONS = ("delimiter", "find", "here", "mark", "back", "delete", "begin")
@@ -356,7 +298,7 @@ def change_editing(rng: Random, folder: Path) -> None:
     """Change what the model says about editing, and the actions that this needs."""
     path = folder / "editing.json"
     content = json.loads(path.read_text("utf-8"))
-    for key in rng.sample([*EDITING], rng.randint(1, 5)):
+    for key in rng.sample([*EDITING], rng.randint(1, 3)):
         content[key] = rng.choice(EDITING[key])
     path.write_text(json.dumps(content), encoding="utf-8")
     if rng.random() < 0.4:
@@ -367,7 +309,7 @@ def change_editing(rng: Random, folder: Path) -> None:
         path.write_text(json.dumps(content), encoding="utf-8")
 
 
-NAMES = ("words.txt", "x.json", "x.safetensors", "x.jinja", "run.json",
+NAMES = ("x.json", "x.safetensors", "x.jinja", "run.json",
          "model.safetensors.index.json", "generation_config.json", "README.md")  # fmt: skip
 
 
@@ -422,7 +364,7 @@ def add_code(rng: Random, folder: Path) -> None:
 
 CHANGES: tuple[Callable[[Random, Path], None], ...] = (
     change_value, change_value, change_value, change_setting, change_setting, change_bytes,
-    change_header, add_code, change_tokenizer, change_tokenizer, change_lists, change_editing,
+    change_header, add_code, change_tokenizer, change_tokenizer, change_editing,
     change_kind,
 )  # fmt: skip
 
@@ -485,18 +427,8 @@ def _limited_time() -> Iterator[None]:
 
 
 def _write(folder: Path) -> None:
-    if is_adapter(folder):
-        with tempfile.TemporaryDirectory() as merged:
-            adapters.merge(find(folder, is_adapter_allowed=True), Path(merged, "model"))
-            _use(Path(merged, "model"))
-    else:
-        _use(folder)
-
-
-def _use(folder: Path) -> None:
     with reviser.load(folder) as model:
-        if model.editing is None or model.editing.writes_edits:
-            model.generate("The cat", max_actions=3)
+        model.generate("The cat", max_actions=3)
         if model.editing is not None:
             model.revise("The catt sat on", max_actions=3)
 
@@ -530,11 +462,10 @@ def main(count: int, seed: int = 0) -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as made:
         source = tiny_folder(Path(made, "source"))
-        adapter = tiny_adapter(Path(made, "adapter"), source)
         assert attempt(shutil.copytree(source, Path(made, "copy"))) == "opened"
         for n in range(seed, seed + count):
             folder = Path(made, str(n))
-            tamper(Random(n), adapter if n % 5 == 4 else source, folder)
+            tamper(Random(n), source, folder)
             try:
                 result, seconds, megabytes = _measured(folder)
                 kinds["opened" if result == "opened" else "refused"] += 1

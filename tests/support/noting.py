@@ -34,4 +34,4 @@ def scores(question: Score, edits: Edits = edit_probabilities) -> Scores:
     branches = tuple(
         Scores(actual((*history[:cut], *ids))[cut - 1 :]) for cut, ids in question.branches
     )
-    return Scores(actual(history)[start - 1 :], tuple(stops[start - 1 :]), None, branches)
+    return Scores(actual(history)[start - 1 :], tuple(stops[start - 1 :]), branches)

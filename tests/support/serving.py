@@ -31,6 +31,7 @@ from reviser.engines.base import Answer, EngineEnded, Question, Score, Scores, S
 from reviser.errors import EngineError
 from reviser.model import Reviser
 from reviser.models.editing import Editing
+from reviser.proofread.flow import Proofreading
 from support import naive, random_engine, small_tokenizers
 from support.processes import free_port
 
@@ -125,20 +126,23 @@ def _scores(question: Score) -> Scores:
     rng = Random(repr(question.history))
     count = len(question.history) - question.start + 1
     stops = [log1p(-rng.choice([0.1, 0.9, 0.99])) for _ in range(count)]
-    return Scores((-1.0,) * (count - 1), tuple(stops), (-10.0,) * (count - 1))
+    return Scores((-1.0,) * (count - 1), tuple(stops))
 
 
 def reviser(
     *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
-    is_editor: bool = True, writes: bool = True,
+    is_editor: bool = True, is_proofreader: bool = False,
 ) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
     engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
-    editing = Editing(edit_probabilities=True, writes_edits=writes) if is_editor else None
+    editing = Editing(edit_probabilities=True) if is_editor else None
+    proofreading = Proofreading(proposers=()) if is_proofreader else None
     provenance = {"model": "/secret/path"}
-    return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
+    return Reviser(
+        engine, Codec(tokenizer), provenance=provenance, editing=editing, proofreading=proofreading
+    )
 
 
 class Served:

@@ -43,7 +43,6 @@ function host(): Host {
       return {
         command: found.get<string>("command") || "reviser",
         model: found.get<string>("model") ?? "",
-        base: found.get<string>("base") ?? "",
         minEditProbability: found.get<number | null>("minEditProbability") ?? null,
       };
     },

@@ -8,7 +8,6 @@ import { delimiter, join, resolve } from "node:path";
 export interface Settings {
   command: string;
   model: string;
-  base: string;
   minEditProbability: number | null;
 }
 
@@ -85,9 +84,6 @@ export function launchOf(settings: Settings, folder: string | undefined): Launch
   const args = ["lsp"];
   if (settings.model) {
     args.push("--model", settings.model);
-  }
-  if (settings.base) {
-    args.push("--base", settings.base);
   }
   const options: Record<string, unknown> = {};
   if (settings.minEditProbability !== null) {

@@ -57,7 +57,7 @@ class Editor {
       settings: () => ({
         command: "reviser",
         model: "",
-        base: "",
+       
         minEditProbability: null,
         ...this.settings,
       }),
@@ -148,7 +148,7 @@ class Editor {
 }
 
 test("the command `reviser lsp` takes what the extension gives it", async () => {
-  const editor = new Editor({ minEditProbability: 0.5, base: "base" });
+  const editor = new Editor({ minEditProbability: 0.5 });
   const session = new Session(editor.host());
   await session.restart();
   assert.deepEqual(editor.errors, []);

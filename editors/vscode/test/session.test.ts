@@ -15,7 +15,7 @@ writeFileSync(join(folder, "text"), "");
 writeFileSync(join(folder, "other.exe"), "");
 chmodSync(join(folder, "other.exe"), 0o755);
 
-const settings = { command: program, model: "", base: "", minEditProbability: null };
+const settings = { command: program, model: "", minEditProbability: null };
 
 /** Return a host that notes what happens to it. */
 function fake(changed: Partial<Host> = {}): { host: Host; events: string[]; errors: string[] } {
@@ -63,9 +63,9 @@ test("settings become options of the command, and what is not set is left out", 
     cwd: folder,
     initializationOptions: {},
   } satisfies Launch);
-  const all = { ...settings, model: "m", base: "b", minEditProbability: 0 };
+  const all = { ...settings, model: "m", minEditProbability: 0 };
   const launch = launchOf(all, undefined);
-  assert.deepEqual(launch?.args, ["lsp", "--model", "m", "--base", "b"]);
+  assert.deepEqual(launch?.args, ["lsp", "--model", "m"]);
   assert.deepEqual(launch?.initializationOptions, { "min-edit-probability": 0 });
 });
 

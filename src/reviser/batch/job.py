@@ -19,7 +19,7 @@ from reviser.batch.sources import Format, Source, find_sources, scan
 from reviser.batch.storage import Folder, absolute, is_url
 from reviser.errors import ConfigError, DataError
 from reviser.files import refuse_other_job
-from reviser.models import adapters
+from reviser.models import hub
 
 Backend = Literal["local", "ray"]
 """Where workers run: on this machine, or on a Ray cluster."""
@@ -30,7 +30,7 @@ FORMAT = 2
 FILE_CHUNK, FOLDER_CHUNK = 64, 1000
 """Documents per chunk. 64 are the rows that the engine on this machine runs at a time, so a file
 with smaller chunks would be slower, and one with larger chunks lose more when it is killed."""
-MACHINE_OPTIONS = ("api_key", "base", "rows", "timeout", "url")
+MACHINE_OPTIONS = ("api_key", "rows", "timeout", "url")
 """Options that do not change what is written, or not by their names: the weights are compared."""
 _SCANS = 16
 """Input files that are opened at a time to count their documents; most of it is waiting."""
@@ -170,8 +170,6 @@ def begin(
             "The job is saved beside its output, and a key must not be. Set VLLM_API_KEY instead,"
             " where the workers run."
         )
-    if (base := options.get("base")) is not None and Path(base).exists():
-        options["base"] = absolute(str(base))
     default_rows = FILE_CHUNK if output.endswith(".jsonl") else FOLDER_CHUNK
     job = Job(
         output=absolute(output),
@@ -191,7 +189,7 @@ def begin(
             f"{input_name!r} has both Parquet and JSON lines. Choose one with a pattern, such as"
             " 'folder/*.parquet'."
         )
-    weights = adapters.fingerprint(model, base=options.get("base"), is_remote="url" in options)
+    weights = hub.fingerprint_of(model, is_remote="url" in options)
     job = replace(job, sources=_scan_all(sources, begun, job.chunk_rows), weights=weights)
     if not job.chunks:
         raise DataError(f"{input_name!r} has no documents.")

@@ -13,7 +13,7 @@ from reviser.batch.sources import read
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, EngineError, ReviserError
 from reviser.model import Reviser, load
-from reviser.models import adapters
+from reviser.models import hub
 from reviser.writing.driver import Flow, Inline, run_many
 from reviser.writing.rollout import Revision, Rollout
 from reviser.writing.tasks import Continue, Infill, Revise, Task
@@ -28,8 +28,7 @@ class Worker:
 
     def __init__(self, output: str) -> None:
         self.job = job = Job.load(output)
-        base = job.options.get("base")
-        weights = adapters.fingerprint(job.location, base=base, is_remote="url" in job.options)
+        weights = hub.fingerprint_of(job.location, is_remote="url" in job.options)
         if weights != job.weights:
             raise ConfigError(
                 f"{job.location!r} on this machine is another model than the one that the job was"

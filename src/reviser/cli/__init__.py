@@ -42,7 +42,6 @@ SECTIONS = {
     "Measure models": (lab.lab,),
     "Manage model folders": (
         models.info,
-        models.merge,
         models.convert,
         export.export,
     ),

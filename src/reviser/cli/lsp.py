@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from reviser.cli.options import base_option, open_quietly
+from reviser.cli.options import open_quietly
 from reviser.cli.output import needs_extra
 
 
@@ -15,9 +15,8 @@ from reviser.cli.output import needs_extra
 @click.option("-m", "--model", metavar="MODEL",
               help="Model folder or hub name. By default, the project's settings name"
                    " it.")  # fmt: skip
-@base_option
 @click.option("--stdio", is_flag=True, hidden=True)
-def lsp(model: str | None, base: str | None, stdio: bool) -> None:  # noqa: ARG001 - for editors
+def lsp(model: str | None, stdio: bool) -> None:  # noqa: ARG001 - for editors
     """Start a language server for an editor.
 
     For example: reviser lsp -m MODEL
@@ -30,4 +29,4 @@ def lsp(model: str | None, base: str | None, stdio: bool) -> None:  # noqa: ARG0
         from reviser.lsp.server import make_server
 
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)  # standard output is the protocol's
-    make_server(open_quietly, model, base).start_io()
+    make_server(open_quietly, model).start_io()

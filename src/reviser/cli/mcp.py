@@ -9,14 +9,13 @@ from functools import partial
 
 import click
 
-from reviser.cli.options import base_option, open_quietly
+from reviser.cli.options import open_quietly
 from reviser.cli.output import needs_extra
 
 
 @click.command()
 @click.option("-m", "--model", required=True, metavar="MODEL", help="Model folder or hub name.")
-@base_option
-def mcp(model: str, base: str | None) -> None:
+def mcp(model: str) -> None:
     """Start an MCP server for an agent.
 
     For example: reviser mcp -m MODEL
@@ -29,4 +28,4 @@ def mcp(model: str, base: str | None) -> None:
         from reviser.agents.server import serve
 
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)  # standard output is the protocol's
-    asyncio.run(serve(partial(open_quietly, model, base)))
+    asyncio.run(serve(partial(open_quietly, model)))

@@ -1,4 +1,4 @@
-"""Commands about model folders: info, merge and convert."""
+"""Commands about model folders: info and convert."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import click
 
 from reviser.cli.options import (
     InputPath,
-    base_option,
     folder_option,
     model_argument,
     tokenizer_option,
@@ -19,39 +18,22 @@ from reviser.cli.output import needs_extra
 
 @click.command()
 @model_argument
-@base_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def info(model: str, base: str | None, as_json: bool) -> None:
+def info(model: str, as_json: bool) -> None:
     """Describe a model.
 
     MODEL is a folder or a hub name.
     """
-    from reviser.models.adapters import find
+    from reviser.models.hub import find
     from reviser.models.info import describe, summary
     from reviser.player.terminal import printable
 
-    description = describe(find(model, base=base))
+    description = describe(find(model))
     if as_json:
         click.echo(json.dumps(description))
         return
     for name, line in summary(description):
         click.echo(printable(f"{name:<10} {line}"))
-
-
-@click.command()
-@click.argument("adapter", type=InputPath(file_okay=False))
-@folder_option("-o", "--output", help="Model folder to write.")
-@base_option
-def merge(adapter: Path, output: Path, base: str | None) -> None:
-    """Merge an adapter and its base model.
-
-    ADAPTER is a folder with the small part of a model that was trained. The result is an ordinary
-    model folder, which every engine can open.
-    """
-    with needs_extra("hf"):
-        from reviser.models import adapters
-    adapters.merge(adapter, output, base=base)
-    click.echo(str(output))
 
 
 @click.command()

@@ -110,16 +110,14 @@ class ModelChoice:
     """A model and the engine that runs it, as chosen on the command line."""
 
     model: str
-    base: str | None
     engine: str
     url: str | None
     engine_options: tuple[str, ...]
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of `reviser.load`: the base, the URL of a server, and those of the engine."""
-        given = {"base": self.base, "url": self.url}
-        chosen = {name: value for name, value in given.items() if value is not None}
+        """Options of `reviser.load`: the URL of a server, and those of the engine."""
+        chosen = {} if self.url is None else {"url": self.url}
         return chosen | parse_options(self.engine_options)
 
     def load(self, **defaults: Any) -> Reviser:
@@ -134,7 +132,7 @@ class ModelChoice:
         """Refuse a task that a local model cannot run, before torch is imported."""
         from reviser.core.actions import ActionVocab
         from reviser.core.codec import Codec
-        from reviser.models.editing import Editing, check_ability
+        from reviser.models.editing import Editing, check_can_revise
         from reviser.writing.prompts import Model, prompts_of
         from reviser.writing.tasks import Revise
 
@@ -142,7 +140,8 @@ class ModelChoice:
         if not (exists(folder) and folder.is_dir()):
             return
         vocab, editing = ActionVocab.load(folder), Editing.load(folder)
-        check_ability(editing, self.model, revises=isinstance(task, Revise))
+        if isinstance(task, Revise):
+            check_can_revise(editing, self.model)
         context = context_of(folder) or sys.maxsize
         model = Model(
             vocab=vocab,
@@ -174,17 +173,12 @@ engine_options_option = click.option("--engine-option", "engine_options", multip
                                           " enforce_eager=true; may be repeated.")  # fmt: skip
 
 
-base_option = click.option("--base", metavar="MODEL",
-                           help="Base model of an adapter: a folder, a GGUF file or a hub name. By"
-                                " default, the one that the adapter names.")  # fmt: skip
-
-
-def open_quietly(name: str, base: str | None) -> Reviser:
+def open_quietly(name: str) -> Reviser:
     """Open a model for a server whose standard output is a protocol's."""
     from reviser.model import load
 
     quiet_libraries(name)
-    return load(name, base=base)
+    return load(name)
 
 
 def model_choice(model: Decorator) -> Decorator:
@@ -194,11 +188,10 @@ def model_choice(model: Decorator) -> Decorator:
                             " default, one is started and ends with the command.")  # fmt: skip
     return with_options(
         model,
-        base_option,
         engine_option,
         url,
         engine_options_option,
-        collected("choice", ["model", "base", "engine", "url", "engine_options"], ModelChoice),
+        collected("choice", ["model", "engine", "url", "engine_options"], ModelChoice),
     )
 
 

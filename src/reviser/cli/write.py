@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +26,7 @@ from reviser.cli.output import (
     terminable,
 )
 from reviser.engines.settings import DecodeConfig
-from reviser.errors import EngineError, exists, plural
+from reviser.errors import EngineError, plural
 
 if TYPE_CHECKING:
     from reviser.writing.tasks import Task
@@ -133,13 +132,10 @@ def write_batch(
     """Write a file or a folder of rollouts or revisions, with a progress bar."""
     from reviser.batch.job import begin
     from reviser.batch.run import run
-    from reviser.models.editing import Editing, check_ability
     from reviser.writing.tasks import Revise
 
     if is_revision:
         choice.check(Revise(""), DecodeConfig())
-    elif exists(Path(choice.model)):
-        check_ability(Editing.load(choice.model), choice.model, revises=False)
     quiet_libraries(choice.model)
     with progress_bars() as (_, progress):
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import exp, expm1, log1p
+from math import expm1
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -242,37 +242,15 @@ class Scores:
     stop: tuple[float, ...] = ()
     """Of STOP in place of each of these ids, and after the last one; branches have none, and
     neither have texts if the model has no actions."""
-    controls: tuple[float, ...] | None = None
-    """Of any control id in place of each of these ids. None if the engine cannot tell, or if the
-    model has no actions."""
     branches: tuple[Scores, ...] = ()
     """Those of each branch, of all its ids."""
 
-    def edit_probabilities(self, *, among_controls: bool = False) -> list[float]:
+    def edit_probabilities(self) -> list[float]:
         """Return the probability that the text right before each id needs an edit.
 
-        A model that gives edit probabilities learned to stop where nothing is to be changed, either
-        among all ids or among the control ids only.
+        A model that gives edit probabilities learned to stop where nothing is to be changed.
         """
-        stops = self.stop[: len(self.logprobs)]
-        if not among_controls:
-            return [-expm1(stop) for stop in stops]
-        if self.controls is None:
-            raise ConfigError(
-                "This engine cannot give this model's edit probabilities. Use engine 'hf', or set"
-                " min_edit_probability to 0."
-            )
-        return [-expm1(min(0.0, a - b)) for a, b in zip(stops, self.controls, strict=True)]
-
-    def text_logprobs(self) -> list[float]:
-        """Return the log-probability of each id, if only text may stand there.
-
-        Where the engine cannot tell how likely control ids are, they count as impossible.
-        """
-        if self.controls is None:
-            return list(self.logprobs)
-        pairs = zip(self.logprobs, self.controls, strict=True)
-        return [own - log1p(-exp(min(controls, -1e-6))) for own, controls in pairs]
+        return [-expm1(stop) for stop in self.stop[: len(self.logprobs)]]
 
 
 @dataclass(frozen=True, slots=True)

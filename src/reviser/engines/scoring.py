@@ -153,8 +153,6 @@ class Scorer:
         logits_NA = logits_NA.float()
         whole_N = logits_NA.logsumexp(-1)
         if not isinstance(vocab := self._vocab, PlainVocab):
-            controls_N = logits_NA[:, vocab.tokens : vocab.size].logsumexp(-1) - whole_N
-            table.controls |= zip(nodes, controls_N.tolist(), strict=True)
             stop_N = logits_NA[:, vocab.stop] - whole_N
             table.stop |= zip(nodes, stop_N.tolist(), strict=True)
         pairs = torch.tensor(table.pairs(nodes), dtype=torch.long, device=whole_N.device)

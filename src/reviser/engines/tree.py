@@ -114,8 +114,6 @@ class Table:
         self._logprobs: dict[tuple[int, int], float] = {}
         self.stop: dict[int, float] = {}
         """Log-probabilities of STOP by node, if the model has it."""
-        self.controls: dict[int, float] = {}
-        """Log-probabilities of all control ids together by node, if the model has any."""
 
     @property
     def text_nodes(self) -> list[int]:
@@ -134,16 +132,13 @@ class Table:
     def scores(self) -> Scores:
         """Return the answer, once everything has come."""
         tree = self._tree
-        text = self._part(tree.text)
         nodes = [*(node for node, _ in tree.text), tree.length - 1]
         stop = tuple(self.stop[node] for node in nodes) if self._stops else ()
-        branches = tuple(self._part(pairs) for pairs in tree.branches)
-        return Scores(text.logprobs, stop, text.controls, branches)
+        branches = tuple(Scores(self._of(pairs)) for pairs in tree.branches)
+        return Scores(self._of(tree.text), stop, branches)
 
-    def _part(self, pairs: Sequence[tuple[int, int]]) -> Scores:
-        logprobs = tuple(self._logprobs[pair] for pair in pairs)
-        controls = tuple(self.controls[node] for node, _ in pairs) if self._stops else None
-        return Scores(logprobs, controls=controls)
+    def _of(self, pairs: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+        return tuple(self._logprobs[pair] for pair in pairs)
 
 
 class Texts(Generic[T]):

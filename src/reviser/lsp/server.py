@@ -101,16 +101,14 @@ class Document:
 class Server(LanguageServer):
     """The language server of one editor."""
 
-    def __init__(
-        self, load: Callable[[str, str | None], Reviser], model: str | None, base: str | None
-    ) -> None:
+    def __init__(self, load: Callable[[str], Reviser], model: str | None) -> None:
         from reviser import __version__
 
         super().__init__(NAME, __version__)
         self.documents: dict[str, Document] = {}
         self.editor = Settings()
         """The settings that the editor sent."""
-        self._load, self._model, self._base = load, model, base
+        self._load, self._model = load, model
         self._checker: asyncio.Future[Checker] | None = None
         self._last_error = ""
 
@@ -146,10 +144,8 @@ class Server(LanguageServer):
                     "No model is set. Start the server with: reviser lsp -m MODEL, or write model ="
                     " ... to [tool.reviser] in pyproject.toml."
                 )
-            # The base in the settings belongs to the model there.
-            base = self._base or (None if self._model else settings.base)
             self._checker = asyncio.ensure_future(
-                asyncio.to_thread(lambda: Checker(self._load(name, base)))
+                asyncio.to_thread(lambda: Checker(self._load(name)))
             )
         loading = self._checker
         try:
@@ -301,14 +297,9 @@ class Server(LanguageServer):
             await asyncio.sleep(0.01)
 
 
-def make_server(
-    load: Callable[[str, str | None], Reviser], model: str | None = None, base: str | None = None
-) -> Server:
-    """Return a server whose model the function `load` opens, when the first document needs it.
-
-    `load` gets the model's name, and the base model of an adapter or None.
-    """
-    server = Server(load, model, base)
+def make_server(load: Callable[[str], Reviser], model: str | None = None) -> Server:
+    """Return a server whose model the function `load` opens, when the first document needs it."""
+    server = Server(load, model)
 
     @server.feature(types.INITIALIZE)
     def initialize(ls: Server, params: types.InitializeParams) -> None:

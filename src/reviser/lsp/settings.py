@@ -28,8 +28,6 @@ class Settings:
     """Folder of the file that holds these settings."""
     model: str | None = None
     """Model folder or hub name, if the command names none."""
-    base: str | None = None
-    """Base model of an adapter, if `model` is one and should not use the base that it names."""
     min_edit_probability: float | None = None
     """Suggest only changes of words with at least this edit probability."""
     precision: float | None = None
@@ -140,7 +138,7 @@ def _checked(name: str, value: Any, where: str) -> Any:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
         wanted = "a list of texts"
-    elif name in ("model", "base", "instruction"):
+    elif name in ("model", "instruction"):
         if isinstance(value, str):
             return value
         wanted = "a text"

@@ -18,11 +18,10 @@ from typing import Any
 
 from reviser.errors import CheckpointError, MissingExtra, nearest_path, reason_of
 from reviser.files import read_object
-from reviser.models.wordlists import WORDS
 
-MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model", WORDS)
+MODEL_FILES = ("*.json", "*.safetensors", "tokenizer.model")
 """The files of a model: no pickles, no code."""
-CONFIG_FILES = ("*.json", WORDS)
+CONFIG_FILES = ("*.json",)
 """The files without the weights, which are enough where another process runs the model."""
 FOLDER_FILES = (*MODEL_FILES, "*.jinja", "README.md")
 """Every file of a model folder that is ever read, copied or uploaded: these are checked."""
@@ -74,29 +73,13 @@ def tensors_in(folder: Path) -> Iterator[tuple[str, list[int], str]]:
             raise CheckpointError(f"{str(path)!r} is not a safetensors file: {reason}.") from error
 
 
-def is_adapter(folder: Path) -> bool:
-    """Return whether a folder holds an adapter, not a whole model."""
-    return (folder / "adapter_config.json").exists()
-
-
-def not_a_whole_model(adapter: Path) -> CheckpointError:
-    """Return the error for an adapter that is to be opened as it is.
-
-    With peft, Transformers would open the base and import the modules that it names.
-    """
-    return CheckpointError(
-        f"{str(adapter)!r} holds an adapter, and only whole models are opened. Merge it into its"
-        " base with reviser merge, or with peft's merge_and_unload."
-    )
-
-
 def fingerprint(folder: Path, files: tuple[str, ...] = MODEL_FILES) -> str:
-    """Compute a SHA-256 of what a model's outputs depend on: config, tokenizer, lists, weights.
+    """Compute a SHA-256 of what a model's outputs depend on: config, tokenizer, weights.
 
     With `CONFIG_FILES`, leave the weights out.
     """
     weights = [] if files == CONFIG_FILES else weights_in(folder)
-    small = sorted(path for kind in ("*.json", "*.jinja", WORDS) for path in folder.glob(kind))
+    small = sorted(path for kind in ("*.json", "*.jinja") for path in folder.glob(kind))
     total = hashlib.sha256()
     for path in [*(path for path in small if path.name not in _PROVENANCE_FILES), *weights]:
         with path.open("rb") as file:
@@ -139,22 +122,28 @@ def refuse_missing_folder(name: str | Path) -> None:
         )
 
 
+def fingerprint_of(name: str | Path, *, is_remote: bool) -> str:
+    """Return the fingerprint of a model by its name.
+
+    If a server has the weights (`is_remote`), only the small files can be compared.
+    """
+    files = CONFIG_FILES if is_remote else MODEL_FILES
+    return fingerprint(find(name, files), files)
+
+
 def find(
     name: str | Path,
     files: tuple[str, ...] = MODEL_FILES,
     *,
     revision: str | None = None,
-    is_adapter_allowed: bool = False,
 ) -> Path:
     """Return the folder of a model: a local one, or a download from the hub.
 
-    A hub name may end in a revision, as in gpt2@607a30d. `adapters.find` opens adapters too. Of an
-    adapter, the small files can be read as they are.
+    A hub name may end in a revision, as in gpt2@607a30d.
     """
     refuse_missing_folder(name)
-    is_adapter_allowed = is_adapter_allowed or files == CONFIG_FILES
     if Path(name).is_dir():
-        return _checked(Path(name), is_adapter_allowed=is_adapter_allowed)
+        return _checked(Path(name))
     try:
         import huggingface_hub
     except ModuleNotFoundError as error:
@@ -173,7 +162,7 @@ def find(
             f"There is no folder {str(name)!r}, and no model of that name could be downloaded from"
             f" the Hugging Face hub ({reason_of(error).rstrip('.')}).{nearest_path(name)}"
         ) from error
-    return _checked(Path(folder), is_adapter_allowed=is_adapter_allowed)
+    return _checked(Path(folder))
 
 
 @contextmanager
@@ -204,15 +193,19 @@ _LIMITS = (
 sizes of tensors. Real models are far below; `trunks` compares sizes with the weights."""
 
 
-def _checked(folder: Path, *, is_adapter_allowed: bool) -> Path:
+def _checked(folder: Path) -> Path:
     """Return the folder, or refuse one whose files lead to a pickle, to code or out of the folder.
 
     Transformers and vLLM are asked to run no code and to read safetensors only. An adapter, an
     index, a config or a link can point them elsewhere.
     """
     _check_files(folder)
-    if is_adapter(folder) and not is_adapter_allowed:
-        raise not_a_whole_model(folder)
+    if (folder / "adapter_config.json").exists():
+        # With peft, Transformers would open the base and import the modules that it names.
+        raise CheckpointError(
+            f"{str(folder)!r} holds an adapter, and only whole models are opened. Merge it into its"
+            " base with peft's merge_and_unload."
+        )
     for path in sorted(folder.glob("*.safetensors.index.json")):
         names = read_object(path, CheckpointError).get("weight_map")
         if not isinstance(names, dict):

@@ -11,7 +11,7 @@ from reviser.core.actions import OPERATORS, ActionVocab
 from reviser.core.codec import Codec
 from reviser.errors import CheckpointError, ReviserError, reason_of
 from reviser.files import read_object
-from reviser.models.hub import is_adapter, tensors_in
+from reviser.models.hub import tensors_in
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -57,8 +57,6 @@ def _describe(folder: Path) -> dict[str, Any]:
 
 def context_of(folder: Path) -> int | None:
     """Return how many ids the model of a folder can read, if its config says so."""
-    if is_adapter(folder):  # the config is that of its base
-        return None
     config = read_object(folder / "config.json", CheckpointError)
     found = config.get("max_position_embeddings")
     return found if isinstance(found, int) else None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from operator import itemgetter
+from typing import NamedTuple
 
 from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
@@ -127,23 +128,41 @@ def measure(
     # The first question reads the texts, and the second one reads only branches of them.
     firsts = yield from gains(parts, pools, is_first=True)
     plausible = [
-        [each for each in some if is_plausible(each[0].candidate, each[1])] for some in firsts
+        [(one, first) for one, first in some if is_plausible(one.candidate, first.gain, first.last)]
+        for some in firsts
     ]
-    compared = [[comparison for comparison, *_ in some] for some in plausible]
+    compared = [[one for one, _ in some] for some in plausible]
     wholes = yield from gains(parts, compared, is_first=False)
     return [
         [
-            Measured(one.candidate, margin, first, gain, len(one.having.ids))
-            for (one, margin, first), (_, gain, _) in zip(some, whole, strict=True)
+            Measured(
+                one.candidate,
+                first.gain,
+                first.last,
+                whole.gain,
+                len(one.having.ids),
+                whole.without,
+            )
+            for (one, first), (_, whole) in zip(some, others, strict=True)
         ]
-        for some, whole in zip(plausible, wholes, strict=True)
+        for some, others in zip(plausible, wholes, strict=True)
     ]
+
+
+class Gain(NamedTuple):
+    """How much more likely a text is with an edit."""
+
+    gain: float
+    last: float
+    """The log-probability of the last token that was compared with the edit."""
+    without: float
+    """The log-probability of what was compared without it, per token."""
 
 
 def gains(
     parts: Sequence[Passage], pools: Sequence[Sequence[Comparison]], *, is_first: bool
-) -> Flow[list[list[tuple[Comparison, float, float]]]]:
-    """Return how much more likely each passage is with each edit, and its last log-probability.
+) -> Flow[list[list[tuple[Comparison, Gain]]]]:
+    """Return how much more likely each passage is with each edit.
 
     With `is_first`, only as far as the first token of an edit tells.
     """
@@ -156,11 +175,13 @@ def gains(
     answers = iter((yield from scores(questions)))
     found = []
     for some in pools:
-        scored = next(answers).branches if some else ()
-        sums = [fsum(branch.logprobs) for branch in scored]
-        lasts = [branch.logprobs[-1] for branch in scored]
-        both = zip(some, sums[::2], sums[1::2], lasts[1::2], strict=True)
-        found.append([(each, b - a, last) for each, a, b, last in both])
+        scored = [each.logprobs for each in next(answers).branches] if some else []
+        found.append(
+            [
+                (one, Gain(fsum(b) - fsum(a), b[-1], fsum(a) / len(a)))
+                for one, a, b in zip(some, scored[::2], scored[1::2], strict=True)
+            ]
+        )
     return found
 
 

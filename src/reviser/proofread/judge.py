@@ -32,6 +32,8 @@ class Measured:
     """How much more likely the text is with it, in nats, as far as it was compared."""
     tokens: int = 1
     """Number of tokens that were compared with it."""
+    without: float = 0.0
+    """The log-probability of what was compared with that, per token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +85,20 @@ class Judge:
         return min(enough)
 
 
-def is_plausible(candidate: Candidate, margin: float) -> bool:
-    """Return whether the first token of an edit is likely enough to compare all of it.
-
-    Most suggestions are wrong, and most of these fail here.
-    """
-    if not candidate.after:
-        return margin >= DELETED
-    return margin >= (REPLACED if candidate.before else INSERTED)
-
-
-REPLACED, INSERTED, DELETED = -1.0, 3.0, -2.0
+REPLACES, INSERTS, DELETES = 0.0, 5.0, -1.0
 """Least margins, in nats, of an edit that replaces, inserts, deletes: almost all right ones have
-them."""
+them, and most others do not."""
+LIKELY = -6.0
+"""Least log-probability of the first token that is inserted."""
+
+
+def is_plausible(candidate: Candidate, margin: float, first: float) -> bool:
+    """Return whether the first token of an edit is likely enough to compare all of it."""
+    if not candidate.after:
+        return margin >= DELETES
+    if not candidate.before:
+        return margin >= INSERTS and first >= LIKELY
+    return margin >= REPLACES
 
 
 def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
@@ -124,8 +127,11 @@ def _features(each: Measured, rival: float, nearest: int) -> dict[str, float]:
     wrong = _distance(candidate)
     found = {
         "gain": _limited(each.gain),
+        "gain up to 6": max(-6.0, min(each.gain, 6.0)),
         "gain per token": _limited(each.gain) / each.tokens,
+        "without": each.without,
         "margin": _limited(each.margin),
+        "margin up to 6": max(-6.0, min(each.margin, 6.0)),
         "first": max(-LARGEST_GAIN, each.first),
         "over rival": _limited(each.gain - max(0.0, rival)),
         "is best": float(each.gain > max(0.0, rival)),

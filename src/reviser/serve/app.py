@@ -33,6 +33,7 @@ from reviser.serve.schema import (
     Models,
     ReviseBody,
     RevisionBody,
+    Route,
     sentence,
 )
 from reviser.serve.service import Service
@@ -175,17 +176,19 @@ def _add_status(app: FastAPI, service: Service) -> None:
 
 
 def _model(service: Service) -> Model:
-    editing = service.reviser.editing
-    writes = editing is None or editing.writes_edits
-    compares = editing is not None and editing.compares
+    editing, proofreading = service.reviser.editing, service.reviser.proofreading
+    judge = proofreading and proofreading.judge
+    routes: list[Route] = ["revise"]
+    if proofreading is None:
+        routes = ["generate", "infill", *(routes if editing else ())]
     return Model(
         id=service.name,
         created=service.created,
-        routes=[*(("generate", "infill") if writes else ()), *(("revise",) if editing else ())],
+        routes=routes,
         about=service.page_text.about,
         examples=list(service.page_text.examples),
-        min_confidence=editing.least_confidence() if editing and compares else None,
-        calibration=list(editing.calibration) if editing and compares else [],
+        min_confidence=judge.min_confidence if judge else None,
+        calibration=list(judge.calibration) if judge else [],
     )
 
 

@@ -245,12 +245,14 @@ class Client:
     def revise(
         self, draft: str, *, instruction: str = "", locked: Sequence[str | Span] = (),
         min_edit_probability: float | None = None, precision: float | None = None,
-        window: int = WINDOW, context: int = CONTEXT, **settings: Unpack[DecodeSettings],
+        min_confidence: float | None = None, window: int = WINDOW, context: int = CONTEXT,
+        **settings: Unpack[DecodeSettings],
     ) -> Revision:  # fmt: skip
         """Edit a draft where it needs it; `Revise` describes the options."""
         task = Revise(
             draft, instruction=instruction, locked=locked, precision=precision,
-            min_edit_probability=min_edit_probability, window=window, context=context,
+            min_edit_probability=min_edit_probability, min_confidence=min_confidence,
+            window=window, context=context,
         )  # fmt: skip
         return self.run(task, **settings)
 

@@ -130,8 +130,7 @@ class Runs:
 
     def _warm_up(self) -> None:
         """Do once what is slow the first time: the tokenizer's tables, compiled functions."""
-        editing = self._reviser.editing
-        task = Infill("a{}b") if editing is None or editing.writes_edits else Revise("a b")
+        task = Infill("a{}b") if self._reviser.proofreading is None else Revise("a b")
         with suppress(ReviserError, StopIteration):
             next(self._reviser.flow(task))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -135,6 +135,9 @@ class ReviseBody(StreamableBody):
     precision: float | None = Field(
         None, description="Share of changes that should be right, by the model's calibration."
     )
+    min_confidence: float | None = Field(
+        None, description="Lowest confidence of a change that a proofreader keeps."
+    )
     window: int = Field(WINDOW, description="Tokens of the draft that are revised at a time.")
     context: int = Field(CONTEXT, description="Tokens shown on either side of a window.")
     temperature: float = Field(0.0, ge=0, le=1000, description=SETTINGS["temperature"].help)
@@ -192,6 +195,9 @@ class RevisionBody(BaseModel):
     stop_reason: StopReason
 
 
+Route: TypeAlias = Literal["generate", "infill", "revise"]
+
+
 class Model(BaseModel):
     """The model that is served, and what it can do."""
 
@@ -199,9 +205,7 @@ class Model(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "reviser"
-    routes: list[Literal["generate", "infill", "revise"]] = Field(
-        description="The routes under /v1 that the model was made for."
-    )
+    routes: list[Route] = Field(description="The routes under /v1 that the model was made for.")
     about: str = Field(description="What the model writes and what its limits are.")
     examples: list[str] = Field(description="Texts to start from; {} is a gap to fill.")
     min_confidence: float | None = Field(

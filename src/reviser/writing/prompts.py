@@ -202,7 +202,7 @@ def _window_prompt(
     task: Revise, window: Window, instruction: list[int], config: DecodeConfig, model: Model
 ) -> Prompt:
     """Return the prompt of one window of a draft, whose locked spans and context may not change."""
-    vocab, codec, delimiters = model.vocab, model.codec, model.editing.delimiters
+    vocab, codec = model.vocab, model.codec
     low, start, end, high = window
     text, locks = task.draft[low:high], task.locked_spans
     # Locks are in order and apart from each other, so those of this window are neighbours.
@@ -228,10 +228,6 @@ def _window_prompt(
     tokens = [token for piece in encoded for token in piece]
     head, rest = tokens[: cursor - len(instruction)], tokens[cursor - len(instruction) :]
     shown = present(vocab, rest, prefix=[*instruction, *head])
-    # The model judges a position some tokens later. For the last ones these are delimiters, which
-    # stand where training put them: before the last id, which takes the cursor back.
-    if delimiters and shown and vocab.delimiter is not None:
-        shown = (*shown[:-1], *[vocab.delimiter] * delimiters, shown[-1])
     if vocab.needs_prefix:  # without an instruction the draft itself is the prefix
         prefix, preamble = (head, shown) if head else (rest, shown)
     else:

@@ -51,17 +51,10 @@ def narrow(prompt: Prompt, scores: Scores, threshold: float, model: Model) -> Ra
 
 
 def edit_probabilities(prompt: Prompt, scores: Scores, model: Model) -> list[float]:
-    """Return the probability that an edit ends at each boundary of the tokens of a draft.
-
-    A position is judged `label_delay` tokens later, the last ones at the delimiters that follow.
-    """
-    editing, shown = model.editing, draft_positions(prompt, model.vocab)
-    if not shown.size:  # an empty draft
-        return []
-    judged = np.append(shown, shown[-1:] + 1 + np.arange(editing.delimiters))
+    """Return the probability that an edit ends at each boundary of the tokens of a draft."""
     # Scores begin with the second id, so number n is what follows the id at position n.
-    likely = np.array(scores.edit_probabilities(among_controls=editing.among_controls))[judged]
-    return likely[editing.label_delay :].tolist()  # type: ignore[no-any-return]
+    likely = np.array(scores.edit_probabilities())
+    return likely[draft_positions(prompt, model.vocab)].tolist()  # type: ignore[no-any-return]
 
 
 def draft_positions(prompt: Prompt, vocab: ActionVocab) -> npt.NDArray[np.int64]:

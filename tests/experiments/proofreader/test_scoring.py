@@ -13,8 +13,6 @@ pytest.importorskip("symspellpy")
 
 from proofreader_modules import opened  # noqa: E402
 
-Edit = opened("examples").Edit
-
 
 def test_words_that_no_edit_touches_stay():
     pytest.importorskip("errant")
@@ -24,6 +22,7 @@ def test_words_that_no_edit_touches_stay():
     assert text == "He don't goes there, really."
     assert [text[a:b] for a, b in spans] == words
     at = text.index("goes")
+    Edit = scoring.Edit
     edits = [Edit(at, at + 4, "go"), Edit(len(text), len(text), "!")]
     revised = scoring.revised_words(words, text, spans, edits)
     assert revised == ["He", "do", "n't", "go", "there", ",", "really", ".", "!"]
@@ -68,6 +67,7 @@ def test_several_annotators_count_as_the_best_of_them():
 def test_edits_that_overlap_an_earlier_one_do_not_count():
     pytest.importorskip("errant")
     apart = opened("scoring").apart
+    Edit = opened("scoring").Edit
     one, two, three = Edit(0, 4, "x"), Edit(2, 6, "y"), Edit(6, 6, "z")
     assert apart([three, two, one]) == [one, three]
 
@@ -79,7 +79,7 @@ def test_any_function_from_text_to_edits_is_scored():
     text, spans = scoring.detokenize(words)
     gold = [{(1, 2, "goes"): "R:VERB:SVA"}]
     drafts = [scoring.Draft(words, text, spans, gold, ["He goes ."])] * 3
-    found = scoring.score(lambda _: [Edit(3, 5, "goes")], drafts)
+    found = scoring.score(lambda _: [scoring.Edit(3, 5, "goes")], drafts)
     assert found["precision"] == found["recall"] == found["f05"][0] == 1
-    found = scoring.score_clean(lambda text: [Edit(0, 1, "x")] * (len(text) > 9), ["a b"])
+    found = scoring.score_clean(lambda text: [scoring.Edit(0, 1, "x")] * (len(text) > 9), ["a b"])
     assert found["per_1000_words"][0] == 0
