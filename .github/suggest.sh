@@ -2,8 +2,9 @@
 # puts the inputs into the environment.
 set -euo pipefail
 set -f # the patterns are not for the shell
-options=(-m "$REVISER_MODEL" --format rdjson)
-if [ -n "$REVISER_PRECISION" ]; then options+=(--precision "$REVISER_PRECISION"); fi
+options=(--format rdjson)
+if [ -n "$REVISER_JUDGE" ]; then options+=(--judge "$REVISER_JUDGE"); fi
+if [ -n "$REVISER_MIN_CONFIDENCE" ]; then options+=(--min-confidence "$REVISER_MIN_CONFIDENCE"); fi
 listing="repos/{owner}/{repo}/pulls/$REVISER_PULL_REQUEST/files" # gh fills in the names
 changed=$(gh api "$listing" --paginate --jq '.[] | select(.status != "removed") | .filename')
 files=()
@@ -17,5 +18,5 @@ while IFS= read -r file; do
   done
 done <<< "$changed"
 if [ ${#files[@]} -eq 0 ]; then exit; fi
-reviser revise "${options[@]}" -- "${files[@]}" |
+reviser proofread "${options[@]}" -- "${files[@]}" |
   reviewdog -f=rdjson -name=reviser -reporter=github-pr-review -filter-mode=added

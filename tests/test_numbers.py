@@ -27,7 +27,7 @@ import yaml
 
 from reviser.engines.settings import DecodeConfig
 from reviser.lab.evals import paper
-from reviser.lsp.settings import Settings
+from reviser.proofread.settings import Settings
 from reviser.serve.limits import Limits
 from reviser.writing.tasks import Revise
 

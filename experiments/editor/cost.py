@@ -162,7 +162,9 @@ async def with_model(
         for words in sizes:
             text = document(words, words // 250)
             file = folder / f"{words}.md"
-            async with editing(file, "reviser", "lsp", "-m", str(Path(model).absolute())) as editor:
+            async with editing(
+                file, "reviser", "lsp", "--judge", str(Path(model).absolute())
+            ) as editor:
                 loading, before, first = await opened(editor, text, limit)
                 spent = processor(editor)
                 # A check goes from the start to the end, so the last suggestion shows how far.

@@ -168,7 +168,7 @@ def session(model: Path) -> list[tuple[float, Image.Image]]:
         folder = Path(name)
         (folder / "release.md").write_text(TEXT)
         (folder / ".reviser.toml").write_text("delay = 0.3\n")
-        words = [sys.executable, "-m", "reviser", "lsp", "-m", str(model.absolute())]
+        words = [sys.executable, "-m", "reviser", "lsp", "--judge", str(model.absolute())]
         listed = "{" + ", ".join(json.dumps(word) for word in words) + "}"
         (folder / "setup.lua").write_text(SETUP.replace("COMMAND", listed))
         terminal = Terminal(

@@ -329,7 +329,7 @@ class Reviser:
 
         The two limits are for servers: a draft with more windows or tokens is refused.
         """
-        limits = {"max_prompts": max_prompts, "max_tokens": max_tokens}
+        limits: dict[str, Any] = {"max_prompts": max_prompts, "max_tokens": max_tokens}
         if self.proofreading is not None and isinstance(task, Revise):
             return (yield from proofread(task, self.proofreading, progress, **limits))
         model = self.model(revises=isinstance(task, Revise))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ from reviser.engines.scorers import Backend, open_scorer
 from reviser.model import Reviser
 from reviser.proofread.flow import Proofreading
 from reviser.proofread.judge import Judge
+from reviser.proofread.settings import Settings
+from reviser.proofread.shown import without
 from reviser.proofread.suggestion import Dialect, Proposer
 
-__all__ = ["DEFAULT_JUDGE", "proofreader", "proposers"]
+__all__ = ["DEFAULT_JUDGE", "chosen", "proofreader", "proposers", "with_settings"]
 
 DEFAULT_JUDGE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -24,6 +28,7 @@ def proofreader(
     backend: Backend = "auto",
     words: Sequence[str] = (),
     dialect: Dialect = "auto",
+    ignore: Sequence[str] = (),
     also: Sequence[Proposer] = (),
     own_process: bool = False,
     **options: Any,
@@ -31,10 +36,11 @@ def proofreader(
     """Return a proofreader: `reviser.proofreader().revise(text)` has the changes and their reasons.
 
     `judge` is a causal language model: a folder, or a name on the hub. Without one, only what is
-    sure is changed. `words` are never reported. `also` are proposers of your own: functions that
-    take a text and return suggestions. Options go to the engine, as those of `reviser.load` do.
+    sure is changed. `words` are never changed, and rules or categories in `ignore` suggest nothing.
+    `also` are proposers of your own: functions that take a text and return suggestions. Options go
+    to the engine, as those of `reviser.load` do.
     """
-    found = [*proposers(words, dialect), *also]
+    found = chosen(words, dialect, ignore, also)
     if judge is None:
         nothing: Any = NoModel()
         return Reviser(nothing, nothing, proofreading=Proofreading(proposers=found))
@@ -49,6 +55,29 @@ def proofreader(
     )
     provenance = {"model": str(judge), "engine": backend, "versions": engine.versions}
     return Reviser(engine, model.codec, provenance=provenance, proofreading=tools)
+
+
+def chosen(
+    words: Sequence[str] = (),
+    dialect: Dialect = "auto",
+    ignore: Sequence[str] = (),
+    also: Sequence[Proposer] = (),
+) -> list[Proposer]:
+    """Return the proposers that are built in, and others, without what the user does not want."""
+    both = [*proposers(words, dialect), *also]
+    return [without(each, words, ignore) for each in both]
+
+
+def with_settings(model: Reviser, settings: Settings) -> Reviser:
+    """Return a proofreader that follows the settings of a project, with the same model."""
+    assert model.proofreading is not None
+    judge = model.proofreading.judge
+    if judge is not None and settings.min_confidence is not None:
+        judge = replace(judge, min_confidence=settings.min_confidence)
+    own = chosen(settings.words, settings.dialect, settings.ignore)
+    other = copy(model)
+    other.proofreading = replace(model.proofreading, proposers=own, judge=judge)
+    return other
 
 
 class NoModel:

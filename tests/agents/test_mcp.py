@@ -55,13 +55,20 @@ def applied(text: str, found: dict[str, Any]) -> str:
     return result
 
 
-def with_client(work: Callable[[Client], Awaitable[None]], *words: str, **variables: str) -> None:
+def with_client(
+    work: Callable[[Client], Awaitable[None]],
+    *words: str,
+    folder: Path | None = None,
+    **variables: str,
+) -> None:
     """Run a test with a server in a process of its own."""
 
     async def run() -> None:
         path = os.pathsep.join(filter(None, [str(TESTS), *sys.path]))
         own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
-        server = StdioServerParameters(command=sys.executable, args=list(words), env=own)
+        server = StdioServerParameters(
+            command=sys.executable, args=list(words), env=own, cwd=folder
+        )
         async with Client(server) as client:
             await work(client)
 
@@ -127,6 +134,25 @@ def test_the_tools_return_edits_and_refuse_wrong_arguments_with_a_sentence() -> 
         )
 
     with_client(work, *CORRECTING, "mcp", "-m", "test", REVISER_TEST_LOADING="1")
+
+
+def test_without_a_model_the_tools_proofread_with_a_reason_for_each_edit(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        tools = [each.name for each in (await client.list_tools()).tools]
+        assert tools == ["proofread", "revise_selection"]
+        found = await call(client, "proofread", text="It is a end of teh page.")
+        assert applied("It is a end of teh page.", found) == "It is a end of the page."
+        [edit] = found["edits"]
+        assert (edit["rule"], edit["category"]) == ("misspelling", "spelling")
+        assert edit["message"] == "It is spelt “the”."
+        found = await call(client, "proofread", text="teh", min_confidence=0.9)
+        assert found["edits"] == []
+        found = await call(client, "revise_selection", text="teh teh", start=0, end=3)
+        assert applied("teh teh", found) == "the teh"
+        assert "`infill` is not a tool." in await error(client, "infill", text="{}")
+
+    (tmp_path / ".reviser.toml").write_text('ignore = ["a-an"]\n')
+    with_client(work, "-m", "support.judging", "mcp", folder=tmp_path)
 
 
 def test_a_model_that_cannot_be_opened_is_reported_with_each_call() -> None:

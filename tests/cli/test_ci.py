@@ -14,11 +14,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reviser.model
 from reviser.cli import main
-from reviser.cli.rdjson import result_of
+from reviser.cli.formats import rdjson_of
 from reviser.writing.changes import Change, Changes
-from support import correcting
+from support import judging
 
 ROOT = Path(__file__).parents[2]
 PYTHONPATH = os.pathsep.join(filter(None, sys.path))
@@ -30,8 +29,8 @@ def command_of(folder: Path, name: str, command: str) -> None:
     (folder / name).chmod(0o755)
 
 
-REVISER = f'exec {sys.executable} -m support.correcting_command "$@"'
-"""A `reviser` with a small model."""
+REVISER = f'exec {sys.executable} -m support.judging "$@"'
+"""A `reviser` with two rules and a judge without weights."""
 
 
 def change(start: int, before: str, after: str, confidence: float | None = None) -> Change:
@@ -40,7 +39,7 @@ def change(start: int, before: str, after: str, confidence: float | None = None)
 
 
 def diagnostics(changes: Changes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = result_of([("a.md", changes)])["diagnostics"]
+    found: list[dict[str, Any]] = rdjson_of([("a.md", changes)])["diagnostics"]
     return found
 
 
@@ -54,7 +53,7 @@ def test_the_result_has_the_form_that_reviewdog_reads() -> None:
         change(2, "teh", "the", 0.9), change(6, "teh", "the", 0.625),
     ))  # fmt: skip
     lines = {"start": {"line": 2}, "end": {"line": 2}}
-    assert result_of([("d/a.md", changes), ("b.md", Changes(draft="b"))]) == {
+    assert rdjson_of([("d/a.md", changes), ("b.md", Changes(draft="b"))]) == {
         "source": {"name": "reviser"},
         "severity": "INFO",
         "diagnostics": [{
@@ -106,11 +105,11 @@ def test_applying_all_suggestions_gives_the_revised_text(draft: str, data: st.Da
 def test_the_command_prints_one_result_for_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviser.model, "load", correcting.load)
     monkeypatch.chdir(tmp_path)
     Path("a.md").write_text("Old `teh` text.\n\nNew teh text.\n")
     Path("b.md").write_text("Fine.\n")
-    words = ["revise", "-m", "any", "--format", "rdjson", "a.md", "b.md"]
+    words = ["proofread", "--format", "rdjson", "a.md", "b.md"]
+    undo = judging.installed()
     for more, status in (([], 0), (["--check"], 1)):
         result = CliRunner().invoke(main, [*words, *more], catch_exceptions=False)
         assert result.exit_code == status
@@ -118,6 +117,7 @@ def test_the_command_prints_one_result_for_many_files(
         assert found["location"] == {
             "path": "a.md", "range": {"start": {"line": 3}, "end": {"line": 3}},
         }  # fmt: skip
+    undo()
 
 
 # -- the action -----------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_the_action_pipes_changed_files_into_reviewdog(tmp_path: Path) -> None:
     for name in ("page.md", "d/--lock=teh.md", "d/code.py", "main.c", "other.md"):
         (work / name).write_text("# It is teh text.\n")
     (work / "linked.md").symlink_to("page.md")
-    given = {"MODEL": "any", "BASE": "b", "PRECISION": "", "FILES": "*.md d/*.py"}
+    given = {"JUDGE": "any", "MIN_CONFIDENCE": "", "FILES": "*.md d/*.py"}
     own = {f"REVISER_{name}": value for name, value in given.items()}
     own |= {"REVISER_PULL_REQUEST": "12"}
     assert own.keys() == {name for name in step["env"] if name.startswith("REVISER_")}
@@ -213,9 +213,7 @@ def test_the_hooks_check_and_fix_files_in_a_commit(tmp_path: Path) -> None:
     (hooks / ".pre-commit-hooks.yaml").write_bytes((ROOT / ".pre-commit-hooks.yaml").read_bytes())
     git(hooks, "add", "-A")
     git(hooks, "commit", "-qm", "hooks")
-    entries = "".join(
-        f"{{id: {name}, args: [-m, test, --]}}, " for name in ("reviser", "reviser-fix")
-    )
+    entries = "".join(f"{{id: {name}}}, " for name in ("reviser", "reviser-fix"))
     (work / ".pre-commit-config.yaml").write_text(
         f"repos: [{{repo: {hooks}, rev: {git(hooks, 'rev-parse', 'HEAD')}, hooks: [{entries}]}}]\n"
     )

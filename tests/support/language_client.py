@@ -31,6 +31,8 @@ class Editor:
         self.shown_count = 0
         """How often the server has sent diagnostics."""
         self.messages: list[str] = []
+        self.progress: list[Any] = []
+        """The values of `$/progress`, from the first one on."""
         self.published = asyncio.Condition()
         self.applied: list[str] = []
         self.refuses = False
@@ -101,7 +103,7 @@ def with_editor(
     """Run a test with a server in a process of its own."""
 
     async def run() -> None:
-        words = ("support.correcting", *arguments)
+        words = ("support.judging", "lsp", *arguments)
         async with editing(path, *words, options=options, **environment) as editor:
             await work(editor)
 
@@ -132,6 +134,16 @@ async def editing(
             editor.messages.append(params.message)
             editor.published.notify_all()
 
+    @client.feature(types.WINDOW_WORK_DONE_PROGRESS_CREATE)
+    def create(_: types.WorkDoneProgressCreateParams) -> None:
+        """Agree to show how far the server is."""
+
+    @client.feature(types.PROGRESS)
+    async def progress(params: types.ProgressParams) -> None:
+        async with editor.published:
+            editor.progress.append(params.value)
+            editor.published.notify_all()
+
     @client.feature(types.WORKSPACE_APPLY_EDIT)
     def apply(params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
         if editor.refuses:
@@ -147,7 +159,12 @@ async def editing(
     await client.start_io(sys.executable, "-m", *command, env={**os.environ, **more})
     try:
         await client.initialize_async(
-            types.InitializeParams(types.ClientCapabilities(), initialization_options=options)
+            types.InitializeParams(
+                types.ClientCapabilities(
+                    window=types.WindowClientCapabilities(work_done_progress=True)
+                ),
+                initialization_options=options,
+            )
         )
         client.initialized(types.InitializedParams())
         yield editor

@@ -1,8 +1,8 @@
 // The extension as VS Code sees it: settings, commands and the language client.
 
 import * as vscode from "vscode";
-import { ExecuteCommandRequest, LanguageClient } from "vscode-languageclient/node";
-import { type Host, type Launch, type Server, type ServerCommand, Session } from "./session.js";
+import { LanguageClient } from "vscode-languageclient/node";
+import { type Host, type Launch, type Server, Session } from "./session.js";
 
 const LANGUAGES = ["git-commit", "latex", "markdown", "plaintext", "restructuredtext"];
 
@@ -11,11 +11,8 @@ let session: Session | undefined;
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
   const own = new Session(host());
   session = own;
-  const run = (command: ServerCommand) => () => own.run(command);
   context.subscriptions.push(
     vscode.commands.registerCommand("reviser.editor.fixAll", fixAll),
-    vscode.commands.registerCommand("reviser.editor.fillGap", run("reviser.fillGap")),
-    vscode.commands.registerCommand("reviser.editor.continueHere", run("reviser.continueHere")),
     vscode.commands.registerCommand("reviser.editor.restart", () => own.restart()),
     vscode.workspace.onDidChangeConfiguration(async (event) => {
       if (event.affectsConfiguration("reviser")) {
@@ -42,19 +39,11 @@ function host(): Host {
       const found = vscode.workspace.getConfiguration("reviser");
       return {
         command: found.get<string>("command") || "reviser",
-        model: found.get<string>("model") ?? "",
-        minEditProbability: found.get<number | null>("minEditProbability") ?? null,
+        judge: found.get<string>("judge") ?? "",
+        minConfidence: found.get<number | null>("minConfidence") ?? null,
       };
     },
     folder: () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath,
-    cursor() {
-      const editor = vscode.window.activeTextEditor;
-      if (editor === undefined) {
-        return undefined;
-      }
-      const { line, character } = editor.selection.active;
-      return { uri: editor.document.uri.toString(), position: { line, character } };
-    },
     launch,
     showError(message) {
       void vscode.window.showErrorMessage(message, "Open Settings").then((choice) => {
@@ -80,8 +69,6 @@ async function launch({ command, args, cwd, initializationOptions }: Launch): Pr
   );
   await client.start();
   return {
-    execute: (name, values) =>
-      client.sendRequest(ExecuteCommandRequest.type, { command: name, arguments: values }),
     stop: () => client.dispose(),
   };
 }

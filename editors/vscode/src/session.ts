@@ -1,5 +1,5 @@
-// The logic of the extension, without VS Code: which command is run, when the server restarts,
-// and what the commands send to it. `extension.ts` binds it to VS Code.
+// The logic of the extension, without VS Code: which command is run, and when the server restarts.
+// `extension.ts` binds it to VS Code.
 
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
@@ -7,8 +7,8 @@ import { delimiter, join, resolve } from "node:path";
 /** The user's settings; an empty text or null means that a setting is not set. */
 export interface Settings {
   command: string;
-  model: string;
-  minEditProbability: number | null;
+  judge: string;
+  minConfidence: number | null;
 }
 
 /** How to start the server. */
@@ -20,15 +20,8 @@ export interface Launch {
   initializationOptions: Record<string, unknown>;
 }
 
-/** A position in a document, as the protocol counts. */
-export interface Cursor {
-  uri: string;
-  position: { line: number; character: number };
-}
-
 /** A running server. */
 export interface Server {
-  execute(command: string, args: unknown[]): Promise<unknown>;
   stop(): Promise<void>;
 }
 
@@ -37,12 +30,9 @@ export interface Host {
   settings(): Settings;
   /** The folder in which relative paths of the settings start. */
   folder(): string | undefined;
-  cursor(): Cursor | undefined;
   launch(launch: Launch): Promise<Server>;
   showError(message: string): void;
 }
-
-export type ServerCommand = "reviser.fillGap" | "reviser.continueHere";
 
 /** Return the full path of a command, or undefined if there is none. */
 export function findCommand(
@@ -82,12 +72,12 @@ export function launchOf(settings: Settings, folder: string | undefined): Launch
     return undefined;
   }
   const args = ["lsp"];
-  if (settings.model) {
-    args.push("--model", settings.model);
+  if (settings.judge) {
+    args.push("--judge", settings.judge);
   }
   const options: Record<string, unknown> = {};
-  if (settings.minEditProbability !== null) {
-    options["min-edit-probability"] = settings.minEditProbability;
+  if (settings.minConfidence !== null) {
+    options["min-confidence"] = settings.minConfidence;
   }
   return { command, args, cwd: folder, initializationOptions: options };
 }
@@ -127,23 +117,6 @@ export class Session {
 
   stop(): Promise<void> {
     return this.queue(() => this.end());
-  }
-
-  /** Run a command of the server at the cursor. */
-  async run(command: ServerCommand): Promise<void> {
-    await this.last;
-    const cursor = this.host.cursor();
-    if (cursor === undefined) {
-      this.host.showError("Reviser: open a text and place the cursor in it first.");
-    } else if (this.server === undefined) {
-      this.host.showError("Reviser: the server is not running. Run “Reviser: Restart the Server”.");
-    } else {
-      try {
-        await this.server.execute(command, [cursor.uri, cursor.position]);
-      } catch (error) {
-        this.host.showError(`Reviser: ${text(error)}`);
-      }
-    }
   }
 
   private queue(work: () => Promise<void>): Promise<void> {

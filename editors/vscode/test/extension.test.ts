@@ -11,7 +11,7 @@ const manifest = JSON.parse(readFileSync("package.json", "utf-8"));
 
 test("the extension registers its commands, reads its settings and restarts", async () => {
   vscode.values["reviser.command"] = process.execPath;
-  vscode.values["reviser.model"] = "one";
+  vscode.values["reviser.judge"] = "one";
   await activate({ subscriptions: [] } as never);
 
   const named = manifest.contributes.commands.map((each: { command: string }) => each.command);
@@ -23,24 +23,16 @@ test("the extension registers its commands, reads its settings and restarts", as
     new Set(languages?.map((each) => `onLanguage:${each}`)),
     new Set(manifest.activationEvents),
   );
-  assert.deepEqual(clients[0]?.server.args, ["lsp", "--model", "one"]);
+  assert.deepEqual(clients[0]?.server.args, ["lsp", "--judge", "one"]);
 
   const [changed] = vscode.listeners;
   await changed?.({ affectsConfiguration: () => false });
   assert.equal(clients.length, 1);
-  vscode.values["reviser.minEditProbability"] = 0.4;
+  vscode.values["reviser.minConfidence"] = 0.4;
   await changed?.({ affectsConfiguration: (name) => name === "reviser" });
   assert.deepEqual(clients.map((each) => each.state), ["disposed", "started"]);
-  assert.deepEqual(clients[1]?.options.initializationOptions, { "min-edit-probability": 0.4 });
+  assert.deepEqual(clients[1]?.options.initializationOptions, { "min-confidence": 0.4 });
 
-  await vscode.registered.get("reviser.editor.fillGap")?.();
-  const position = { line: 1, character: 2 };
-  assert.deepEqual(clients[1]?.requests, [
-    [
-      "workspace/executeCommand",
-      { command: "reviser.fillGap", arguments: ["file:///a.md", position] },
-    ],
-  ]);
   await vscode.registered.get("reviser.editor.fixAll")?.();
   assert.deepEqual(vscode.executed.at(-1)?.[1], { kind: "source.fixAll.reviser", apply: "first" });
 

@@ -1,7 +1,6 @@
 // A language client that only keeps what it was given.
 
 export const clients: LanguageClient[] = [];
-export const ExecuteCommandRequest = { type: "workspace/executeCommand" };
 
 export class LanguageClient {
   state = "new";

@@ -15,7 +15,7 @@ writeFileSync(join(folder, "text"), "");
 writeFileSync(join(folder, "other.exe"), "");
 chmodSync(join(folder, "other.exe"), 0o755);
 
-const settings = { command: program, model: "", minEditProbability: null };
+const settings = { command: program, judge: "", minConfidence: null };
 
 /** Return a host that notes what happens to it. */
 function fake(changed: Partial<Host> = {}): { host: Host; events: string[]; errors: string[] } {
@@ -25,12 +25,10 @@ function fake(changed: Partial<Host> = {}): { host: Host; events: string[]; erro
   const host: Host = {
     settings: () => settings,
     folder: () => folder,
-    cursor: () => ({ uri: "file:///a.md", position: { line: 2, character: 3 } }),
     launch: async () => {
       const number = ++count;
       events.push(`start ${number}`);
       return {
-        execute: async (command, args) => events.push(`${command} ${JSON.stringify(args)}`),
         stop: async () => {
           await new Promise((resolve) => setTimeout(resolve, 20));
           events.push(`stop ${number}`);
@@ -63,10 +61,10 @@ test("settings become options of the command, and what is not set is left out", 
     cwd: folder,
     initializationOptions: {},
   } satisfies Launch);
-  const all = { ...settings, model: "m", minEditProbability: 0 };
+  const all = { ...settings, judge: "m", minConfidence: 0 };
   const launch = launchOf(all, undefined);
-  assert.deepEqual(launch?.args, ["lsp", "--model", "m"]);
-  assert.deepEqual(launch?.initializationOptions, { "min-edit-probability": 0 });
+  assert.deepEqual(launch?.args, ["lsp", "--judge", "m"]);
+  assert.deepEqual(launch?.initializationOptions, { "min-confidence": 0 });
 });
 
 test("a missing command is reported with what to do", async () => {
@@ -75,8 +73,6 @@ test("a missing command is reported with what to do", async () => {
   await session.restart();
   assert.deepEqual(events, []);
   assert.match(errors[0] ?? "", /"missing" was not found.*pip install.*reviser\.command/);
-  await session.run("reviser.fillGap");
-  assert.match(errors[1] ?? "", /not running.*Restart the Server/);
 });
 
 test("a server that does not start is reported with its command", async () => {
@@ -98,7 +94,7 @@ test("a server that fails to stop does not keep the next one from starting", asy
   const { host, errors } = fake({
     launch: async () => {
       count += 1;
-      return { execute: async () => null, stop: () => Promise.reject(new Error("it has crashed")) };
+      return { stop: () => Promise.reject(new Error("it has crashed")) };
     },
   });
   const session = new Session(host);
@@ -106,28 +102,4 @@ test("a server that fails to stop does not keep the next one from starting", asy
   await session.restart();
   assert.equal(count, 2);
   assert.deepEqual(errors, []);
-});
-
-test("commands are sent with the document and the cursor; a refusal is shown", async () => {
-  const { host, events } = fake();
-  const session = new Session(host);
-  void session.restart(); // the command waits for it
-  await session.run("reviser.continueHere");
-  assert.equal(
-    events.at(-1),
-    'reviser.continueHere ["file:///a.md",{"line":2,"character":3}]',
-  );
-  const refusing = fake({
-    launch: async () => ({
-      execute: () => Promise.reject(new Error("This paragraph has no gap.")),
-      stop: async () => {},
-    }),
-  });
-  const other = new Session(refusing.host);
-  await other.restart();
-  await other.run("reviser.fillGap");
-  assert.deepEqual(refusing.errors, ["Reviser: This paragraph has no gap."]);
-  const empty = fake({ cursor: () => undefined });
-  await new Session(empty.host).run("reviser.fillGap");
-  assert.match(empty.errors[0] ?? "", /open a text/);
 });

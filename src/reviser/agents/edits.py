@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -27,6 +27,9 @@ class Edit(BaseModel):
         float | None,
         Field(description="Probability that the edit is right; null for a model without one."),
     ] = None
+    rule: Annotated[str, Field(description="The rule that found a mistake, if one did.")] = ""
+    category: Annotated[str, Field(description="The kind of mistake.")] = ""
+    message: Annotated[str, Field(description="The reason, in a sentence.")] = ""
 
 
 class Edits(BaseModel):
@@ -48,8 +51,15 @@ class Edits(BaseModel):
 
 def edits_of_revision(task: Revise, revision: Revision) -> Edits:
     """Return what a model changed in a draft."""
+    names = ("confidence", "rule", "category", "message")
     edits = [
-        _edit(task.draft, each.start, each.end, each.after, each.confidence)
+        _edit(
+            task.draft,
+            each.start,
+            each.end,
+            each.after,
+            **{name: getattr(each, name) for name in names},
+        )
         for each in revision.changes
     ]
     return _edits(task.draft, revision.text, edits, task.locked_spans, revision.stop_reason)
@@ -76,11 +86,9 @@ def _edits(
     )
 
 
-def _edit(text: str, start: int, end: int, after: str, confidence: float | None = None) -> Edit:
+def _edit(text: str, start: int, end: int, after: str, **reason: Any) -> Edit:
     line = text.count("\n", 0, start) + 1
-    return Edit(
-        start=start, end=end, line=line, before=text[start:end], after=after, confidence=confidence
-    )
+    return Edit(start=start, end=end, line=line, before=text[start:end], after=after, **reason)
 
 
 def _unchanged_sha256(text: str, result: str, edits: Iterable[Edit]) -> str:

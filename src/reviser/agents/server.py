@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from reviser.agents.edits import Edits, edits_of_fills, edits_of_revision
-from reviser.agents.tools import TOOLS, Arguments
+from reviser.agents.tools import TOOLS, Arguments, Fill
 from reviser.errors import ConfigError, ReviserError, did_you_mean
 from reviser.writing.tasks import Infill, Revise
 
@@ -33,8 +33,10 @@ _READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 class Tools:
     """The tools of one server, with the model that runs them."""
 
-    def __init__(self, load: Callable[[], Reviser]) -> None:
+    def __init__(self, load: Callable[[], Reviser], *, writes: bool = True) -> None:
         self._load = load
+        self.kinds = {n: kind for n, kind in TOOLS.items() if writes or kind is not Fill}
+        """The arguments of each tool; a proofreader fills no gaps."""
         self._model: asyncio.Future[Reviser] | None = None
 
     def start_loading(self) -> asyncio.Future[Reviser]:
@@ -55,7 +57,7 @@ class Tools:
                     output_schema=output,
                     annotations=_READ_ONLY,
                 )
-                for name, arguments in TOOLS.items()
+                for name, arguments in self.kinds.items()
             ]
         )
 
@@ -71,7 +73,7 @@ class Tools:
 
     async def run(self, name: str, values: dict[str, Any]) -> Edits:
         """Return the edits that a tool suggests."""
-        arguments = parse_arguments(name, values)
+        arguments = parse_arguments(name, values, self.kinds)
         make: Callable[[], Revise | Infill] = arguments.task
         task = await asyncio.to_thread(make)  # parsers may take a while
         model = await asyncio.shield(self.start_loading())
@@ -81,11 +83,13 @@ class Tools:
         return edits_of_revision(task, await model.arun(task, config))
 
 
-def parse_arguments(name: str, values: dict[str, Any]) -> Arguments:
+def parse_arguments(
+    name: str, values: dict[str, Any], kinds: Mapping[str, type[Arguments]] = TOOLS
+) -> Arguments:
     """Return the arguments of a tool, or refuse them with one sentence."""
-    kind = TOOLS.get(name)
+    kind = kinds.get(name)
     if kind is None:
-        raise ConfigError(f"`{name}` is not a tool. {did_you_mean(name, TOOLS)}")
+        raise ConfigError(f"`{name}` is not a tool. {did_you_mean(name, kinds)}")
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -136,9 +140,9 @@ def make_server(tools: Tools) -> Server[Any]:
     return Server("reviser", version=__version__, on_list_tools=tools.list, on_call_tool=tools.call)
 
 
-async def serve(load: Callable[[], Reviser]) -> None:
+async def serve(load: Callable[[], Reviser], *, writes: bool = True) -> None:
     """Serve the tools on standard input and output until the client closes it."""
-    tools = Tools(load)
+    tools = Tools(load, writes=writes)
     loading = tools.start_loading()
     server = make_server(tools)
     # The package drops what it cannot read without an answer, so its client would wait for ever.

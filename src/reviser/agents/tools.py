@@ -53,6 +53,11 @@ class _RevisionArguments(_Arguments):
         Field(description="Share of edits that should be correct, from 0 to 1, for a model that was"
                           " calibrated."),
     ] = None  # fmt: skip
+    min_confidence: Annotated[
+        float | None,
+        Field(description="Return only edits with at least this confidence, from 0 to 1. By"
+                          " default, the proofreader's own."),
+    ] = None  # fmt: skip
 
     def task(self) -> Revise:
         """Return the task that these arguments describe."""
@@ -63,6 +68,7 @@ class _RevisionArguments(_Arguments):
             instruction=self.instruction,
             min_edit_probability=self.min_edit_probability,
             precision=self.precision,
+            min_confidence=self.min_confidence,
         )
 
     def config(self) -> DecodeConfig:

@@ -20,6 +20,7 @@ from reviser.cli import (
     lsp,
     mcp,
     models,
+    proofread,
     replay,
     revise,
     serve,
@@ -30,6 +31,7 @@ from reviser.errors import ReviserError
 
 SECTIONS = {
     "Write and revise text": (
+        proofread.proofread,
         write.generate,
         write.infill,
         revise.revise,
@@ -83,7 +85,7 @@ class _Group(click.Group):
             if ctx.params.get("debug"):
                 raise
             _print_error(str(error))
-            ctx.exit(1)
+            ctx.exit(2 if ctx.invoked_subcommand == "proofread" else 1)  # 1 is for changes
 
 
 def _print_error(sentence: str) -> None:

@@ -17,7 +17,7 @@ from reviser.batch.job import FILE_CHUNK, FOLDER_CHUNK, Backend
 from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.data.readers import SplitBy
 from reviser.engines.settings import SETTINGS, DecodeConfig
-from reviser.errors import DataError, exists, nearest_path
+from reviser.errors import CheckpointError, DataError, MissingExtra, exists, nearest_path
 from reviser.models.info import context_of
 
 if TYPE_CHECKING:
@@ -179,6 +179,54 @@ def open_quietly(name: str) -> Reviser:
 
     quiet_libraries(name)
     return load(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeChoice:
+    """The language model that judges suggestions, as chosen on the command line."""
+
+    judge: str | None
+    backend: Any
+    url: str | None
+    no_judge: bool
+
+    def open(self, project: str | None, warn: Callable[[str], object]) -> Reviser:
+        """Open a proofreader with this judge, or that of the project, or the default.
+
+        If the default one is not at hand, warn, and return one that makes only sure edits.
+        """
+        from reviser.proofreading import DEFAULT_JUDGE, proofreader
+
+        named = self.judge or project
+        if self.no_judge:
+            return proofreader(None)
+        name = named or DEFAULT_JUDGE
+        quiet_libraries(name)
+        options: dict[str, Any] = {} if self.url is None else {"url": self.url}
+        try:
+            return proofreader(name, backend=self.backend, **options)
+        except (CheckpointError, MissingExtra) as error:
+            if named:
+                raise
+            warn(f"Only sure corrections are shown, because the judge is not at hand: {error} To"
+                 " use another one, pass its folder or hub name to --judge.")  # fmt: skip
+            return proofreader(None)
+
+
+judge_options = with_options(
+    click.option("--judge", metavar="MODEL",
+                 help="Language model that judges suggestions: a folder or a hub name."),
+    click.option("--backend", default="auto", show_default=True,
+                 type=click.Choice(["auto", "onnx", "hf", "vllm"]),
+                 help="What runs the judge: auto takes ONNX Runtime if it is installed, else"
+                      " Transformers."),
+    click.option("--url", metavar="URL",
+                 help="URL of a vLLM server that runs the judge, for --backend vllm."),
+    click.option("--no-judge", is_flag=True,
+                 help="Load no model: make only the corrections that are sure."),
+    collected("choice", ["judge", "backend", "url", "no_judge"], JudgeChoice),
+)  # fmt: skip
+"""The options that choose a judge; the command gets them as one `JudgeChoice`."""
 
 
 def model_choice(model: Decorator) -> Decorator:

@@ -17,6 +17,8 @@ import click
 from reviser.errors import DataError, MissingExtra, exists, plural
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from reviser.writing.changes import Changes
 
 Progress = Callable[[str, int, int], None]
@@ -48,22 +50,31 @@ def needs_extra(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bars(*, lines: bool = True) -> Iterator[tuple[Callable[[str], None], Progress]]:
+def progress_bars(
+    *, lines: bool = True, unit: str = ""
+) -> Iterator[tuple[Callable[[str], None], Progress]]:
     """Yield two functions: one prints a message, the other updates the bar of a stage.
+
+    With a `unit`, such as "words", the bars also show how many of them are done.
 
     Both write to standard error. Bars are only drawn in a terminal; elsewhere each stage prints a
     line at its beginning, at its end and from time to time, unless `lines` is False.
     """
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn
 
     console = Console(stderr=True, highlight=False)
-    bars = Progress(console=console, disable=not console.is_terminal)
+    columns = Progress.get_default_columns()
+    if unit:
+        columns = (*columns, MofNCompleteColumn(), TextColumn(unit))
+    # What is printed in the same terminal goes above the bars.
+    bars = Progress(*columns, console=console, disable=not console.is_terminal,
+                    redirect_stdout=sys.stdout.isatty(), transient=bool(unit))  # fmt: skip
     tasks: dict[str, TaskID] = {}
     printed: dict[str, float] = {}
 
     def log(message: str) -> None:
-        console.print(message, markup=False)
+        console.print(message, markup=False, soft_wrap=True)
 
     def update(stage: str, done: int, total: int) -> None:
         if not console.is_terminal:
@@ -177,6 +188,17 @@ def print_text(text: str, changes: Changes | None = None) -> None:
             offset = change.end
         styled.append(printable(changes.draft[offset:].removesuffix("\n")))
     console.print(styled, soft_wrap=True)
+
+
+def print_styled(text: Text) -> None:
+    """Print a line in its colours to a terminal, and without them to a pipe."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(text, soft_wrap=True)
+    else:
+        sys.stdout.buffer.write(f"{text.plain}\n".encode())
 
 
 def print_table(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from reviser.cli.drafts import Draft
+from reviser.cli.formats import print_report, print_revision
 from reviser.cli.options import (
     BatchChoice,
     ModelChoice,
@@ -19,8 +19,7 @@ from reviser.cli.options import (
     decoding_options,
     model_options,
 )
-from reviser.cli.output import exit_interrupted, print_text, progress_bars, stop_message
-from reviser.cli.rdjson import result_of
+from reviser.cli.output import exit_interrupted, progress_bars, stop_message
 from reviser.cli.write import write_batch
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import plural
@@ -108,25 +107,24 @@ def revise(
     if in_place:
         for file in files:
             refuse_special(file)  # before it is read: a device may have no end
-    drafts = [Draft.read(file, markup, choice.model) for file in files or (None,)]
-    tasks = []
-    for draft in drafts:
-        # Among many files, only some may hold a text to lock. In one file it must occur.
-        own = [text for text in locked if len(files) < 2 or text in draft.text]
-        tasks.append(Revise(draft.text, locked=[*own, *draft.markup], **options))
+    command = f"reviser revise -m {choice.model}"
+    drafts = [Draft.read(file, markup, command) for file in files or (None,)]
+    tasks = [
+        Revise(draft.text, locked=draft.locks(locked, is_only=len(files) < 2), **options)
+        for draft in drafts
+    ]
     found: list[tuple[str, Changes]] = []
     for draft, revision in zip(drafts, _revisions(tasks, choice, config), strict=True):
         changes = revision.changes.within(draft.whole, draft.start)
-        name = "draft" if draft.file is None else draft.file.as_posix()
-        found.append((name, changes))
+        found.append((draft.name, changes))
         if in_place and changes:
-            draft.write(changes.text)
+            draft.write(changes)
         if form == "text" and (in_place or check):
             click.echo(f"{draft.file or 'draft'}: {plural(len(changes), 'change')}")
         elif form != "rdjson":
-            _print(form, revision, changes, name)
+            print_revision(form, revision, changes, draft.name)
     if form == "rdjson":  # one result for all files
-        print_text(json.dumps(result_of(found), ensure_ascii=False) + "\n")
+        print_report(form, found)
     if check and any(changes for _, changes in found):
         raise SystemExit(1)
 
@@ -156,17 +154,3 @@ def _revisions(
         exit_interrupted(error, done)
     if message := stop_message(reasons, config.max_actions):
         click.echo(message, err=True)
-
-
-def _print(form: str, revision: Revision, changes: Changes, name: str) -> None:
-    """Print a revision in one of the formats."""
-    if form == "lsp":  # without the file's byte order mark, which editors do not count
-        print_text(json.dumps(revision.changes.lsp(), ensure_ascii=False) + "\n")
-    elif form == "diff":
-        print_text(changes.unified(name))
-    elif form == "criticmarkup":
-        print_text(changes.criticmarkup())
-    elif form == "json":
-        print_text(replace(revision, changes=changes).to_json() + "\n")
-    else:
-        print_text(changes.text, changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +12,8 @@ from pathlib import PurePath
 from lsprotocol import types
 
 from reviser.markup import format_of, locked_spans, segment_starts
-from reviser.markup.spans import Span, joined
+from reviser.markup.spans import Span
 from reviser.writing import positions
-
-PROMPT = 2000
-"""Characters before the cursor that a continuation starts from."""
-FIRST_WORD = 100
-"""Characters in which the first word of a prompt is looked for."""
 
 
 class Positions(positions.Positions):
@@ -55,11 +49,8 @@ class Paragraph:
     locked: tuple[Span, ...]
 
 
-def paragraphs(text: str, locked: Sequence[Span], words: Iterable[str] = ()) -> list[Paragraph]:
-    """Return the blocks between blank lines that have text to check.
-
-    `locked` is markup; the `words` of a dictionary are locked, too.
-    """
+def paragraphs(text: str, locked: Sequence[Span]) -> list[Paragraph]:
+    """Return the blocks between blank lines that have text to check, with their locked markup."""
     found = []
     for start, end in _blocks(text):
         first = bisect_right(locked, start, key=itemgetter(1))
@@ -69,7 +60,6 @@ def paragraphs(text: str, locked: Sequence[Span], words: Iterable[str] = ()) -> 
             own.append((max(low, start) - start, min(high, end) - start))
             first += 1
         block = text[start:end]
-        own = joined([*own, *_word_spans(block, words)])
         edges = [0, *(edge for span in own for edge in span), len(block)]
         free = zip(edges[::2], edges[1::2], strict=True)
         if any(char.isalnum() for a, b in free for char in block[a:b]):
@@ -94,14 +84,14 @@ def placed(segments: Iterable[Segment]) -> Iterator[tuple[int, Paragraph]]:
         at += len(segment.text)
 
 
-def parse(text: str, path: PurePath, words: Sequence[str], *, is_start: bool) -> list[Segment]:
+def parse(text: str, path: PurePath, *, is_start: bool) -> list[Segment]:
     """Return the segments of a document, or of a part of one that starts where a segment does."""
     language = format_of(path)
     # Only at the start of a document, a line of dashes opens front matter.
     whole = text if is_start else f"\n{text}"
     first = len(whole) - len(text)
     starts = [first, *(start for start in segment_starts(whole, language) if start > first)]
-    found = paragraphs(whole, locked_spans(whole, language, path), words)
+    found = paragraphs(whole, locked_spans(whole, language, path))
     parts: list[list[Paragraph]] = [[] for _ in starts]
     for each in found:
         n = bisect_right(starts, each.start) - 1
@@ -110,9 +100,7 @@ def parse(text: str, path: PurePath, words: Sequence[str], *, is_start: bool) ->
     return [Segment(whole[a:b], tuple(own)) for (a, b), own in zip(spans, parts, strict=True)]
 
 
-def parse_again(
-    text: str, path: PurePath, words: Sequence[str], known: Sequence[Segment]
-) -> list[Segment]:
+def parse_again(text: str, path: PurePath, known: Sequence[Segment]) -> list[Segment]:
     """Return the segments of a document of which an earlier version is known.
 
     The result is that of `parse`. The work grows with what changed: segments before and after the
@@ -137,7 +125,7 @@ def parse_again(
     while True:
         read = known[tail : tail + more]
         stop = end + sum(len(each.text) for each in read)
-        found = parse(text[start:stop], path, words, is_start=start == 0)
+        found = parse(text[start:stop], path, is_start=start == 0)
         if tail + more >= len(known):
             return [*known[:head], *found]
         at = start
@@ -162,27 +150,3 @@ def _blocks(text: str) -> Iterable[Span]:
         at = after
     if start is not None:
         yield start, last
-
-
-def _word_spans(text: str, words: Iterable[str]) -> Iterable[Span]:
-    """Yield where words occur as whole words."""
-    for word in words:
-        at = text.find(word) if word else -1
-        while at >= 0:
-            end = at + len(word)
-            if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
-                yield at, end
-            at = text.find(word, at + 1)
-
-
-def prompt_start(text: str, end: int) -> int:
-    """Return where the prompt before a position starts: at a word, if the text has spaces."""
-    start = max(0, end - PROMPT)
-    most = start + FIRST_WORD if start else 0
-    space = text.find(" ", start, most)
-    if space >= 0:
-        return space
-    # Texts in Chinese, for example, have no spaces. Marks belong to the character before them.
-    while start < most and unicodedata.category(text[start]) in ("Mc", "Me", "Mn", "Cf"):
-        start += 1
-    return start

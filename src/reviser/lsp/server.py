@@ -1,7 +1,7 @@
-"""The server: documents and commands of an editor in, diagnostics and edits out.
+"""The server: documents of an editor in, diagnostics and edits out.
 
-The server has no editing logic of its own: it turns documents into `Revise`, `Infill` and
-`Continue` tasks. The model loads once, in a thread; a check waits for it, the editor never does.
+What is sure is shown at once. The judge loads once, in a thread, and adds to it paragraph by
+paragraph; the editor never waits for it.
 """
 
 from __future__ import annotations
@@ -9,58 +9,56 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
 
 from lsprotocol import types
 from pygls import uris
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from reviser.errors import ConfigError, DataError, ReviserError
-from reviser.lsp.checker import Checker
+from reviser.errors import DataError, ReviserError
+from reviser.lsp.checker import Checker, alternatives
 from reviser.lsp.documents import (
     Paragraph,
     Positions,
     Segment,
     apply_changes,
-    paragraphs,
     parse_again,
     placed,
-    prompt_start,
-)
-from reviser.lsp.settings import (
-    IGNORED,
-    WORDS,
-    Settings,
-    add_user_entry,
-    editor_settings,
-    find_settings,
-    user_entries,
 )
 from reviser.lsp.suggestions import (
     ADD_WORD,
     FIX_ALL,
-    IGNORE,
+    IGNORE_RULE,
     NAME,
     actions_for,
     diagnostic_of,
-    shown,
+)
+from reviser.proofread.settings import (
+    Settings,
+    add_word,
+    editor_settings,
+    ignore_rule,
+    settings_for,
 )
 from reviser.writing.changes import Change
-from reviser.writing.tasks import GAP, Continue, Infill, Task
 
 if TYPE_CHECKING:
     from reviser.model import Reviser
 
 log = logging.getLogger("reviser.lsp")
-FILL, CONTINUE = "reviser.fillGap", "reviser.continueHere"
+Open: TypeAlias = Callable[[str | None, Callable[[str], object]], "Reviser"]
+"""Opens a proofreader with the judge that a project names, if it does; warns if it has none."""
 PAUSE = 0.25
 """Seconds between two messages with new suggestions, at least."""
 LONGEST = 1_000_000
-"""Characters of a document that is checked. A model needs hours for a longer one."""
+"""Characters of a document that is checked. A judge needs hours for a longer one."""
 
 
 @dataclass
@@ -74,8 +72,6 @@ class Document:
     """Offset of the last change; the paragraphs nearest to it are checked first."""
     parsed: Sequence[Segment] = ()
     """Segments of the text, or of an earlier version of it, from which the next parse starts."""
-    words: tuple[str, ...] = ()
-    """The dictionary with which the segments were made."""
     changes: tuple[Change, ...] = ()
     """Suggestions, in characters of `checked`."""
     checked: str | None = None
@@ -101,15 +97,16 @@ class Document:
 class Server(LanguageServer):
     """The language server of one editor."""
 
-    def __init__(self, load: Callable[[str], Reviser], model: str | None) -> None:
+    def __init__(self, open_model: Open) -> None:
         from reviser import __version__
 
         super().__init__(NAME, __version__)
         self.documents: dict[str, Document] = {}
         self.editor = Settings()
         """The settings that the editor sent."""
-        self._load, self._model = load, model
-        self._checker: asyncio.Future[Checker] | None = None
+        self.checker = Checker()
+        self._open = open_model
+        self._model: asyncio.Future[Reviser] | None = None
         self._last_error = ""
 
     @property
@@ -119,40 +116,36 @@ class Server(LanguageServer):
                    or self.server_capabilities.position_encoding or "utf-16")  # fmt: skip
 
     def settings_of(self, document: Document) -> Settings:
-        """Return the settings of a document's project, with the user's own entries."""
-        settings = find_settings(document.path, self.editor)
-        words = tuple(sorted({*settings.words, *user_entries(WORDS)}))
-        ignore = tuple(sorted({*settings.ignore, *user_entries(IGNORED)}))
-        return replace(settings, words=words, ignore=ignore)
+        """Return the settings of a document's project, with the user's own words."""
+        return settings_for(document.path, self.editor)
 
-    def show_error(self, error: Exception) -> None:
+    def show_error(
+        self, error: Exception | str, kind: types.MessageType = types.MessageType.Error
+    ) -> None:
         """Show a sentence to the user, unless it was the last one: each change may bring it."""
         if str(error) == self._last_error:
             return
         self._last_error = str(error)
-        params = types.ShowMessageParams(types.MessageType.Error, f"Reviser: {error}")
-        self.window_show_message(params)
+        self.window_show_message(types.ShowMessageParams(kind, f"Reviser: {error}"))
 
     # -- the model ------------------------------------------------------------------------------
 
-    async def checker(self, settings: Settings) -> Checker:
-        """Return the model once it is loaded; the first call starts to load it."""
-        if self._checker is None:
-            name = self._model or settings.model
-            if name is None:
-                raise ConfigError(
-                    "No model is set. Start the server with: reviser lsp -m MODEL, or write model ="
-                    " ... to [tool.reviser] in pyproject.toml."
-                )
-            self._checker = asyncio.ensure_future(
-                asyncio.to_thread(lambda: Checker(self._load(name)))
-            )
-        loading = self._checker
+    async def model(self, settings: Settings) -> Reviser:
+        """Return the proofreader once it is loaded; the first call starts to load it."""
+        if self._model is None:
+            loop = asyncio.get_running_loop()
+
+            def warn(message: str) -> None:
+                loop.call_soon_threadsafe(self.show_error, message, types.MessageType.Warning)
+
+            opening = asyncio.to_thread(self._open, settings.judge, warn)
+            self._model = asyncio.ensure_future(opening)
+        loading = self._model
         try:
             return await asyncio.shield(loading)
         except Exception:
-            if self._checker is loading:
-                self._checker = None  # the next call loads it again; the reason may be gone
+            if self._model is loading:
+                self._model = None  # the next call loads it again; the reason may be gone
             raise
 
     # -- checks ---------------------------------------------------------------------------------
@@ -162,60 +155,98 @@ class Server(LanguageServer):
         document.stop()
         document.task = asyncio.ensure_future(self._check(document, delay))
 
+    def schedule_all(self) -> None:
+        """Check all documents again, after a change of the settings."""
+        for document in self.documents.values():
+            self.schedule(document, delay=0)
+
     async def _check(self, document: Document, delay: float | None) -> None:
         try:
             settings = self.settings_of(document)
             await asyncio.sleep(settings.delay if delay is None else delay)
             if settings.ignores(document.path):
                 return
-            checker = await self.checker(settings)
             version, lines = document.version, document.lines
             if len(lines.text) > LONGEST:
-                self._publish(document, lines, version, [], checker, settings)
+                self._publish(document, lines, version, [], settings)
                 raise DataError(
                     f"{document.path.name!r} has more than {LONGEST:,} characters, so it is not"
                     " checked. Split it, or add it to `ignore-files`."
                 )
-            known = document.parsed if document.words == settings.words else ()
             document.parsed = await asyncio.to_thread(
-                parse_again, lines.text, document.path, settings.words, known
+                parse_again, lines.text, document.path, document.parsed
             )
-            document.words = settings.words
             found = list(placed(document.parsed))
-            missing = [each for each in found if checker.known(each[1], settings) is None]
+            missing = [each for each in found if not self.checker.is_judged(each[1], settings)]
             missing.sort(key=lambda each: _distance(each[0], each[1], document.edited))
-            self._publish(document, lines, version, found, checker, settings)
-            is_new, shown_at = False, time.monotonic()
-            for _, paragraph in missing:
-                changes = await checker.check(paragraph, settings)
-                is_new = is_new or bool(changes)
-                # Each message has all suggestions of the document, so one per paragraph would be
-                # too many for a long document.
-                if is_new and time.monotonic() - shown_at > PAUSE:
-                    self._publish(document, lines, version, found, checker, settings)
-                    is_new, shown_at = False, time.monotonic()
-            if is_new:
-                self._publish(document, lines, version, found, checker, settings)
+            await asyncio.to_thread(self.checker.find_sure, [each for _, each in missing], settings)
+            self._publish(document, lines, version, found, settings)
+            if missing:
+                await self._judge(document, version, found, [each for _, each in missing], settings)
         except Exception as error:  # nobody awaits this task
             if not isinstance(error, ReviserError):
                 log.exception("The check of %s failed.", document.uri)
             self.show_error(error)
 
+    async def _judge(
+        self, document: Document, version: int, found: Sequence[tuple[int, Paragraph]],
+        missing: Sequence[Paragraph], settings: Settings,
+    ) -> None:  # fmt: skip
+        """Have the judge read paragraphs one after the other, and show what it finds."""
+        lines = document.lines
+        model = await self.model(settings)
+        if model.proofreading is None or model.proofreading.judge is None:
+            return
+        words = [len(each.text.split()) for each in missing]
+        progress = await self._begin_progress(sum(words))
+        is_new, shown_at = False, time.monotonic()
+        try:
+            for number, paragraph in enumerate(missing, 1):
+                is_new = await self.checker.judge(paragraph, settings, model) or is_new
+                # Each message has all suggestions of the document, so one per paragraph would be
+                # too many for a long document.
+                if time.monotonic() - shown_at > PAUSE or number == len(missing):
+                    self._report_progress(progress, sum(words[:number]), sum(words))
+                    if is_new:
+                        self._publish(document, lines, version, found, settings)
+                    is_new, shown_at = False, time.monotonic()
+        finally:
+            if progress:
+                self.work_done_progress.end(progress, types.WorkDoneProgressEnd())
+
+    async def _begin_progress(self, words: int) -> str:
+        """Begin to show how much is judged; return a token, or nothing if the client cannot."""
+        window = self.client_capabilities.window
+        if window is None or not window.work_done_progress:
+            return ""
+        token = str(uuid4())
+        await self.work_done_progress.create_async(token)
+        begin = types.WorkDoneProgressBegin(
+            "Proofreading", message=f"0 of {words:,} words", percentage=0
+        )
+        self.work_done_progress.begin(token, begin)
+        return token
+
+    def _report_progress(self, token: str, done: int, words: int) -> None:
+        if token:
+            share = 100 * done // max(1, words)
+            report = types.WorkDoneProgressReport(
+                message=f"{done:,} of {words:,} words", percentage=share
+            )
+            self.work_done_progress.report(token, report)
+
     def _publish(
         self, document: Document, lines: Positions, version: int,
-        found: Sequence[tuple[int, Paragraph]], checker: Checker, settings: Settings,
+        found: Sequence[tuple[int, Paragraph]], settings: Settings,
     ) -> None:  # fmt: skip
         """Show what is known about the paragraphs of a document."""
         if document.version != version:
             return
         document.checked = lines.text
-        moved = (
+        document.changes = tuple(
             change.moved(start)
             for start, each in found
-            for change in checker.known(each, settings) or ()
-        )
-        document.changes = tuple(
-            change for change in moved if shown(lines.text, change) not in settings.ignore
+            for change in self.checker.changes(each, settings)
         )
         diagnostics = [diagnostic_of(lines, change) for change in document.changes]
         self.text_document_publish_diagnostics(
@@ -231,7 +262,13 @@ class Server(LanguageServer):
             return []
         lines = document.lines
         span = lines.offset(params.range.start), lines.offset(params.range.end)
-        return actions_for(document.uri, document.changes, lines, span, params.context.only)
+        found, settings = list(placed(document.parsed)), self.settings_of(document)
+
+        def others(change: Change) -> list[str]:
+            start, paragraph = found[bisect_right(found, change.start, key=itemgetter(0)) - 1]
+            return alternatives(paragraph, change.moved(-start), settings)
+
+        return actions_for(document.uri, document.changes, lines, span, params.context.only, others)
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -241,65 +278,10 @@ class Server(LanguageServer):
             raise JsonRpcInvalidParams(f"The document {uri!r} is not open.")
         return self.documents[uri]
 
-    async def write(self, document: Document, task: Task, start: int, end: int) -> str:
-        """Run a task on a span of a document and stream its edits into the buffer.
 
-        Typing stops it: then the document is not what the last edit left.
-        """
-        sent = document.text
-        settings = self.settings_of(document)
-        model = (await self.checker(settings)).model
-        writing = await asyncio.to_thread(model.stream, task)
-        before, after = sent[:start], sent[end:]
-        edits = aiter(writing)
-        is_done = False
-        while not is_done:
-            try:
-                edit = await anext(edits)
-                if not (edit.inserted or edit.removed):
-                    continue
-            except StopAsyncIteration:
-                is_done = True
-            if document.text != sent:
-                writing.cancel()
-                return "cancelled"
-            text = before + writing.text + after
-            if text == sent:
-                continue
-            applied = await self._apply(document, sent, text)
-            if not applied:
-                writing.cancel()
-                return "refused"
-            sent = text
-            await self._until(document, sent)
-        return "done"
-
-    async def _apply(self, document: Document, old: str, new: str) -> bool:
-        """Ask the client to replace the part of a text that differs."""
-        low, most = 0, min(len(old), len(new))
-        while low < most and old[low] == new[low]:
-            low += 1
-        same = 0
-        while same < most - low and old[-1 - same] == new[-1 - same]:
-            same += 1
-        span = Positions(old, self.encoding).range(low, len(old) - same)
-        edit = types.TextEdit(span, new[low : len(new) - same])
-        params = types.ApplyWorkspaceEditParams(
-            types.WorkspaceEdit(changes={document.uri: [edit]}), label="Reviser"
-        )
-        return (await self.workspace_apply_edit_async(params)).applied
-
-    async def _until(self, document: Document, text: str) -> None:
-        """Wait until the client has reported its own edit; it may do so after its answer."""
-        for _ in range(200):  # two seconds
-            if document.text == text:
-                return
-            await asyncio.sleep(0.01)
-
-
-def make_server(load: Callable[[str], Reviser], model: str | None = None) -> Server:
-    """Return a server whose model the function `load` opens, when the first document needs it."""
-    server = Server(load, model)
+def make_server(open_model: Open) -> Server:
+    """Return a server whose model a function opens, when the first document needs it."""
+    server = Server(open_model)
 
     @server.feature(types.INITIALIZE)
     def initialize(ls: Server, params: types.InitializeParams) -> None:
@@ -307,14 +289,6 @@ def make_server(load: Callable[[str], Reviser], model: str | None = None) -> Ser
             ls.editor = editor_settings(params.initialization_options)
         except ReviserError as error:
             ls.show_error(error)
-
-    @server.feature(types.INITIALIZED)
-    async def initialized(ls: Server, _: types.InitializedParams) -> None:
-        if model is not None:
-            try:
-                await ls.checker(Settings())
-            except ReviserError as error:
-                ls.show_error(error)
 
     @server.feature(types.SHUTDOWN)
     def shutdown(ls: Server, _: None) -> None:
@@ -360,62 +334,34 @@ def _add_documents(server: Server) -> None:
 
 
 def _add_commands(server: Server) -> None:
-    """Add the commands that an editor can offer."""
-
-    @server.command(FILL)
-    async def fill_gap(ls: Server, uri: str, position: types.Position) -> str:
-        """Fill the nearest gap, marked with {}, in the paragraph at a position."""
-        document = ls.find_document(uri)
-        start, end = _paragraph_at(document, position)
-        block = document.text[start:end]
-        if GAP not in block:
-            raise JsonRpcInvalidParams(f"This paragraph has no gap. Mark one with {GAP}.")
-        at = document.lines.offset(position) - start
-        gaps = [n for n in range(len(block)) if block.startswith(GAP, n)]
-        gap = min(gaps, key=lambda n: abs(n - at))
-        task = Infill(block, [(gap, gap + len(GAP))])
-        return await _answer(ls.write(document, task, start, end))
-
-    @server.command(CONTINUE)
-    async def continue_here(ls: Server, uri: str, position: types.Position) -> str:
-        """Continue the text before a position."""
-        document = ls.find_document(uri)
-        at = document.lines.offset(position)
-        start = prompt_start(document.text, at)
-        task = Continue(document.text[start:at])
-        return await _answer(ls.write(document, task, start, at))
+    """Add the commands of the quick fixes."""
 
     @server.command(ADD_WORD)
-    def add_word(ls: Server, uri: str, word: str) -> None:
-        document = ls.find_document(uri)
-        add_user_entry(WORDS, word)
-        ls.schedule(document, delay=0)
+    def add(ls: Server, uri: str, word: str) -> None:
+        """Add a word to the user's dictionary."""
+        ls.find_document(uri)
+        _refusing(lambda: add_word(word))
+        ls.schedule_all()
 
-    @server.command(IGNORE)
-    def ignore(ls: Server, uri: str, suggestion: str) -> None:
+    @server.command(IGNORE_RULE)
+    def ignore(ls: Server, uri: str, rule: str) -> None:
+        """Add a rule to those that the settings of a document's project ignore."""
         document = ls.find_document(uri)
-        add_user_entry(IGNORED, suggestion)
-        ls.schedule(document, delay=0)
+        if not uris.to_fs_path(uri):
+            raise JsonRpcInvalidParams("Save the document first: its folder has the settings.")
+        _refusing(lambda: ignore_rule(document.path, rule))
+        ls.schedule_all()
+
+
+def _refusing(work: Callable[[], object]) -> None:
+    """Run a command; an error of ours is an answer that says what to do."""
+    try:
+        work()
+    except ReviserError as error:
+        raise JsonRpcInvalidParams(str(error)) from error
 
 
 def _distance(start: int, paragraph: Paragraph, position: int) -> int:
     """Return how far a position is from a paragraph, 0 within it."""
     end = start + len(paragraph.text)
     return max(start - position, position - end, 0)
-
-
-def _paragraph_at(document: Document, position: types.Position) -> tuple[int, int]:
-    """Return the span of the paragraph at a position; an empty one on a blank line."""
-    at = document.lines.offset(position)
-    for each in paragraphs(document.text, []):
-        if each.start <= at <= each.start + len(each.text):
-            return each.start, each.start + len(each.text)
-    return at, at
-
-
-async def _answer(work: Any) -> str:
-    """Return the result of a command; an error of ours is an answer that says what to do."""
-    try:
-        return str(await work)
-    except ReviserError as error:
-        raise JsonRpcInvalidParams(str(error)) from error

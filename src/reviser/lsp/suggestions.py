@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lsprotocol import types
 
-from reviser.lsp.checker import confidence_of
 from reviser.lsp.documents import Positions
 from reviser.markup.spans import Span
+from reviser.proofread.shown import reason_of, title_of, whole_words, word_of
 from reviser.writing.changes import Change
 
 NAME = "reviser"
-ADD_WORD, IGNORE = "reviser.addWord", "reviser.ignore"
+ADD_WORD, IGNORE_RULE = "reviser.addWord", "reviser.ignoreRule"
 FIX_ALL = "source.fixAll.reviser"
+MOST_REPLACEMENTS = 5
+"""Replacements of a text that are offered."""
 
 
 def actions_for(
@@ -24,8 +26,12 @@ def actions_for(
     positions: Positions,
     span: Span,
     only: Sequence[Any] | None,
+    others: Callable[[Change], list[str]],
 ) -> list[types.CodeAction]:
-    """Return the quick fixes for a span of a document, and one that accepts all suggestions."""
+    """Return the quick fixes for a span of a document, and one that accepts all suggestions.
+
+    `others` returns the replacements of a change, its own first.
+    """
     start, end = span
     found: list[types.CodeAction] = []
 
@@ -38,18 +44,21 @@ def actions_for(
     if is_wanted(only, types.CodeActionKind.QuickFix):
         for change in changes:
             whole = whole_words(positions.text, change)
-            if whole.start <= end and start <= whole.end:
-                diagnostic = diagnostic_of(positions, change)
+            if not (whole.start <= end and start <= whole.end):
+                continue
+            diagnostic = diagnostic_of(positions, change)
+            for after in others(change)[:MOST_REPLACEMENTS]:
+                fix = replace(change, after=after)
                 found.append(
                     types.CodeAction(
-                        title=title_of(positions.text, change),
+                        title=title_of(positions.text, fix),
                         kind=types.CodeActionKind.QuickFix,
                         diagnostics=[diagnostic],
-                        is_preferred=True,
-                        edit=edit_of([change]),
+                        is_preferred=after == change.after,
+                        edit=edit_of([fix]),
                     )
                 )
-                found += keeping_actions(uri, positions.text, change, diagnostic)
+            found += keeping_actions(uri, positions.text, change, diagnostic)
     if changes and is_wanted(only, FIX_ALL):
         title = "Reviser: accept all suggestions"
         found.append(types.CodeAction(title=title, kind=FIX_ALL,
@@ -57,41 +66,9 @@ def actions_for(
     return found
 
 
-def whole_words(text: str, change: Change) -> Change:
-    """Return a change as people read it: from “teh” to “the”, not from “eh” to “he”.
-
-    It is shown and never applied, because the rest of a word may be locked.
-    """
-    start, end = change.start, change.end
-    ends = [each for each in (change.before, change.after) if each]
-    if not change.before or any(each[0].isalnum() for each in ends):
-        while start and text[start - 1].isalnum():
-            start -= 1
-    if not change.before or any(each[-1].isalnum() for each in ends):
-        while end < len(text) and text[end].isalnum():
-            end += 1
-    after = text[start : change.start] + change.after + text[change.end : end]
-    return replace(change, start=start, end=end, before=text[start:end], after=after)
-
-
-def shown(text: str, change: Change) -> str:
-    """Return a suggestion as the ignore list writes it."""
-    whole = whole_words(text, change)
-    return f"{whole.before.strip()} -> {whole.after.strip()}"
-
-
-def title_of(text: str, change: Change) -> str:
-    """Return what a suggestion does, in words."""
-    whole = whole_words(text, change)
-    before, after = whole.before.strip(), whole.after.strip()
-    if before and after:
-        return f"Replace “{before}” with “{after}”"
-    return f"Insert “{after}”" if after else f"Delete “{before or whole.before}”"
-
-
 def diagnostic_of(positions: Positions, change: Change) -> types.Diagnostic:
-    """Return a suggestion as a diagnostic, whose severity follows the model's confidence."""
-    confidence = confidence_of(change)
+    """Return a suggestion as a diagnostic, whose severity follows its confidence."""
+    confidence = change.confidence or 0.0
     whole = whole_words(positions.text, change)
     severity = types.DiagnosticSeverity.Hint
     if confidence >= 0.5:
@@ -100,8 +77,9 @@ def diagnostic_of(positions: Positions, change: Change) -> types.Diagnostic:
         severity = types.DiagnosticSeverity.Warning
     return types.Diagnostic(
         range=positions.range(whole.start, whole.end),
-        message=f"{title_of(positions.text, change)} ({confidence:.0%})",
+        message=f"{title_of(positions.text, change)}\n{reason_of(change)}".strip(),
         severity=severity,
+        code=change.rule or None,
         source=NAME,
     )
 
@@ -109,12 +87,12 @@ def diagnostic_of(positions: Positions, change: Change) -> types.Diagnostic:
 def keeping_actions(
     uri: str, text: str, change: Change, diagnostic: types.Diagnostic
 ) -> list[types.CodeAction]:
-    """Return the quick fixes that keep the text: never change the word, ignore the suggestion."""
+    """Return the quick fixes that keep the text: by the dictionary, or by ignoring the rule."""
     found = []
-    word = whole_words(text, change).before.strip()
-    if word and not any(char.isspace() for char in word):
-        found.append((f"Never change “{word}”", ADD_WORD, word))
-    found.append(("Ignore this suggestion", IGNORE, shown(text, change)))
+    if word := word_of(text, change):
+        found.append((f"Add “{word}” to the dictionary", ADD_WORD, word))
+    if change.rule:
+        found.append((f"Ignore the rule “{change.rule}” here", IGNORE_RULE, change.rule))
     return [
         types.CodeAction(
             title=title,

@@ -7,11 +7,11 @@ token where the two part, and then, for what is plausible, all that differs and 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
@@ -24,7 +24,7 @@ from reviser.proofread.pool import Candidate, hidden, pool
 from reviser.proofread.suggestion import Proposer
 from reviser.writing.changes import Change, Changes
 from reviser.writing.driver import Cancelled, Flow, scores
-from reviser.writing.flows import Progress, batches, no_progress
+from reviser.writing.flows import Progress, no_progress
 from reviser.writing.prompts import check_limits
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Revise
@@ -34,6 +34,13 @@ PASSAGES = 12
 it has read of about so many (`engines.scoring.CACHED_IDS`)."""
 SURE = 0.99
 """The confidence of an edit that needs no judge."""
+T = TypeVar("T")
+Report: TypeAlias = Callable[[Changes, float], object]
+"""A function that is called with changes of a draft, and the share of it that was judged so far."""
+
+
+def no_report(_changes: Changes, _share: float) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,16 @@ def open_edits(
     return pool(text, proposers, _unlocked(spans), shown=hidden(text, spans))
 
 
+def replacements(
+    draft: str, locked: Sequence[Span], proposers: Sequence[Proposer], change: Change
+) -> list[str]:
+    """Return what proposers suggest in place of the text that a change replaces, its own first."""
+    found = pool(draft, proposers, _unlocked(locked), shown=hidden(draft, locked))
+    span = change.start, change.end
+    others = [each.after for each in found if (each.start, each.end) == span]
+    return list(dict.fromkeys([change.after, *others]))
+
+
 def proofread(
     task: Revise,
     tools: Proofreading,
@@ -72,8 +89,12 @@ def proofread(
     *,
     max_prompts: int | None = None,
     max_tokens: int | None = None,
+    report: Report = no_report,
 ) -> Flow[Revision]:
-    """Return the changes that a draft needs, with the reason for each."""
+    """Return the changes that a draft needs, with the reason for each.
+
+    `report` is called after each group of passages, with what is sure and what was found in them.
+    """
     sure = sure_edits(task.draft, task.locked_spans, tools.proposers)
     if tools.judge is None or tools.codec is None:
         return Revision(changes=sure)
@@ -89,10 +110,13 @@ def proofread(
     stop_reason: StopReason = "stop"
     done = 0
     try:
-        for group in batches(list(zip(parts, by_passage(parts, found), strict=True)), PASSAGES):
-            suggestions += yield from judged(group, tools.judge, tools.context)
+        for group in groups(list(zip(parts, by_passage(parts, found), strict=True))):
+            new = yield from judged(group, tools.judge, tools.context)
+            suggestions += new
             done += len(group)
             progress(done, len(parts))
+            read = group[-1][0].window.end / max(1, len(text))
+            report(composed(sure, most_confident(new, least)), read)
     except Cancelled as end:
         stop_reason = end.reason
     return Revision(
@@ -100,6 +124,17 @@ def proofread(
         suggestions=tuple(suggestions),
         stop_reason=stop_reason,
     )
+
+
+def groups(parts: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield passages in groups that are judged side by side, the first ones small.
+
+    So the first changes are there soon, and the other passages share the engine's steps.
+    """
+    start, size = 0, 1
+    while start < len(parts):
+        yield parts[start : start + size]
+        start, size = start + size, min(2 * size, PASSAGES)
 
 
 def judged(
