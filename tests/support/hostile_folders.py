@@ -376,7 +376,7 @@ def tamper(rng: Random, source: Path, folder: Path) -> None:
         change = rng.choice(CHANGES)
         try:
             change(rng, folder)
-        except (OSError, ValueError, RecursionError, LookupError, struct.error):
+        except (OSError, TypeError, ValueError, RecursionError, LookupError, struct.error):
             continue  # an earlier change left nothing that this one can read
         if change is change_kind:
             break  # another change would write into the pipe, and wait for a reader
