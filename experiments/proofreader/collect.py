@@ -23,10 +23,13 @@ import reviser
 from reviser.data.mistakes import apply
 from reviser.model import Reviser
 from reviser.proofread.flow import by_passage, measure, open_edits, sure_edits
-from reviser.proofread.judge import features_of
+from reviser.proofread.judge import Judge, Logistic, features_of
 from reviser.proofread.passage import passages
 from reviser.writing.driver import Flow, Run
 
+ZERO = Logistic(constant=0.0, weights={})
+OPEN = Judge(verdict=ZERO, gate=ZERO, min_gate=0.0, min_confidence=0.0)
+"""A judge whose gate is open."""
 CLEAN = 0.45
 """Share of units that get no mistake."""
 
@@ -46,7 +49,9 @@ def measured(draft: str, locked: Any, model: Reviser) -> Flow[dict[str, Any]]:
     parts = list(passages(tools.codec, sure.text, tools.begin))
     group = list(zip(parts, by_passage(parts, found), strict=True))
     rows = []
-    for (part, _), some in zip(group, (yield from measure(group, tools.context)), strict=True):
+    for (part, _), some in zip(
+        group, (yield from measure(group, OPEN, tools.context)), strict=True
+    ):
         by = part.window.context_start
         for each, features in zip(some, features_of(some), strict=True):
             one = each.candidate

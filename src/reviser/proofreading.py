@@ -13,6 +13,8 @@ from reviser.engines.scorers import Backend, open_scorer
 from reviser.model import Reviser
 from reviser.proofread.flow import Proofreading
 from reviser.proofread.judge import Judge
+from reviser.proofread.lists import Lists
+from reviser.proofread.rules import Rules
 from reviser.proofread.settings import Settings
 from reviser.proofread.shown import without
 from reviser.proofread.suggestion import Dialect, Proposer
@@ -92,5 +94,4 @@ class NoModel:
 
 def proposers(words: Sequence[str] = (), dialect: Dialect = "auto") -> list[Proposer]:
     """Return the proposers that are built in."""
-    del words, dialect  # for the rules and lists to come
-    return []
+    return [Rules(dialect, words), Lists(words, dialect)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import fsum
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
 from reviser.markup.spans import Span
 from reviser.proofread.compare import Comparison, compare
-from reviser.proofread.judge import Judge, Measured, features_of, is_plausible
+from reviser.proofread.judge import Judge, Measured
 from reviser.proofread.keep import composed, longest_apart, most_confident
 from reviser.proofread.passage import Passage, passages
 from reviser.proofread.pool import Candidate, hidden, pool
@@ -142,17 +143,16 @@ def judged(
 ) -> Flow[list[Change]]:
     """Return the plausible edits of some passages, as changes of the whole text."""
     changes = []
-    measured = yield from measure(group, context)
+    measured = yield from measure(group, judge, context)
     for (passage, _), some in zip(group, measured, strict=True):
-        for each, features in zip(some, features_of(some), strict=True):
-            confidence = judge.confidence(features)
+        for each, confidence in zip(some, judge.confidences(some), strict=True):
             change = each.candidate.change(gain=each.gain, confidence=confidence)
             changes.append(change.moved(passage.window.context_start))
     return changes
 
 
 def measure(
-    group: Sequence[tuple[Passage, Sequence[Candidate]]], context: int
+    group: Sequence[tuple[Passage, Sequence[Candidate]]], judge: Judge, context: int
 ) -> Flow[list[list[Measured]]]:
     """Ask the model about edits of some passages; leave out those that are not plausible."""
     parts = [passage for passage, _ in group]
@@ -162,25 +162,18 @@ def measure(
     ]
     # The first question reads the texts, and the second one reads only branches of them.
     firsts = yield from gains(parts, pools, is_first=True)
-    plausible = [
-        [(one, first) for one, first in some if is_plausible(one.candidate, first.gain, first.last)]
-        for some in firsts
+    early = [
+        [Measured(one.candidate, first.gain, first.last) for one, first in some] for some in firsts
     ]
-    compared = [[one for one, _ in some] for some in plausible]
-    wholes = yield from gains(parts, compared, is_first=False)
+    passed = [list(compress(zip(pool, some, strict=True), judge.passes(some)))
+              for pool, some in zip(pools, early, strict=True)]  # fmt: skip
+    wholes = yield from gains(parts, [[one for one, _ in some] for some in passed], is_first=False)
     return [
         [
-            Measured(
-                one.candidate,
-                first.gain,
-                first.last,
-                whole.gain,
-                len(one.having.ids),
-                whole.without,
-            )
-            for (one, first), (_, whole) in zip(some, others, strict=True)
+            replace(each, gain=whole.gain, tokens=len(one.having.ids), without=whole.without)
+            for (_, each), (one, whole) in zip(some, others, strict=True)
         ]
-        for some, others in zip(plausible, wholes, strict=True)
+        for some, others in zip(passed, wholes, strict=True)
     ]
 
 

@@ -37,11 +37,30 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
-    """A logistic regression: a constant and a weight for each feature (`features_of`)."""
+class Logistic:
+    """A logistic regression: a constant, and a weight for each feature."""
 
     constant: float
     weights: Mapping[str, float]
+
+    def probability(self, features: Mapping[str, float]) -> float:
+        """Return the probability that an edit is right."""
+        odds = self.constant + sum(
+            weight * features.get(name, 0.0) for name, weight in self.weights.items()
+        )
+        return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """What was learned about right and wrong edits, for one language model and these proposers."""
+
+    verdict: Logistic
+    """How sure we are of an edit, with all its features."""
+    gate: Logistic
+    """The same, with what is known before the text is compared with and without it."""
+    min_gate: float = 0.0
+    """The least probability at the gate with which an edit is compared."""
     min_confidence: float
     """The least confidence of a change that is kept."""
     calibration: tuple[tuple[float, float], ...] = ()
@@ -54,8 +73,9 @@ class Judge:
         try:
             saved = read_object(path, CheckpointError)
             return cls(
-                constant=float(saved["constant"]),
-                weights={str(name): float(weight) for name, weight in saved["weights"].items()},
+                verdict=_logistic(saved["verdict"]),
+                gate=_logistic(saved["gate"]),
+                min_gate=float(saved["min_gate"]),
                 min_confidence=float(saved["min_confidence"]),
                 calibration=tuple((float(a), float(b)) for a, b in saved["calibration"]),
                 provenance=saved.get("provenance", {}),
@@ -63,12 +83,16 @@ class Judge:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(f"{str(path)!r} is damaged: {reason_of(error)}.") from error
 
-    def confidence(self, features: Mapping[str, float]) -> float:
-        """Return the probability that an edit is right."""
-        odds = self.constant + sum(
-            weight * features.get(name, 0.0) for name, weight in self.weights.items()
-        )
-        return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+    def passes(self, pool: Sequence[Measured]) -> list[bool]:
+        """Return which edits are worth comparing the whole text with and without them."""
+        return [
+            is_plausible(each) and self.gate.probability(features) >= self.min_gate
+            for each, features in zip(pool, early_features(pool), strict=True)
+        ]
+
+    def confidences(self, pool: Sequence[Measured]) -> list[float]:
+        """Return how sure we are of each edit among those of one passage."""
+        return [self.verdict.probability(features) for features in features_of(pool)]
 
     def least(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the least confidence of changes: as asked, or as a precision was measured with."""
@@ -92,73 +116,76 @@ LIKELY = -6.0
 """Least log-probability of the first token that is inserted."""
 
 
-def is_plausible(candidate: Candidate, margin: float, first: float) -> bool:
-    """Return whether the first token of an edit is likely enough to compare all of it."""
-    if not candidate.after:
-        return margin >= DELETES
-    if not candidate.before:
-        return margin >= INSERTS and first >= LIKELY
-    return margin >= REPLACES
+def is_plausible(each: Measured) -> bool:
+    """Return whether the first token of an edit is likely enough to look at the rest of it."""
+    if not each.candidate.after:
+        return each.margin >= DELETES
+    if not each.candidate.before:
+        return each.margin >= INSERTS and each.first >= LIKELY
+    return each.margin >= REPLACES
 
 
 def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
-    """Return the features of each candidate among those of one passage."""
-    rivals = [
-        [
-            other.gain
-            for other in pool
-            if other is not each and _meet(each.candidate, other.candidate)
-        ]
-        for each in pool
-    ]
+    """Return the features of each edit among those of one passage."""
+    found = early_features(pool)
+    for each, features in zip(pool, found, strict=True):
+        rival = max((x.gain for x in pool if x is not each and _meet(x, each)), default=0.0)
+        features |= {
+            "gain": _limited(each.gain),
+            "gain up to 6": max(-6.0, min(each.gain, 6.0)),
+            "gain per token": _limited(each.gain) / each.tokens,
+            "without": each.without,
+            "over rival": _limited(each.gain - max(0.0, rival)),
+            "is best": float(each.gain > max(0.0, rival)),
+        }
+    return found
+
+
+def early_features(pool: Sequence[Measured]) -> list[dict[str, float]]:
+    """Return what is known of each edit before the text is compared with and without it."""
+    wrong = [OSA.distance(each.candidate.before, each.candidate.after) for each in pool]
     nearest: dict[tuple[int, int], int] = {}
-    for each in pool:
+    for each, letters in zip(pool, wrong, strict=True):
         span = each.candidate.start, each.candidate.end
-        nearest[span] = min(nearest.get(span, 99), _distance(each.candidate))
+        nearest[span] = min(nearest.get(span, letters), letters)
     return [
-        _features(each, max(gains, default=0.0), nearest[each.candidate.start, each.candidate.end])
-        for each, gains in zip(pool, rivals, strict=True)
+        _early(each, letters, letters - nearest[each.candidate.start, each.candidate.end])
+        for each, letters in zip(pool, wrong, strict=True)
     ]
 
 
-def _features(each: Measured, rival: float, nearest: int) -> dict[str, float]:
+def _early(each: Measured, letters: int, extra_letters: int) -> dict[str, float]:
     candidate = each.candidate
     before, after = candidate.before.strip(), candidate.after.strip()
-    wrong = _distance(candidate)
     found = {
-        "gain": _limited(each.gain),
-        "gain up to 6": max(-6.0, min(each.gain, 6.0)),
-        "gain per token": _limited(each.gain) / each.tokens,
-        "without": each.without,
         "margin": _limited(each.margin),
         "margin up to 6": max(-6.0, min(each.margin, 6.0)),
         "first": max(-LARGEST_GAIN, each.first),
-        "over rival": _limited(each.gain - max(0.0, rival)),
-        "is best": float(each.gain > max(0.0, rival)),
         "inserts": float(not before),
         "deletes": float(not after),
         "sources": float(len({each.source for each in candidate.suggestions}) - 1),
         "comma": float("," in (before, after) or before + "," == after or after + "," == before),
-        "letters": float(wrong),
-        "letters share": wrong / max(1, len(before), len(after)),
-        "extra letters": float(wrong - nearest),
+        "letters": float(letters),
+        "letters share": letters / max(1, len(before), len(after)),
+        "extra letters": float(extra_letters),
         "capital": float(before[:1].isupper()),
         "no change of words": float(before.lower() == after.lower()),
     }
-    for suggestion in candidate.suggestions:
-        found[f"category {suggestion.category}"] = 1.0
-        found[f"rule {suggestion.rule}"] = 1.0
-        found[f"source {suggestion.source}"] = 1.0
+    for one in candidate.suggestions:
+        names = f"category {one.category}", f"rule {one.rule}", f"source {one.source}"
+        found |= dict.fromkeys(names, 1.0)
     return found
+
+
+def _logistic(saved: Mapping[str, Any]) -> Logistic:
+    weights = {str(name): float(weight) for name, weight in saved["weights"].items()}
+    return Logistic(constant=float(saved["constant"]), weights=weights)
 
 
 def _limited(gain: float) -> float:
     return max(-LARGEST_GAIN, min(gain, LARGEST_GAIN))
 
 
-def _distance(candidate: Candidate) -> int:
-    return OSA.distance(candidate.before, candidate.after)
-
-
-def _meet(one: Candidate, other: Candidate) -> bool:
-    return one.start <= other.end and other.start <= one.end
+def _meet(one: Measured, other: Measured) -> bool:
+    a, b = one.candidate, other.candidate
+    return a.start <= b.end and b.start <= a.end
