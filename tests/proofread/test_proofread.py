@@ -20,7 +20,7 @@ from reviser.model import Reviser
 from reviser.proofread import judge as judging
 from reviser.proofread.compare import COMPARED, FOLLOWING, compare
 from reviser.proofread.flow import SURE, Proofreading
-from reviser.proofread.judge import Judge, Measured, features_of
+from reviser.proofread.judge import Judge, Logistic, Measured, features_of
 from reviser.proofread.keep import composed, longest_apart, most_confident
 from reviser.proofread.passage import Passage, passages
 from reviser.proofread.pool import Candidate, hidden, pool
@@ -51,7 +51,7 @@ def anywhere(_start: int, _end: int) -> bool:
 
 def model(*proposers: Proposer, min_confidence: float = 0.5) -> Reviser:
     """A proofreader whose judge reads with the made-up model of `noting`."""
-    judge = Judge(constant=0.0, weights=WEIGHTS, min_confidence=min_confidence,
+    judge = Judge(verdict=Logistic(constant=0.0, weights=WEIGHTS), min_confidence=min_confidence,
                   calibration=((0.4, 0.7), (0.8, 0.9)))  # fmt: skip
     tools = Proofreading(
         proposers=proposers, judge=judge, codec=CODEC, begin=VOCAB.stop, context=9999
@@ -245,8 +245,8 @@ def test_random_suggestions_never_touch_a_lock(draft: str, data: st.DataObject) 
 
 
 def the(shown: str) -> Iterator[Suggestion]:
-    """Suggest "the" for "teh", which is sure, and then "cat" for "cta", which is not."""
-    for wrong, right, sure in (("teh", "the", True), ("cta", "cat", False)):
+    """Suggest "the" for "qzx", which is sure, and then "cat" for "cta", which is not."""
+    for wrong, right, sure in (("qzx", "the", True), ("cta", "cat", False)):
         start = shown.find(wrong)
         while start >= 0:
             yield suggestion(start, start + 3, right, sure=sure, rule=wrong, message="Typo.")
@@ -255,21 +255,21 @@ def the(shown: str) -> Iterator[Suggestion]:
 
 def test_what_is_sure_is_changed_without_a_question() -> None:
     with reviser.proofreader(judge=None, also=[the]) as opened:
-        (only,) = opened.revise("teh cta").changes
-    assert (only.before, only.after, only.confidence) == ("teh", "the", SURE)
-    assert (only.rule, only.category, only.message) == ("teh", "c", "Typo.")
+        (only,) = opened.revise("qzx cta").changes
+    assert (only.before, only.after, only.confidence) == ("qzx", "the", SURE)
+    assert (only.rule, only.category, only.message) == ("qzx", "c", "Typo.")
     judged = model(the)
-    assert judged.revise("teh").text == "the"
+    assert judged.revise("qzx").text == "the"
     assert judged.engine.added == 0  # type: ignore[attr-defined]
 
 
 def test_the_judge_reads_the_text_after_the_sure_edits_and_only_scores() -> None:
     opened = model(the, min_confidence=0.0)
-    flow = opened.flow(Revise("teh cta sat"))
+    flow = opened.flow(Revise("qzx cta sat"))
     asked = next(flow)
     assert [CODEC.decode(each.history[1:]) for each in asked] == ["the cta sat\n"]  # type: ignore[union-attr]
     assert all(isinstance(each, Score) for each in asked)
-    assert opened.revise("teh cta sat").text == "the cat sat"
+    assert opened.revise("qzx cta sat").text == "the cat sat"
     with pytest.raises(ConfigError, match="writes no edits"):
         opened.stream(Revise("a"))
     with pytest.raises(ConfigError, match="only revises"):

@@ -21,7 +21,7 @@ from reviser.core.codec import Codec
 from reviser.engines.base import Answer, Question, Score, Scores
 from reviser.model import Reviser
 from reviser.proofread.flow import Proofreading
-from reviser.proofread.judge import Judge
+from reviser.proofread.judge import Judge, Logistic
 from reviser.proofread.suggestion import Suggestion
 from support import small_tokenizers
 
@@ -86,7 +86,7 @@ def _liked(question: Score) -> Scores:
 def reviser_of(*, has_judge: bool = True) -> Reviser:
     """Return the proofreader."""
     vocab = ActionVocab.from_tokenizer(small_tokenizers.byte_level())
-    judge = Judge(constant=2.0, weights={}, min_confidence=0.5)
+    judge = Judge(verdict=Logistic(constant=2.0, weights={}), min_confidence=0.5)
     tools = Proofreading(proposers=[propose], judge=judge if has_judge else None, codec=CODEC,
                          begin=0, context=4096)  # fmt: skip
     engine: Any = LikingEngine(vocab)

@@ -57,7 +57,7 @@ class Judge:
 
     verdict: Logistic
     """How sure we are of an edit, with all its features."""
-    gate: Logistic
+    gate: Logistic = Logistic(constant=0.0, weights={})
     """The same, with what is known before the text is compared with and without it."""
     min_gate: float = 0.0
     """The least probability at the gate with which an edit is compared."""
