@@ -226,7 +226,7 @@ def evaluate(env: Environment) -> None:
 
 
 def markup(env: Environment) -> None:
-    """Locked markup, without torch."""
+    """Locked markup, and a proofreader without a model."""
     assert "torch" not in env.names
     program = """
 from reviser.markup import locked_spans
@@ -234,6 +234,7 @@ for language in ("text", "markdown", "rst", "latex", "code"):
     print(locked_spans("A word. http://a.b", language, "x.py"))
 """
     assert "[(8, 18)]" in env.run("-c", program)
+    env.run("proofread", "--no-judge", ROOT / "LICENSE")
 
 
 def batch(env: Environment) -> None:
@@ -311,7 +312,9 @@ PROMISES: dict[tuple[str, ...], Promise] = {
     ("editor",): running(("lsp", "--help"), ("-c", "import reviser.lsp.server"), first=markup),
     ("agents",): running(("mcp", "--help"), ("-c", "import reviser.agents.server"), first=markup),
     ("web",): running(("export", MODEL, "--to", "onnx", "-o", "onnx"), ("-c", HAS_WEIGHTS)),
-    ("judge",): running(("-c", "import gguf, reviser.engines.onnx_graph, safetensors.numpy")),
+    ("judge",): running(
+        ("-c", "import gguf, reviser.engines.onnx_graph, safetensors.numpy"), first=markup
+    ),
     ("batch",): batch,
     ("ray",): running(("-c", "import ray.data, reviser.batch.run"), first=batch),
     ("serve",): serve,

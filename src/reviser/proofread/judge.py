@@ -8,8 +8,6 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from rapidfuzz.distance import OSA
-
 from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.files import read_object
 from reviser.proofread.pool import Candidate
@@ -143,6 +141,8 @@ def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
 
 def early_features(pool: Sequence[Measured]) -> list[dict[str, float]]:
     """Return what is known of each edit before the text is compared with and without it."""
+    from rapidfuzz.distance import OSA  # here, because every command imports this module
+
     wrong = [OSA.distance(each.candidate.before, each.candidate.after) for each in pool]
     nearest: dict[tuple[int, int], int] = {}
     for each, letters in zip(pool, wrong, strict=True):
