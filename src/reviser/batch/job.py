@@ -13,23 +13,19 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from reviser.batch.settings import FILE_CHUNK, FOLDER_CHUNK
 from reviser.batch.sources import Format, Source, find_sources, scan
 from reviser.batch.storage import Folder, absolute, is_url
 from reviser.errors import ConfigError, DataError
 from reviser.files import refuse_other_job
 from reviser.models import hub
 
-Backend = Literal["local", "ray"]
-"""Where workers run: on this machine, or on a Ray cluster."""
 JOB, DONE = "_job.json", "_done.json"
 """Readers of Parquet folders ignore names that begin with an underscore."""
 FORMAT = 2
 """Version of a folder of chunks. A change that old code cannot read increases it."""
-FILE_CHUNK, FOLDER_CHUNK = 64, 1000
-"""Documents per chunk. 64 are the rows that the engine on this machine runs at a time, so a file
-with smaller chunks would be slower, and one with larger chunks lose more when it is killed."""
 MACHINE_OPTIONS = ("api_key", "rows", "timeout", "url")
 """Options that do not change what is written, or not by their names: the weights are compared."""
 _SCANS = 16

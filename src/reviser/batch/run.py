@@ -23,8 +23,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from reviser.batch.job import DONE, Backend, Job
+from reviser.batch.job import DONE, Job
 from reviser.batch.results import Counts, count, finish
+from reviser.batch.settings import Backend
 from reviser.batch.storage import CONTINUE, require
 from reviser.batch.worker import Worker
 from reviser.errors import ConfigError, EngineError, ReviserError, reason_of

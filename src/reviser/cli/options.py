@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from reviser.batch.job import FILE_CHUNK, FOLDER_CHUNK, Backend
+from reviser.batch.settings import FILE_CHUNK, FOLDER_CHUNK, Backend
 from reviser.cli.output import announce_if_slow, quiet_libraries
 from reviser.data.readers import SplitBy
 from reviser.engines.settings import SETTINGS, DecodeConfig
 from reviser.errors import CheckpointError, DataError, MissingExtra, exists, nearest_path
-from reviser.models.info import context_of
 
 if TYPE_CHECKING:
     from reviser.model import Reviser
@@ -133,6 +132,7 @@ class ModelChoice:
         from reviser.core.actions import ActionVocab
         from reviser.core.codec import Codec
         from reviser.models.editing import Editing, check_can_revise
+        from reviser.models.info import context_of
         from reviser.writing.prompts import Model, prompts_of
         from reviser.writing.tasks import Revise
 
