@@ -13,7 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reviser.cli import main
-from reviser.proofread.settings import user_words
+from reviser.cli.drafts import Draft
+from reviser.cli.proofread import Sheet
+from reviser.proofread.settings import Settings, user_words
+from reviser.writing.changes import Change
+from reviser.writing.tasks import Revise
 from support import judging
 
 TEXT = "It is a end of of it.\n\nSee `teh` and teh rest.\n"
@@ -151,6 +155,24 @@ def test_changes_are_accepted_one_by_one() -> None:
     assert user_words() == {"teh"}
     assert result.stdout.endswith("1 change in 1 file\n")
     assert run("a.md", "--interactive", stdin="q").stdout.endswith("0 changes in 1 file\n")
+
+
+def test_accepting_changes_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_terminal() -> str:
+        raise OSError("No such device or address: '/dev/tty'")
+
+    monkeypatch.setattr("click.getchar", no_terminal)
+    result = run("a.md", "--interactive")
+    assert result.exit_code == 2
+    assert "--interactive needs a terminal." in result.stderr
+
+
+def test_a_space_before_a_deleted_word_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Into the the house."
+    Path("a.md").write_text(text)
+    sheet = Sheet(Draft.read(Path("a.md"), "auto", "proofread"), Revise(text), Settings())
+    sheet.print(Change(start=8, end=12, before=" the", after=""))
+    assert capsys.readouterr().out == "a.md:1:9: Into the [the -> nothing] house.\n"
 
 
 def test_a_word_document_is_saved_with_tracked_changes() -> None:

@@ -481,6 +481,7 @@ def test_suggestions_are_shown_as_whole_words_and_applied_as_they_are() -> None:
     assert actions_for("u", [change], positions, (0, 5), ["quickfix"], only_its_own) == []
     assert actions_for("u", [change], positions, (6, 6), ["refactor"], only_its_own) == []
     assert title_of(text, a_change(text, " teh", "")) == "Delete “teh”"
+    assert title_of("end .", a_change("end .", " ", "")) == "Replace “end .” with “end.”"
     assert title_of(text, a_change(text, "", ",")) == "Replace “It” with “,It”"
 
 

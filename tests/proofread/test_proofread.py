@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +20,13 @@ from reviser.errors import CheckpointError, ConfigError
 from reviser.model import Reviser
 from reviser.proofread import judge as judging
 from reviser.proofread.compare import COMPARED, FOLLOWING, compare
-from reviser.proofread.flow import SURE, Proofreading
+from reviser.proofread.flow import SURE, Proofreading, sure_edits
 from reviser.proofread.judge import Judge, Logistic, Measured, features_of
 from reviser.proofread.keep import composed, longest_apart, most_confident
+from reviser.proofread.lists import Lists
 from reviser.proofread.passage import Passage, passages
 from reviser.proofread.pool import Candidate, hidden, pool
+from reviser.proofread.shown import without
 from reviser.proofread.suggestion import LOCKED, Proposer, Suggestion
 from reviser.writing.changes import Change, Changes
 from reviser.writing.driver import Run
@@ -79,6 +82,21 @@ def test_equal_edits_are_one_candidate_with_all_their_sources() -> None:
         ("of", "or", ["rules"], False),
         ("of ", "", ["lists", "own"], True),
     ]
+
+
+def test_the_reason_names_the_replacement() -> None:
+    found = pool("teh", [lambda _: [suggestion(0, 3, "the", "ten", message="'{new}'.")]], anywhere)
+    assert {each.after: each.change().message for each in found} == {
+        "the": "'the'.",
+        "ten": "'ten'.",
+    }
+
+
+def test_a_proposer_that_is_never_sure_is_not_asked_for_what_is_sure() -> None:
+    lists = Lists()
+    assert not lists.may_be_sure
+    assert not without(lists, ["Word"], []).may_be_sure  # type: ignore[attr-defined]
+    assert not sure_edits("We went their.", [], [lists])
 
 
 def test_a_proposer_cannot_read_what_is_locked_and_suggests_nothing_there() -> None:
@@ -194,6 +212,13 @@ def test_of_changes_that_meet_the_surest_is_kept_and_then_the_one_with_the_highe
     assert [each.after for each in most_confident(changes, 0.5)] == ["x"]
     assert [each.after for each in most_confident(changes[:2], 0.5)] == ["dog"]
     assert [each.after for each in longest_apart(changes)] == ["go", "y"]
+
+
+def test_many_changes_are_kept_in_little_time() -> None:
+    changes = [change(n, n + 1, "x", confidence=0.9) for n in range(0, 100_000, 2)]
+    start = time.perf_counter()
+    assert most_confident(changes, 0.5) == longest_apart(changes) == changes
+    assert time.perf_counter() - start < 5
 
 
 @st.composite

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from reviser.proofread.rules import Dialect, Rules
+from reviser.proofread.rules import Rules
 from reviser.proofread.rules.grammar import article
 from reviser.proofread.rules.tables import dialects, entries, misspellings
 from reviser.proofread.rules.text import Text
-from reviser.proofread.suggestion import LOCKED
+from reviser.proofread.suggestion import LOCKED, Dialect
 
 
 def corrected(text: str, dialect: Dialect = "auto", words: tuple[str, ...] = ()) -> str:

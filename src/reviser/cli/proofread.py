@@ -173,6 +173,7 @@ class Sheet:
             Text.assemble(
                 (f"{self.draft.name}:{line + 1}:{column + 1}: ", "dim"),
                 printable(before),
+                " " * (whole.before[:1].isspace() and before[-1:] not in ("", " ")),
                 "[",
                 (printable(_one_line(whole.before)), "red strike"),
                 " -> ",
@@ -245,6 +246,14 @@ def _judged(
     return Run(flow_of(sheet.task, tools, report=report), model.driver).wait()
 
 
+def _key() -> str:
+    """Return the key that the user presses; "q" at the end of the input."""
+    try:
+        return click.getchar().lower() or "q"
+    except OSError as error:  # without a terminal
+        raise click.UsageError("--interactive needs a terminal. Use --in-place.") from error
+
+
 def _reviewed(sheet: Sheet, changes: Changes) -> Changes:
     """Ask about the changes of a draft one by one, and return the accepted ones."""
     accepted: list[int] = []
@@ -261,8 +270,8 @@ def _reviewed(sheet: Sheet, changes: Changes) -> Changes:
         click.echo(
             "    " + ", ".join(f"{key}: {what}" for key, what in keys.items()) + "? ", nl=False
         )
-        while (key := click.getchar().lower() or "q") not in keys:
-            pass  # "" is the end of the input
+        while (key := _key()) not in keys:
+            pass
         click.echo(key)
         if key == "a":
             accepted.append(number)

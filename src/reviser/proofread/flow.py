@@ -60,6 +60,7 @@ class Proofreading:
 
 def sure_edits(draft: str, locked: Sequence[Span], proposers: Sequence[Proposer]) -> Changes:
     """Return the changes of a draft that need no judge, in milliseconds."""
+    proposers = [each for each in proposers if getattr(each, "may_be_sure", True)]
     found = pool(draft, proposers, _unlocked(locked), shown=hidden(draft, locked))
     sure = [each.change(confidence=SURE) for each in found if each.is_sure]
     return Changes(draft=draft, changes=tuple(longest_apart(sure)))

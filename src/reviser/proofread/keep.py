@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from reviser.writing.changes import Change, Changes
 
@@ -13,20 +15,23 @@ from reviser.writing.changes import Change, Changes
 def most_confident(suggestions: Sequence[Change], least: float) -> list[Change]:
     """Return changes that do not meet, from the left: of those that do, the most confident."""
     sure = [each for each in suggestions if (each.confidence or 0.0) >= least]
-    chosen: list[Change] = []
-    for change in sorted(sure, key=lambda each: (-(each.confidence or 0.0), -(each.gain or 0.0))):
-        if all(change.end < other.start or other.end < change.start for other in chosen):
-            chosen.append(change)
-    return sorted(chosen, key=lambda change: change.start)
+    return _apart(sorted(sure, key=lambda each: (-(each.confidence or 0.0), -(each.gain or 0.0))))
 
 
 def longest_apart(changes: Sequence[Change]) -> list[Change]:
     """Return changes that do not meet, from the left: of those that do, the longest."""
+    return _apart(sorted(changes, key=lambda each: (each.start - each.end, each.start)))
+
+
+def _apart(changes: Sequence[Change]) -> list[Change]:
+    """Return changes that meet none of those before them, from the left."""
     chosen: list[Change] = []
-    for change in sorted(changes, key=lambda each: (each.start - each.end, each.start)):
-        if all(change.end < other.start or other.end < change.start for other in chosen):
-            chosen.append(change)
-    return sorted(chosen, key=lambda change: change.start)
+    for change in changes:
+        n = bisect_left(chosen, change.start, key=attrgetter("start"))
+        is_after = not n or chosen[n - 1].end < change.start
+        if is_after and (n == len(chosen) or change.end < chosen[n].start):
+            chosen.insert(n, change)
+    return chosen
 
 
 def composed(first: Changes, then: Sequence[Change]) -> Changes:

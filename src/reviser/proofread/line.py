@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from reviser.proofread import ngrams
 from reviser.proofread.ngrams import Entry, Ngrams, Token, tokenize
-from reviser.proofread.suggestion import LOCKED
-from reviser.proofread.words import Dialect, Option, listed, ranks
+from reviser.proofread.suggestion import LOCKED, Dialect
+from reviser.proofread.words import Option, listed, ranks
 
 STOP = Token(0, 0, "", ".", False, False)
 CHUNK = re.compile(r"\S+")

@@ -13,10 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from reviser.proofread.line import LONGEST, MISSING, Line, place, read
 from reviser.proofread.ngrams import Ngrams
-from reviser.proofread.suggestion import LOCKED, Suggestion
+from reviser.proofread.suggestion import LOCKED, Dialect, Suggestion
 from reviser.proofread.words import (
     USUAL,
-    Dialect,
     Option,
     confusions,
     families,
@@ -266,6 +265,8 @@ class Lists:
     >>> [one.replacements for one in suggest("We went their.") if one.start == 8][0][0]
     'there'
     """
+
+    may_be_sure = False
 
     def __init__(self, words: Collection[str] = (), dialect: Dialect = "auto") -> None:
         self._known = frozenset(word.lower() for word in words)

@@ -38,7 +38,7 @@ class Candidate:
             source=reason.source,
             rule=reason.rule,
             category=reason.category,
-            message=reason.message,
+            message=reason.message.replace("{new}", self.after),
         )
 
 

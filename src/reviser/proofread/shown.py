@@ -25,6 +25,11 @@ def whole_words(text: str, change: Change) -> Change:
     if not change.before or any(each[-1].isalnum() for each in ends):
         while end < len(text) and text[end].isalnum():
             end += 1
+    if change.before.isspace() and not change.after:  # a space alone cannot be seen
+        while start and not text[start - 1].isspace():
+            start -= 1
+        while end < len(text) and not text[end].isspace():
+            end += 1
     after = text[start : change.start] + change.after + text[change.end : end]
     return replace(change, start=start, end=end, before=text[start:end], after=after)
 
@@ -54,21 +59,29 @@ def reason_of(change: Change, confidence: float | None = None) -> str:
 
 def without(proposer: Proposer, words: Collection[str], ignore: Collection[str]) -> Proposer:
     """Return a proposer that suggests nothing by ignored rules, and changes no dictionary word."""
-    known, ignored = {word.lower() for word in words}, frozenset(ignore)
+    known, ignored = frozenset(word.lower() for word in words), frozenset(ignore)
+    return _Wanted(proposer, known, ignored) if known or ignored else proposer
 
-    def is_wanted(text: str, each: Suggestion, after: str) -> bool:
+
+class _Wanted:
+    """A proposer with only those suggestions of another that the user wants."""
+
+    def __init__(self, proposer: Proposer, known: frozenset[str], ignored: frozenset[str]) -> None:
+        self._proposer, self._known, self._ignored = proposer, known, ignored
+        self.may_be_sure = getattr(proposer, "may_be_sure", True)
+
+    def __call__(self, text: str) -> Iterator[Suggestion]:
+        for each in self._proposer(text):
+            if each.rule in self._ignored or each.category in self._ignored:
+                continue
+            kept = tuple(new for new in each.replacements if self._keeps(text, each, new))
+            if kept:
+                yield replace(each, replacements=kept)
+
+    def _keeps(self, text: str, each: Suggestion, after: str) -> bool:
+        """Return whether all words of the dictionary stay."""
         before = text[each.start : each.end]
         change = Change(start=each.start, end=each.end, before=before, after=after)
         whole = whole_words(text, change)
         lost = {*_WORD.findall(whole.before)} - {*_WORD.findall(whole.after)}
-        return not any(word.lower() in known for word in lost)
-
-    def propose(text: str) -> Iterator[Suggestion]:
-        for each in proposer(text):
-            if each.rule in ignored or each.category in ignored:
-                continue
-            kept = tuple(new for new in each.replacements if is_wanted(text, each, new))
-            if kept:
-                yield replace(each, replacements=kept)
-
-    return propose if known or ignored else proposer
+        return not any(word.lower() in self._known for word in lost)

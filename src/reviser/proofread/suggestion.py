@@ -23,7 +23,7 @@ class Suggestion:
     category: str
     """The kind of mistake, such as "article"."""
     message: str
-    """The reason, in a sentence for the writer of the text."""
+    """The reason, in a sentence for the writer; `{new}` in it stands for the replacement."""
     source: str = "rules"
     """The name of the proposer."""
     sure: bool = False
@@ -31,6 +31,7 @@ class Suggestion:
 
 
 Proposer: TypeAlias = Callable[[str], Iterable[Suggestion]]
-"""Anything that makes suggestions for a text, as in `propose(text)`."""
+"""Anything that makes suggestions for a text, as in `propose(text)`. One whose suggestions are
+never sure may say so, which saves time: `may_be_sure = False`."""
 Dialect: TypeAlias = Literal["auto", "american", "british"]
 """Which spelling is right; "auto" is the one that the text uses more."""

@@ -6,11 +6,11 @@ import math
 import re
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from reviser.proofread import ngrams
+from reviser.proofread.suggestion import Dialect
 
-Dialect: TypeAlias = Literal["auto", "american", "british"]
 Option: TypeAlias = tuple[str, ...]
 """The words that replace some tokens; none if they are left out."""
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from reviser.proofread.rules.capitals import capitals
 from reviser.proofread.rules.grammar import a_or_an, apostrophes, number, verb_forms
 from reviser.proofread.rules.punctuation import punctuation
-from reviser.proofread.rules.spelling import Dialect, confused, doubled, misspelled, other_dialect
+from reviser.proofread.rules.spelling import confused, doubled, misspelled, other_dialect
 from reviser.proofread.rules.tables import listed
 from reviser.proofread.rules.text import Text
-from reviser.proofread.suggestion import Suggestion
+from reviser.proofread.suggestion import Dialect, Suggestion
 
-__all__ = ["Dialect", "Rules"]
+__all__ = ["Rules"]
 
 
 class Rules:

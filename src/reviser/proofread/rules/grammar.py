@@ -16,7 +16,7 @@ BASE = Rule("base-form", "verb", "After '{aux}' the verb has its base form: '{ne
 PARTICIPLE = Rule("participle", "verb", "After 'have' the verb is a participle: '{new}'.")
 NUMBER = Rule("noun-number", "agreement", "More than one: '{new}'.")
 DEMONSTRATIVE = Rule("this-these", "agreement", "'{new}' agrees with the noun after it.")
-DONT = Rule("apostrophe", "punctuation", "'{new}' has an apostrophe.")
+DONT = Rule("apostrophe", "punctuation", "It is written '{new}'.")
 ITS = Rule("its-own", "word", "'its' is the possessive; 'it's' means 'it is'.")
 PLURAL = Rule("plural-apostrophe", "punctuation", "A plural has no apostrophe: '{new}'.")
 

@@ -15,7 +15,8 @@ class Rule:
     name: str
     category: str
     message: str
-    """In a sentence for the writer. `{old}` and `{new}` are the words before and after."""
+    """In a sentence for the writer. `{old}` and `{new}` are the words before and after; the pool
+    fills in the second, because a suggestion may have several."""
 
     def words(self, text: Text, first: int, last: int, *new: str, sure: bool = False) -> Suggestion:
         """Suggest something for the words from `first` to `last`; capitals are as they were."""
@@ -31,5 +32,5 @@ class Rule:
         if "\u2019" in text.text:
             new = tuple(word.replace("'", "\u2019") for word in new)
         new = tuple(dict.fromkeys(word for word in new if word != old))
-        shown = self.message.replace("{old}", old).replace("{new}", new[0] if new else "")
+        shown = self.message.replace("{old}", old)
         return Suggestion(start, end, new, self.name, self.category, shown, sure=sure)

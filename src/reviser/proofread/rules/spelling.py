@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Literal, TypeAlias
 
 from reviser.proofread.rules.kinds import Rule
 from reviser.proofread.rules.tables import confusions, dialects, misspellings
 from reviser.proofread.rules.text import Text
 from reviser.proofread.rules.words import words
-from reviser.proofread.suggestion import Suggestion
-
-Dialect: TypeAlias = Literal["auto", "british", "american"]
+from reviser.proofread.suggestion import Dialect, Suggestion
 
 MISSPELLING = Rule("misspelling", "spelling", "'{old}' is a misspelling of '{new}'.")
 CONFUSION = Rule("confused-word", "word", "'{old}' and '{new}' are often confused.")
 DOUBLED = Rule("doubled-word", "repetition", "The word is written twice.")
-DIALECT = Rule("dialect", "spelling", "The rest of the text is not spelled this way: '{new}'.")
+DIALECT = Rule("dialect", "spelling", "British and American spelling differ: here it is '{new}'.")
 
 NEVER_TWICE = words("never-twice")
 """Words that are written twice by mistake only."""
