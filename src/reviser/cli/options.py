@@ -45,6 +45,7 @@ def with_options(*options: Decorator) -> Decorator:
     """Return a decorator that adds options to a command, in this order."""
 
     def decorate(command: Command) -> Command:
+        # The option that is applied last comes first in the help.
         for option in reversed(options):
             command = option(command)
         return command
@@ -142,7 +143,7 @@ class ModelChoice:
         vocab, editing = ActionVocab.load(folder), Editing.load(folder)
         if isinstance(task, Revise):
             check_can_revise(editing, self.model)
-        context = context_of(folder) or sys.maxsize
+        context = context_of(folder) or sys.maxsize  # some models read any length
         model = Model(
             vocab=vocab,
             codec=Codec.load(folder),
@@ -203,6 +204,8 @@ class JudgeChoice:
         name = named or DEFAULT_JUDGE
         quiet_libraries(name)
         options: dict[str, Any] = {} if self.url is None else {"url": self.url}
+        # A judge that the user named must be opened. The default may be missing: a first run
+        # without a network or an extra is still of use.
         try:
             return proofreader(name, backend=self.backend, **options)
         except (CheckpointError, MissingExtra) as error:

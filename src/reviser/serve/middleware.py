@@ -86,6 +86,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        # 500 stands if the app fails before it answers: then no status passes `observed_send`.
         began, status, size = time.monotonic(), 500, 0
         number = secrets.token_hex(8)
         log_fields: dict[str, Any] = {}
@@ -94,6 +95,7 @@ class RequestMiddleware:
         async def limited_receive() -> Message:
             nonlocal size
             message = await receive()
+            # Counted as it arrives: a header about its length may be missing or wrong.
             size += len(message.get("body", b""))
             if size > self.body_bytes:
                 raise HTTPException(413, f"The body is larger than {self.body_bytes} bytes")
@@ -115,6 +117,8 @@ class RequestMiddleware:
             else:
                 await self.app(scope, limited_receive, observed_send)
         finally:
+            # The pattern of the route, and not the path: clients choose paths, and each value would
+            # add a series to the metrics.
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.requests.labels(route, status).inc()
             seconds = round(time.monotonic() - began, 6)
@@ -125,6 +129,8 @@ class RequestMiddleware:
         """Return whether a request has a valid key, each compared in constant time."""
         header: bytes = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, key = header.partition(b" ")
+        # Digests have one length, so the time of a comparison does not depend on the key's either.
+        # All are compared, so it does not show which key was nearly right.
         digest = hashlib.sha256(key.strip()).digest()
         matches = [hmac.compare_digest(digest, known) for known in self.digests]
         return not matches or (any(matches) and scheme.lower() == b"bearer")

@@ -45,7 +45,9 @@ def training_arguments(
         arguments = cls(**_options(recipe, output) | options)
     except ValueError as error:  # for example bf16 on a device without it
         raise ConfigError(f"Transformers refuses these settings: {error}") from error
-    arguments._n_gpu = 1  # one process uses one device; torchrun starts one process per device
+    # Without this: a process that sees several GPUs puts a part of each batch on each of them
+    # (DataParallel). Here torchrun starts one process per device.
+    arguments._n_gpu = 1
     shared = training.micro_batch * arguments.world_size
     if training.batch % shared:
         raise ConfigError(
@@ -96,6 +98,7 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
         "max_steps": training.steps,
         "per_device_train_batch_size": 1,  # one item of the dataset is a whole micro-batch
         "gradient_accumulation_steps": max(1, training.batch // training.micro_batch // processes),
+        # Without this: the Trainer shuffles the micro-batches, which are numbered in their order.
         "train_sampling_strategy": "sequential",
         "learning_rate": training.learning_rate,
         "lr_scheduler_type": "cosine_with_min_lr",
@@ -107,19 +110,24 @@ def _options(recipe: Recipe, output: Path) -> dict[str, Any]:
         "adam_epsilon": training.epsilon,
         "max_grad_norm": training.clip,
         "bf16": training.precision == "bf16",
-        "use_cpu": on_cpu,
+        "use_cpu": on_cpu,  # without this: the Trainer takes MPS on a Mac
+        # Without this: Accelerate takes MPI where PyTorch was built with it.
         "ddp_backend": "gloo" if on_cpu and several else None,
         "ddp_timeout": 24 * 60 * 60,  # the others wait while the main process tokenizes
+        # Without this: DDP looks through the graph of every step for unused weights.
         "ddp_find_unused_parameters": False,
         # The Trainer refuses to shard over a single process, which needs no sharding.
         "fsdp": True if sharded else None,
+        # Without this: one process collects all weights and writes them.
         "fsdp_config": {"state_dict_type": "SHARDED_STATE_DICT"} if sharded else None,
         "parallelism_config": _copies_of_shards(training, processes) if sharded else None,
         _RECOMPUTE: training.recompute,
         "dataloader_num_workers": training.workers,
-        "dataloader_pin_memory": not on_cpu,
+        "dataloader_pin_memory": not on_cpu,  # only copies to a device gain from it
+        # Without this: the Trainer drops the counts, which the model does not take.
         "remove_unused_columns": False,
         "logging_steps": training.log_every,
+        # Without this: a loss that is NaN is logged as a mean of earlier ones, and the run goes on.
         "logging_nan_inf_filter": False,
         "eval_strategy": "steps",
         "eval_steps": training.evaluate_every,

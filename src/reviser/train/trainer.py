@@ -67,24 +67,25 @@ class ReviserTrainer(transformers.Trainer):
         self._scored: tuple[int, dict[str, float]] = (-1, {})
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Shard on CPUs too, and add up in float32.
-
-        On CPUs Accelerate silently trains copies instead. With bf16 it would also round the loss
-        and the sums of gradients to bf16.
-        """
+        """Shard on CPUs too, and add up in float32."""
         copies, on_cpu = self.args.parallelism_config, self.args.device.type == "cpu"
-        if on_cpu:  # Accelerate would refuse it, because it does not know yet that we shard
+        if on_cpu:
+            # Without this: Accelerate refuses the grid, because it does not know that we shard.
             self.args.parallelism_config = None
         super().create_accelerator_and_postprocess()
         state = self.accelerator.state
         if self.args.fsdp and on_cpu:
+            # Without this: Accelerate knows FSDP only on accelerators, takes the processes for
+            # MULTI_CPU, and trains a whole copy in each of them (DDP) without a warning.
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
             state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
-            self.is_fsdp_enabled = True
+            self.is_fsdp_enabled = True  # the Trainer looked for a plugin before there was one
             if copies is not None:
                 self.args.parallelism_config = state.parallelism_config = copies
                 state.device_mesh = copies.get_device_mesh("cpu")
         if self.is_fsdp_enabled and self.args.bf16:
+            # Without this: Accelerate also takes bf16 for the sums of gradients and for what the
+            # model returns, so the loss is rounded to 8 bits.
             state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy(
                 param_dtype=torch.bfloat16,
                 reduce_dtype=torch.float32,

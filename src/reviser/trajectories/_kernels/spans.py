@@ -53,7 +53,7 @@ def draw_order(count: int, late: int, rng: U64) -> I64:
     order = np.arange(count)
     if late >= 0:
         return put_last(order, min(late, max(count - 2, 0)), rng)
-    for i in range(count - 1, 0, -1):  # Fisher-Yates
+    for i in range(count - 1, 0, -1):  # Fisher-Yates: entries after `i` are drawn already
         j = below(rng, i + 1)
         order[i], order[j] = order[j], order[i]
     return order
@@ -85,13 +85,15 @@ def spans_capacity(n: int, spans: int, largest: int) -> int:
 def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
     """Write spans in the given order, with the fewest moves between them.
 
-    This too goes backward: the last span comes first and is taken from a full canvas.
+    The loop runs backward: it begins with the full text and the span that is written last, takes
+    that span from the canvas, and goes on with the one written before it.
     """
     spans, at = len(order), len(out) - 1
     # A Fenwick tree: how many tokens of which spans are on the canvas. A span's position is the
     # sum over the spans before it in the text, which takes O(log spans) to read and to update.
     tree = np.zeros(spans + 1, np.int64)
     for span in range(spans):
+        # Each node hands its sum on to its parent, so the tree is built in O(spans).
         tree[span + 1] += cuts[span + 1] - cuts[span]
         parent = span + 1 + ((span + 1) & -(span + 1))
         if parent <= spans:
@@ -105,12 +107,14 @@ def write_spans(target: I32, cuts: I64, order: I64, ids: I64, out: I32) -> int:
         position, node = 0, span
         while node > 0:
             position += tree[node]
-            node &= node - 1
+            node &= node - 1  # clears the lowest bit: the node of the spans before
         # Read forward: the cursor is at the end of this span and the next one begins at `origin`.
         if origin >= 0 and origin != position + size:
             at = write_path(out, at, position + size, origin, length, ids, path)
+        # This goes in front of the path, because it happens before it.
         at -= size
         out[at : at + size] = target[cuts[span] : cuts[span + 1]]
+        # From here on the canvas is the one before this span was written.
         length, origin, node = length - size, position, span + 1
         while node <= spans:
             tree[node] -= size

@@ -69,6 +69,8 @@ def walk(
     largest, merge, budget = ids[MAX_MOVE], row[MERGE] == 1, row[MAX_STEPS]
     # One step writes at most a path and a token, so with this much space none overruns `out`.
     reserve = len(path) + 1
+    # The walk goes from the full text to the empty one, and the restoration from the empty one to
+    # the full: each step writes its inverse in front of those of the steps before it.
     # A budget of -1 is none: `steps` never equals it.
     while length > 0 and steps != budget and at >= reserve:
         steps += 1
@@ -77,14 +79,14 @@ def walk(
             delta = draw_jump(rng, cursor, length - cursor, largest)
             cursor += delta
             if not merge:
-                at = write_move(out, at, -delta, ids)
+                at = write_move(out, at, -delta, ids)  # the inverse of a move is the move back
         else:
             shift_gap(buffer, gap, length, cursor - gap)
             # Read forward: insert the token, then go from here to where the next action is.
             if merge and origin >= 0 and origin != cursor:
                 at = write_path(out, at, cursor, origin, length, ids, path)
             at -= 1
-            out[at] = buffer[cursor - 1]
+            out[at] = buffer[cursor - 1]  # the inverse of a delete is an insertion
             length -= 1
             cursor -= 1
             gap = origin = cursor
