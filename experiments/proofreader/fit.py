@@ -64,7 +64,7 @@ def fit(rows: Sequence[Row], *, penalty: float, wanted: tuple[str, ...] = ("",))
 
 
 def judge_of(
-    rows: Sequence[Row], *, penalty: float = 10.0, min_gate: float = 0.02, least: float = 0.5
+    rows: Sequence[Row], *, penalty: float = 10.0, min_gate: float = 0.05, least: float = 0.5
 ) -> Judge:
     """Return the judge that is learned from some rows."""
     labels = [right for row in rows for *_, right in row["rows"]]
