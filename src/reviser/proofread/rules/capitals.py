@@ -10,11 +10,13 @@ from reviser.proofread.rules.text import ABBREVIATIONS, Text
 from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Suggestion
 
-SENTENCE = Rule("sentence-capital", "capital", "A sentence starts with a capital letter.")
-PARAGRAPH = Rule("first-capital", "capital", "A text starts with a capital letter.")
-PRONOUN = Rule("lone-i", "capital", "'I' is always written with a capital letter.")
-DATE = Rule("date-capital", "capital", "Days and months are written with a capital letter.")
-NAME = Rule("name-capital", "capital", "Names of peoples, languages and places have a capital.")
+SENTENCE = Rule("sentence-capital", "capital letter", "A sentence starts with a capital letter.")
+PARAGRAPH = Rule("first-capital", "capital letter", "A text starts with a capital letter.")
+PRONOUN = Rule("lone-i", "capital letter", "'I' is always written with a capital letter.")
+DATE = Rule("date-capital", "capital letter", "Days and months are written with a capital letter.")
+NAME = Rule(
+    "name-capital", "capital letter", "Names of peoples, languages and places have a capital."
+)
 
 STARTERS = words("starters")
 """Words that start a sentence, and are no names, units or commands."""

@@ -12,12 +12,12 @@ from reviser.proofread.suggestion import Suggestion
 
 AN = Rule("a-an", "article", "'a' becomes 'an' before a vowel sound.")
 A = Rule("a-an", "article", "'an' becomes 'a' before a consonant sound.")
-BASE = Rule("base-form", "verb", "After '{aux}' the verb has its base form: '{new}'.")
-PARTICIPLE = Rule("participle", "verb", "After 'have' the verb is a participle: '{new}'.")
+BASE = Rule("base-form", "verb form", "After '{aux}' the verb has its base form: '{new}'.")
+PARTICIPLE = Rule("participle", "verb form", "After 'have' the verb is a participle: '{new}'.")
 NUMBER = Rule("noun-number", "agreement", "More than one: '{new}'.")
 DEMONSTRATIVE = Rule("this-these", "agreement", "'{new}' agrees with the noun after it.")
 DONT = Rule("apostrophe", "punctuation", "It is written '{new}'.")
-ITS = Rule("its-own", "word", "'its' is the possessive; 'it's' means 'it is'.")
+ITS = Rule("its-own", "word choice", "'its' is the possessive; 'it's' means 'it is'.")
 PLURAL = Rule("plural-apostrophe", "punctuation", "A plural has no apostrophe: '{new}'.")
 
 _LIKE_CONSONANT = re.compile(

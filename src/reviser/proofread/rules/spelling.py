@@ -11,7 +11,7 @@ from reviser.proofread.rules.words import words
 from reviser.proofread.suggestion import Dialect, Suggestion
 
 MISSPELLING = Rule("misspelling", "spelling", "'{old}' is a misspelling of '{new}'.")
-CONFUSION = Rule("confused-word", "word", "'{old}' and '{new}' are often confused.")
+CONFUSION = Rule("confused-word", "word choice", "'{old}' and '{new}' are often confused.")
 DOUBLED = Rule("doubled-word", "repetition", "The word is written twice.")
 DIALECT = Rule("dialect", "spelling", "British and American spelling differ: here it is '{new}'.")
 

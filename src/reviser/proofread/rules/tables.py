@@ -12,7 +12,7 @@ from reviser.proofread.rules.text import VERBS, Text
 from reviser.proofread.rules.words import lines, words
 from reviser.proofread.suggestion import Suggestion
 
-_HEADER = re.compile(r"\[([a-z-]+) \| ([a-z]+) \| (sure|ask) \| (.+)\]")
+_HEADER = re.compile(r"\[([a-z-]+) \| ([a-z ]+) \| (sure|ask) \| (.+)\]")
 
 
 @dataclass(frozen=True, slots=True)
