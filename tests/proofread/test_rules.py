@@ -121,6 +121,13 @@ def test_punctuation_is_suggested(text: str, revised: str) -> None:
     assert revised in offered
 
 
+def test_a_quoted_word_that_begins_a_sentence_is_not_asked_for_a_capital() -> None:
+    found = {each.rule for each in Rules()('It is not "us". "we" is a pronoun of this language.')}
+    assert "sentence-capital" not in found
+    found = {each.rule for each in Rules()('It is not us. "we are here," he said to the man.')}
+    assert "sentence-capital" in found
+
+
 @pytest.mark.parametrize(
     "text",
     ["A short title", "Dear Tom", "- milk and bread", "Chapter 2: I Am Alone in the Dark House"],

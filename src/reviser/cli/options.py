@@ -194,7 +194,7 @@ class JudgeChoice:
     def open(self, project: str | None, warn: Callable[[str], object]) -> Reviser:
         """Open a proofreader with this judge, or that of the project, or the default.
 
-        If the default one is not at hand, warn, and return one that makes only sure edits.
+        If the default one cannot be opened, warn, and return one that makes only sure edits.
         """
         from reviser.proofreading import DEFAULT_JUDGE, proofreader
 
@@ -211,14 +211,15 @@ class JudgeChoice:
         except (CheckpointError, MissingExtra) as error:
             if named:
                 raise
-            warn(f"Only sure corrections are shown, because the judge is not at hand: {error} To"
+            warn(f"Only sure corrections are shown, because the judge cannot be opened: {error} To"
                  " use another one, pass its folder or hub name to --judge.")  # fmt: skip
             return proofreader(None)
 
 
 judge_options = with_options(
     click.option("--judge", metavar="MODEL",
-                 help="Language model that judges suggestions: a folder or a hub name."),
+                 help="Language model that judges suggestions: a folder or a hub name. By default,"
+                      " SmolLM2-135M-Instruct."),
     click.option("--backend", default="auto", show_default=True,
                  type=click.Choice(["auto", "onnx", "hf", "vllm"]),
                  help="What runs the judge: auto takes ONNX Runtime if it is installed, else"

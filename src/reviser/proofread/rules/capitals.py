@@ -27,6 +27,8 @@ _SUBORDINATE = words("subordinate")
 """Words that may also continue a sentence after a stop that is wrong."""
 _STOPPED = re.compile(r"(?P<stop>[.!?])[)\"\u201d]?(?: {1,2}|\n)[\"\u201c(]?\Z")
 
+_QUOTES = ('"', "\u201c", "\u201d")
+
 DAYS = words("days")
 MONTHS = words("months")
 _PLURAL_DAYS = frozenset(day + "s" for day in DAYS)
@@ -59,7 +61,8 @@ def _sentences(text: Text) -> Iterator[Suggestion]:
             continue
         match = _STOPPED.search(text.gap(n))
         line = text.line_of[n]
-        if not match or line is not text.line_of[n - 1]:
+        is_quoted = text.gap(n)[-1:] in _QUOTES and text.after(n) in _QUOTES  # a word as such
+        if not match or is_quoted or line is not text.line_of[n - 1]:
             continue
         before = text.low[n - 1]
         is_short = len(before) < 4 and before not in SHORT
