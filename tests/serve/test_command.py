@@ -72,6 +72,42 @@ def test_a_server_that_cannot_start_says_so_before_a_model_is_opened(tmp_path: P
     used.close()
 
 
+def test_without_a_model_the_proofreader_is_served_with_the_settings_of_the_folder(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".reviser.toml").write_text('words = ["recieved"]\n')
+    log = tmp_path / "log"
+    command = [Path(sys.executable).with_name("reviser"), "serve", "--no-judge", "--port", "0"]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stderr=errors, cwd=tmp_path)
+    try:
+        eventually(lambda: process.poll() is not None or '"ready"' in log.read_text(), 120)
+        [url] = re.findall(r"http://127.0.0.1:\d+", log.read_text())
+        with Client(url) as client:
+            assert client.models() == ["proofreader"]
+            revision = client.revise("He recieved the the letter untill then.")
+        assert [each.before for each in revision.changes] == [" the", "untill"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere", "--no-judge"], "are for the proofreader"),
+        (["nowhere", "--judge", "gpt2"], "are for the proofreader"),
+        (["--engine", "vllm"], "are for a MODEL"),
+        (["--engine-option", "rows=4"], "are for a MODEL"),
+    ],
+)
+def test_options_without_an_effect_are_refused(arguments: list[str], words: str) -> None:
+    run = CliRunner().invoke(main, ["serve", *arguments])
+    assert (run.exit_code, words in run.stderr) == (2, True)
+
+
 def test_people_get_an_address_to_open_and_short_lines() -> None:
     seen: list[str] = []
     log, handler = logging.Logger("reviser.serve"), logging.StreamHandler()

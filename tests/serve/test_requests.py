@@ -140,6 +140,9 @@ def test_keys_are_read_from_a_file_and_a_list(tmp_path: Path) -> None:
         ("/v1/revise", {"draft": "no", "window": 0}, 400, "window is 0"),
         ("/v1/revise", {"draft": "no", "min_edit_probability": 2}, 400, "min_edit_probability is"),
         ("/v1/revise", {"draft": "no", "precision": 0.9}, 400, "has no calibration"),
+        ("/v1/revise", {"draft": "no", "words": ["no"]}, 400, "are for a proofreader"),
+        ("/v1/revise", {"draft": "no", "sure": True}, 400, "are for a proofreader"),
+        ("/v1/revise", {"draft": "no", "words": [1]}, 400, "'words.0'"),
         ("/v1/revise", {"draft": "a" * 7000, "instruction": "a" * 201}, 400, "7,201 characters"),
         ("/v1/revise", {"draft": "ʒ" * 1000}, 400, "the limit is 900"),
         ("/v1/revise", {"draft": "a b " * 9, "window": 8, "stream": True}, 400, "be streamed"),
@@ -178,6 +181,35 @@ def test_a_model_that_was_not_trained_to_edit_is_refused_by_the_name_clients_kno
         assert answer.status_code == 400
         assert error_message(answer).startswith(f"{NAME} was not trained to edit")
         assert server.post("/v1/generate", {"prompt": "It", "max_actions": 3}).status_code == 200
+
+
+@pytest.mark.parametrize("has_judge", [True, False])
+def test_a_proofreader_gives_changes_with_reasons_and_writes_nothing(has_judge: bool) -> None:
+    def changes(**body: Any) -> list[tuple[Any, ...]]:
+        found = server.post("/v1/revise", {"draft": "😀 teh end of of it, a apple", **body}).json()
+        names = ("start", "after", "rule", "category")
+        return [tuple(each[name] for name in names) for each in found["changes"]]
+
+    doubled, article = (13, "", "doubled", "repetition"), (20, "an", "a-an", "article")
+    judged = [(2, "the", "misspelling", "spelling")] * has_judge
+    with serving(is_proofreader=True, has_judge=has_judge) as server:
+        assert server.get("/ready").status_code == 200
+        assert changes() == [*judged, doubled, article]
+        assert changes(sure=True) == [doubled, article]
+        assert changes(words=["TEH", "a"]) == [doubled]
+        [each] = server.post("/v1/revise", {"draft": "a apple", "unit": "utf16"}).json()["changes"]
+        assert (each["message"], each["confidence"]) == ("“an” stands before a vowel.", 0.99)
+        [model] = server.get("/v1/models").json()["data"]
+        assert (model["routes"], model["min_confidence"]) == (
+            ["revise"],
+            0.5 if has_judge else None,
+        )
+        for route, body in (
+            ("generate", {"prompt": "It"}), ("infill", {"text": "It {}"}),
+            ("completions", {"prompt": "It"}), ("revise", {"draft": "It", "stream": True}),
+        ):  # fmt: skip
+            answer = server.post(f"/v1/{route}", body)
+            assert (answer.status_code, "A proofreader" in error_message(answer)) == (400, True)
 
 
 def test_control_tokens_in_a_prompt_are_letters(server: Served) -> None:

@@ -31,8 +31,7 @@ from reviser.engines.base import Answer, EngineEnded, Question, Score, Scores, S
 from reviser.errors import EngineError
 from reviser.model import Reviser
 from reviser.models.editing import Editing
-from reviser.proofread.flow import Proofreading
-from support import naive, random_engine, small_tokenizers
+from support import judging, naive, random_engine, small_tokenizers
 from support.processes import free_port
 
 NAME = "random"
@@ -131,18 +130,17 @@ def _scores(question: Score) -> Scores:
 
 def reviser(
     *, rows: int = 64, seconds: float = 0.0, fault: str = "/nonexistent",
-    is_editor: bool = True, is_proofreader: bool = False,
+    is_editor: bool = True, is_proofreader: bool = False, has_judge: bool = True,
 ) -> Reviser:  # fmt: skip
     """Return the model that the server has, and that the tests compare with."""
+    if is_proofreader:
+        return judging.reviser_of(has_judge=has_judge)
     tokenizer = small_tokenizers.byte_level()
     vocab = ActionVocab.from_tokenizer(tokenizer, operators=OPERATORS, max_move=8)
     engine = FaultyEngine(vocab, rows=rows, seconds=seconds, fault=Path(fault))
     editing = Editing(edit_probabilities=True) if is_editor else None
-    proofreading = Proofreading(proposers=()) if is_proofreader else None
     provenance = {"model": "/secret/path"}
-    return Reviser(
-        engine, Codec(tokenizer), provenance=provenance, editing=editing, proofreading=proofreading
-    )
+    return Reviser(engine, Codec(tokenizer), provenance=provenance, editing=editing)
 
 
 class Served:

@@ -191,7 +191,9 @@ class JudgeChoice:
     url: str | None
     no_judge: bool
 
-    def open(self, project: str | None, warn: Callable[[str], object]) -> Reviser:
+    def open(
+        self, project: str | None, warn: Callable[[str], object], *, own_process: bool = False
+    ) -> Reviser:
         """Open a proofreader with this judge, or that of the project, or the default.
 
         If the default one cannot be opened, warn, and return one that makes only sure edits.
@@ -207,7 +209,7 @@ class JudgeChoice:
         # A judge that the user named must be opened. The default may be missing: a first run
         # without a network or an extra is still of use.
         try:
-            return proofreader(name, backend=self.backend, **options)
+            return proofreader(name, backend=self.backend, own_process=own_process, **options)
         except (CheckpointError, MissingExtra) as error:
             if named:
                 raise
@@ -216,7 +218,7 @@ class JudgeChoice:
             return proofreader(None)
 
 
-judge_options = with_options(
+judge_without_url = with_options(
     click.option("--judge", metavar="MODEL",
                  help="Language model that judges suggestions: a folder or a hub name. By default,"
                       " SmolLM2-135M-Instruct."),
@@ -224,10 +226,15 @@ judge_options = with_options(
                  type=click.Choice(["auto", "onnx", "hf", "vllm"]),
                  help="What runs the judge: auto takes ONNX Runtime if it is installed, else"
                       " Transformers."),
-    click.option("--url", metavar="URL",
-                 help="URL of a vLLM server that runs the judge, for --backend vllm."),
     click.option("--no-judge", is_flag=True,
                  help="Load no model: make only the corrections that are sure."),
+)  # fmt: skip
+"""The options that choose a judge, for a command that has its own --url."""
+
+judge_options = with_options(
+    judge_without_url,
+    click.option("--url", metavar="URL",
+                 help="URL of a vLLM server that runs the judge, for --backend vllm."),
     collected("choice", ["judge", "backend", "url", "no_judge"], JudgeChoice),
 )  # fmt: skip
 """The options that choose a judge; the command gets them as one `JudgeChoice`."""
@@ -250,8 +257,8 @@ def model_choice(model: Decorator) -> Decorator:
 def _from_argument_or_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     """Return the model that was given as the argument, or with -m as other commands take it."""
     as_option: str | None = ctx.params.pop("model_option", None)
-    chosen = value or as_option
-    if chosen is None:
+    chosen = value or as_option or ""
+    if not chosen and ctx.command.name != "serve":  # which then proofreads
         raise click.MissingParameter(ctx=ctx, param=param)
     return chosen
 

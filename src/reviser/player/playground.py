@@ -14,7 +14,7 @@ from reviser.files import read_object
 from reviser.models.info import context_of
 from reviser.player import page
 
-__all__ = ["PageText", "files", "html", "read_page_text"]
+__all__ = ["PROOFREADER", "PageText", "files", "html", "read_page_text"]
 
 FILES = ("playground.js", "surface.js", "proofread.js", "suggestions.js", "dom.js", "edits.js",
          "player.css", "playground.css", "icon.svg")  # fmt: skip
@@ -32,6 +32,26 @@ class PageText:
     """Texts to start from; a text with {} has gaps to fill."""
     seed: int = 0
     """Seed of the text that a static page shows first, written from the first example."""
+
+
+LETTER = """\
+Dear Ms Okafor,
+
+Thank you for you're letter of the the 3rd of may. I recieved it on monday, and i read it with\
+ grate pleasure. My sister and me would of answered sooner, but we was away for an week.
+
+The two rooms on the second floor is free in june. Each of them have a view over the harbour, and\
+ breakfast is included. Please let us know untill friday how many guests your expecting.
+
+Kind regards,
+Tomasz Wieczorek
+"""
+PROOFREADER = PageText(
+    about="Rules and word lists suggest corrections, and a language model judges them. Your text"
+    " stays on this server.",
+    examples=(LETTER,),
+)
+"""What the page says about the proofreader."""
 
 
 def html(*, head: str = "", folder: str = "") -> str:

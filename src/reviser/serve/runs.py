@@ -136,9 +136,11 @@ class Runs:
 
     async def _probe(self) -> None:
         """Have the engine score two ids; raise an error if it cannot, or says nothing."""
-        driver, vocab = self._reviser.driver, self._reviser.vocab
-        token = int((vocab.kinds == Kind.INSERT).argmax())
-        run = Run(scores([Score(tuple(vocab.prefix_actions([token, token])))]), driver)
+        history = self._probe_history()
+        if not history:
+            return  # there is no engine
+        driver = self._reviser.driver
+        run = Run(scores([Score(history)]), driver)
         asked, answer = time.monotonic(), asyncio.create_task(asyncio.to_thread(run.wait))
         answer.add_done_callback(forget)
         try:
@@ -149,6 +151,15 @@ class Runs:
             answer.result()
         finally:
             run.cancel()  # its thread may still wait
+
+    def _probe_history(self) -> tuple[int, ...]:
+        """Return ids that every engine can score; none for a proofreader without a judge."""
+        tools = self._reviser.proofreading
+        if tools is not None:
+            return (tools.begin, tools.begin) if tools.codec is not None else ()
+        vocab = self._reviser.vocab
+        token = int((vocab.kinds == Kind.INSERT).argmax())
+        return tuple(vocab.prefix_actions([token, token]))
 
     def _break(self, error: Exception) -> None:
         """End every request and the process, because the engine cannot continue."""

@@ -138,6 +138,14 @@ class ReviseBody(StreamableBody):
     min_confidence: float | None = Field(
         None, description="Lowest confidence of a change that a proofreader keeps."
     )
+    words: Annotated[list[str], Field(max_length=10_000, fail_fast=True)] = Field(
+        [], description="Words that a proofreader never changes, as in a user's dictionary."
+    )
+    sure: bool = Field(
+        False,
+        description="Return only the changes that a proofreader makes without its judge, in"
+        " milliseconds.",
+    )
     window: int = Field(WINDOW, description="Tokens of the draft that are revised at a time.")
     context: int = Field(CONTEXT, description="Tokens shown on either side of a window.")
     temperature: float = Field(0.0, ge=0, le=1000, description=SETTINGS["temperature"].help)

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Coroutine
 from copy import copy
+from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
@@ -24,11 +25,12 @@ from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError, RequestRefused, ReviserError
 from reviser.model import Reviser, Stream
 from reviser.player.playground import PageText
+from reviser.proofread.shown import without
 from reviser.serve.failures import error_body, json_response
 from reviser.serve.limits import Limits
 from reviser.serve.metrics import Metrics
 from reviser.serve.runs import Runs, actions_of, forget
-from reviser.serve.schema import StreamableBody, TaskBody
+from reviser.serve.schema import ReviseBody, StreamableBody, TaskBody
 from reviser.serve.units import revision_body
 from reviser.writing.driver import Run
 from reviser.writing.rollout import Revision, Rollout
@@ -83,8 +85,10 @@ class Service:
         def start() -> Run[Any]:
             task = body.task()
             config, most = self._config(task, body), self.limits.prompt_tokens
-            flow = self.reviser.flow(task, config, max_prompts=MAX_WINDOWS, max_tokens=most)
-            return Run(flow, self.reviser.driver)
+            model = self._model(body)
+            return Run(
+                model.flow(task, config, max_prompts=MAX_WINDOWS, max_tokens=most), model.driver
+            )
 
         result: Rollout | Revision = await _unless_disconnected(request, self.runs.run(start))
         _record(request, result)
@@ -99,7 +103,7 @@ class Service:
         def start() -> Stream:
             task = body.task()
             config, most = self._config(task, body), self.limits.prompt_tokens
-            return self.reviser.stream(task, config, unit=body.unit, max_tokens=most)
+            return self._model(body).stream(task, config, unit=body.unit, max_tokens=most)
 
         def notice(run: Stream, edit: TextEdit | None) -> None:
             if edit is None:
@@ -130,6 +134,23 @@ class Service:
             # The client may be gone before the first event is asked for.
             background=BackgroundTask(leave),
         )
+
+    def _model(self, body: TaskBody) -> Reviser:
+        """Return the model, as a request for a proofreader wants it."""
+        if not isinstance(body, ReviseBody) or not (body.words or body.sure):
+            return self.reviser
+        tools = self.reviser.proofreading
+        if tools is None:
+            raise ConfigError(
+                "`words` and `sure` are for a proofreader, and this model is none. Leave them out."
+            )
+        model = copy(self.reviser)
+        model.proofreading = replace(
+            tools,
+            proposers=[without(each, body.words, ()) for each in tools.proposers],
+            judge=None if body.sure else tools.judge,
+        )
+        return model
 
     def _check_size(self, body: TaskBody) -> None:
         characters = sum(map(len, body.texts()))
