@@ -290,6 +290,69 @@ def test_everything_in_a_review_can_be_done_with_the_keyboard(visit: Any, server
     assert text(page) == expected.reject(1).text
 
 
+# -- the proofreader ------------------------------------------------------------------------------
+
+
+LETTER = "I saw teh end of of it.\nThen a apple fell, and teh dog ran.\n"
+
+
+def reasons(page: Any) -> list[str]:
+    found: list[str] = page.locator("#cards .why > b").all_text_contents()
+    return found
+
+
+def test_sure_suggestions_are_shown_and_accepted_while_the_judge_reads(
+    visit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVISER_TEST_SECONDS", "1")
+    with serving(is_proofreader=True, examples=(LETTER,)) as server:
+        page = visit(server)  # proofreads its first example
+        page.wait_for_function("() => document.querySelectorAll('#cards li').length === 2")
+        assert page.evaluate("() => document.body.matches('.writing')")
+        assert reasons(page) == ["repetition", "article"]
+        assert "The word is there twice." in cards(page).nth(0).inner_text()
+        assert serious(page) == []
+        accept(page, 0)  # before the judge has answered
+        reject(page, 0)
+        page.wait_for_function(CHECKED)
+        assert reasons(page) == ["spelling", "spelling"]
+        assert text(page) == LETTER.replace("of of", "of")
+        page.click("#accept-all")
+        assert text(page) == LETTER.replace("of of", "of").replace("teh", "the")
+        for _ in range(2):  # undo brings back what the judge suggested later
+            page.keyboard.press("Control+z")
+        assert (text(page), reasons(page)) == (
+            LETTER,
+            ["spelling", "repetition", "article", "spelling"],
+        )
+
+
+def test_a_word_of_the_dictionary_is_kept_for_the_next_visit_and_sent(visit: Any) -> None:
+    with serving(is_proofreader=True, examples=(LETTER,)) as server:
+        page = visit(server)
+        page.wait_for_function(CHECKED)
+        assert reasons(page) == ["spelling", "repetition", "article", "spelling"]
+        page.locator("#cards .add").first.click()
+        assert reasons(page) == ["repetition", "article"]  # the word occurs twice
+        assert page.inner_text("#words") == "teh ✕"
+        assert serious(page) == []
+        bodies: list[Any] = []
+        page.on("request", lambda request: bodies.append(request.post_data))
+        page.reload()
+        page.wait_for_function(CHECKED)
+        sent = [json.loads(body) for body in bodies if body]
+        assert [(body["sure"], body["words"]) for body in sent] == [
+            (True, ["teh"]),
+            (False, ["teh"]),
+        ]
+        assert reasons(page) == ["repetition", "article"]
+        page.click("#words button")
+        assert page.is_hidden("#dictionary")
+        page.click("#write")
+        page.wait_for_function(CHECKED)
+        assert reasons(page) == ["spelling", "repetition", "article", "spelling"]
+
+
 # -- what the page offers -------------------------------------------------------------------------
 
 

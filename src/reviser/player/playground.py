@@ -16,8 +16,8 @@ from reviser.player import page
 
 __all__ = ["PROOFREADER", "PageText", "files", "html", "read_page_text"]
 
-FILES = ("playground.js", "surface.js", "proofread.js", "suggestions.js", "dom.js", "edits.js",
-         "player.css", "playground.css", "icon.svg")  # fmt: skip
+FILES = ("playground.js", "surface.js", "proofread.js", "suggestions.js", "dictionary.js", "dom.js",
+         "edits.js", "player.css", "playground.css", "icon.svg")  # fmt: skip
 PAGE_FILE = "page.json"
 """An optional file of a model folder: what the page says about the model, and its examples."""
 
@@ -47,8 +47,7 @@ Kind regards,
 Tomasz Wieczorek
 """
 PROOFREADER = PageText(
-    about="Rules and word lists suggest corrections, and a language model judges them. Your text"
-    " stays on this server.",
+    about="Rules and word lists suggest corrections, and a language model judges them.",
     examples=(LETTER,),
 )
 """What the page says about the proofreader."""

@@ -1,4 +1,5 @@
 import { Backend, Failure } from "./backend.js";
+import { words } from "./dictionary.js";
 import { $, announce, button, element, several } from "./dom.js";
 import { Proofread } from "./proofread.js";
 import { Surface } from "./surface.js";
@@ -55,18 +56,30 @@ async function run() {
 }
 
 async function suggest(mine) {
-  const clock = setInterval(() => setStatus(`Reading your text ... ${Math.round((performance.now() - mine.began) / 1000)} s`), 1000);
-  setStatus("Reading your text ...");
+  const say = () => {
+    const seconds = Math.round((performance.now() - mine.began) / 1000);
+    setStatus(`${proofread.isPartial ? "The judge reads your text" : "Reading your text"} ... ${seconds ? `${seconds} s` : ""}`);
+  };
+  const clock = setInterval(say, 1000);
+  say();
   proofread.clear();
   proofread.draw();
   try {
-    const changes = await backend.revise(mine.task.text, mine.aborter.signal);
+    const ask = (sure) => backend.revise(mine.task.text, { sure, words: words() }, mine.aborter.signal);
+    if (model.proofreads && model.judges) {
+      const sure = await ask(true);
+      if (mine.aborter.signal.aborted) return;
+      proofread.show(sure, true);
+      say();
+    }
+    const changes = await ask(false);
     const seconds = ((performance.now() - mine.began) / 1000).toFixed(1);
     if (mine.aborter.signal.aborted) return;
     proofread.show(changes);
-    setStatus(`Checked in ${seconds} seconds.`);
+    setStatus(`Checked in ${seconds} seconds${model.proofreads && !model.judges ? " without a judge: only what is sure" : ""}.`);
   } finally {
     clearInterval(clock);
+    proofread.settle();
     if (mine.aborter.signal.aborted && !mine.isLeft) setStatus(mine.why);
   }
 }

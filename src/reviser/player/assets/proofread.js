@@ -1,6 +1,9 @@
 import { $, announce, button, element, several } from "./dom.js";
+import { setWords, words } from "./dictionary.js";
 import { visible } from "./edits.js";
-import { ACCEPTED, PENDING, REJECTED, criticmarkup, editBetween, endOf, follow, revisionOf, unified } from "./suggestions.js";
+import {
+  ACCEPTED, PENDING, REJECTED, criticmarkup, editBetween, endOf, follow, merged, revisionOf, unified, wholeWords, wordOf,
+} from "./suggestions.js";
 
 // Suggestions for the text: marks in it, and a card for each beside it. Changes the text only when
 // the user accepts something.
@@ -36,6 +39,8 @@ export class Proofread {
     this.all = [];
     this.active = null;
     this.isShown = false;
+    this.isPartial = false; // the judge's suggestions are still to come
+    this.made = 0;
     this.seen = new Map(); // the suggestions of texts, which undo brings back
   }
 
@@ -48,29 +53,48 @@ export class Proofread {
     $("threshold").value = this.least;
   }
 
-  /** Show the changes that the model suggests for the text. */
-  show(changes) {
-    this.clear();
+  /** Show the changes that the model suggests for the text; if `isPartial`, others follow. */
+  show(changes, isPartial = false) {
+    if (!this.isPartial) this.clear();
     this.isShown = true;
-    this.all = changes.map((change, key) => ({
+    this.isPartial = isPartial;
+    const fresh = changes.map((change) => ({
       ...change,
-      key,
+      at: change.start,
+      key: this.made++,
       // Without a confidence, the model's mean probability for the actions of the change.
       certainty: change.confidence ?? Math.exp(change.logprob / Math.max(1, change.actions)),
       word: change.confidence === null ? "likely" : "sure",
       state: PENDING,
     }));
+    this.all = merged(this.all, fresh);
+    for (const [text, some] of this.seen) this.seen.set(text, merged(some, fresh));
     this.changed();
-    announce(`${this.summary()} ${this.pending.length ? "F8 goes to the next one." : ""}`);
+    if (!isPartial) announce(`${this.summary()} ${this.pending.length ? "F8 goes to the next one." : ""}`);
+  }
+
+  /** Show what there is, because no more suggestions come. */
+  settle() {
+    if (!this.isPartial) return;
+    this.isPartial = false;
+    this.draw();
+  }
+
+  /** What nobody has decided about, and no word of the dictionary. */
+  get open() {
+    const known = new Set(words().map((word) => word.toLowerCase()));
+    const { text } = this.surface;
+    return this.all.filter((each) => each.state === PENDING && !known.has(wordOf(text, each).toLowerCase()));
   }
 
   get pending() {
-    return this.all.filter(({ state, certainty }) => state === PENDING && certainty >= this.least);
+    return this.open.filter(({ certainty }) => certainty >= this.least);
   }
 
   /** The suggestions to write down: accepted, or shown and not rejected. */
   get kept() {
-    return this.all.filter((each) => each.state === ACCEPTED || this.pending.includes(each));
+    const { pending } = this;
+    return this.all.filter((each) => each.state === ACCEPTED || pending.includes(each));
   }
 
   /** The marks in the text. */
@@ -84,8 +108,8 @@ export class Proofread {
   }
 
   summary() {
-    if (this.all.length === 0) return "No suggestions. The model can miss mistakes.";
-    const hidden = this.all.filter(({ state }) => state === PENDING).length - this.pending.length;
+    if (this.all.length === 0) return this.isPartial ? "No suggestions so far." : "No suggestions. The model can miss mistakes.";
+    const hidden = this.open.length - this.pending.length;
     if (this.pending.length + hidden === 0) return "No suggestions left.";
     return `${several(this.pending.length, "suggestion")}${hidden ? `, ${hidden} hidden` : ""}.`;
   }
@@ -155,6 +179,17 @@ export class Proofread {
     const { length } = this.pending;
     this.reject(this.pending);
     announce(`${several(length, "suggestion")} rejected.`);
+  }
+
+  addWord(word) {
+    setWords([...words(), word]);
+    this.changed();
+  }
+
+  removeWord(word) {
+    setWords(words().filter((each) => each !== word));
+    this.changed();
+    announce(`“${word}” is not in your dictionary any more.`);
   }
 
   bringBack() {
@@ -237,22 +272,31 @@ export class Proofread {
     const rejected = all.filter(({ state }) => state === REJECTED).length;
     $("rejected").hidden = rejected === 0;
     $("rejected").firstElementChild.textContent = `${rejected} rejected.`;
-    $("filter").hidden = all.length === 0;
+    $("filter").hidden = new Set(all.map(({ certainty }) => certainty)).size < 2;
     $("accept-all").parentElement.hidden = pending.length === 0;
     $("copy-diff").parentElement.hidden = this.kept.length === 0;
+    const focused = document.activeElement; // a button of a card, which a new card replaces
+    const key = focused.closest("#cards [data-key]")?.dataset.key;
     $("cards").replaceChildren(...pending.map((each) => this.cardOf(each)));
+    if (key) this.card(key)?.querySelector(`.${focused.classList[0]}`)?.focus({ preventScroll: true });
+    $("dictionary").hidden = words().length === 0;
+    $("words").replaceChildren(...words().map((word) => {
+      const made = button("word", `${word} ✕`, () => this.removeWord(word));
+      made.setAttribute("aria-label", `Remove from dictionary: ${word}`);
+      return made;
+    }));
     this.arrange();
   }
 
   cardOf(each) {
-    const { key, start, before, after, certainty, word } = each;
+    const { key, certainty, word } = each;
     const { text } = this.surface;
-    const end = endOf(each);
+    const { start, end, before, after } = wholeWords(text, each);
     const [old, fresh] = [shown(before), shown(after)];
     const what = !before ? `Insert ${fresh}` : after ? `Change ${old} to ${fresh}` : `Delete ${old}`;
     const change = element("p", "change", lastWord(text.slice(Math.max(0, start - CONTEXT), start)));
     if (before) change.append(element("del", "", old));
-    if (after) change.append(element("ins", "", fresh));
+    if (after) change.append(element("wbr"), element("ins", "", fresh));
     change.append(firstWord(text.slice(end, end + CONTEXT)));
     const bar = element("i");
     bar.style.inlineSize = `${100 * certainty}%`;
@@ -271,6 +315,22 @@ export class Proofread {
     const reject = decision("reject", "✕", `Reject: ${what}`, "Rejected", (some) => this.reject(some));
     const made = element("li", key === this.active ? "active" : "", change, sure, accept, reject);
     made.dataset.key = key;
+    if (each.rule) made.append(this.reasonOf(each));
+    return made;
+  }
+
+  /** Return the category and the reason of a suggestion, and a button for the dictionary. */
+  reasonOf(each) {
+    const made = element("p", "why", element("b", "", each.category), ` ${each.message} `);
+    const entry = each.category === "spelling" ? wordOf(this.surface.text, each) : "";
+    if (entry) {
+      const add = button("add", "Add to dictionary", () => this.decide(each.key, () => {
+        this.addWord(entry);
+        announce(`“${entry}” is in your dictionary. ${this.summary()}`);
+      }));
+      add.setAttribute("aria-label", `Add to dictionary: ${entry}`);
+      made.append(add);
+    }
     return made;
   }
 

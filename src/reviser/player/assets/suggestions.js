@@ -28,6 +28,38 @@ export function follow(suggestions, { start, end, size }, text) {
   });
 }
 
+/** Add later suggestions for the same draft, except where one is already. `at` is the start of a
+ *  suggestion in the draft, `start` in the text as it is now. */
+export function merged(all, later) {
+  const meets = (one, other) => one.at <= other.at + other.before.length && other.at <= one.at + one.before.length;
+  const growthBefore = (at) => all
+    .filter((each) => each.state === ACCEPTED && each.at < at)
+    .reduce((sum, { before, after }) => sum + after.length - before.length, 0);
+  const fresh = later.filter((each) => !all.some((other) => meets(each, other)));
+  const moved = fresh.map((each) => ({ ...each, start: each.at + growthBefore(each.at) }));
+  return [...all, ...moved].sort((one, other) => one.start - other.start);
+}
+
+const LETTER = /^[\p{L}\p{N}]$/u;
+const WORD = /^[\p{L}\p{N}_]+(?:[-'\u2019][\p{L}\p{N}_]+)*$/u;
+
+/** Return a suggestion as people read it: from “teh” to “the”, not from “eh” to “he”. */
+export function wholeWords(text, { start, before, after }) {
+  let [from, to] = [start, start + before.length];
+  const ends = [before, after].filter(Boolean);
+  const isInWord = (at) => !before || ends.some((each) => LETTER.test(each.at(at)));
+  if (isInWord(0)) while (from > 0 && LETTER.test(text[from - 1])) from--;
+  if (isInWord(-1)) while (to < text.length && LETTER.test(text[to])) to++;
+  const [head, tail] = [text.slice(from, start), text.slice(start + before.length, to)];
+  return { start: from, end: to, before: text.slice(from, to), after: head + after + tail };
+}
+
+/** Return the one word that a suggestion replaces, which a dictionary could hold; else nothing. */
+export function wordOf(text, suggestion) {
+  const word = wholeWords(text, suggestion).before.trim();
+  return WORD.test(word) ? word : "";
+}
+
 /** Return the bounds of the sentences that hold start..end, without the white space after them. */
 function sentenceAround(text, start, end) {
   let [from, to] = [0, text.length];

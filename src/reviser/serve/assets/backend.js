@@ -33,9 +33,9 @@ export class Backend {
     const { properties } = (await ask("/openapi.json")).components.schemas.GenerateBody;
     const isNumber = ([, field]) => ["integer", "number"].includes((field.anyOf?.[0] ?? field).type);
     const missing = Object.keys(CANNOT).filter((route) => !model.routes.includes(route));
-    this.model = model;
+    this.model = { ...model, proofreads: missing.includes("generate"), judges: model.min_confidence !== null };
     return {
-      ...model,
+      ...this.model,
       settings: Object.fromEntries(Object.entries(properties).filter(isNumber)),
       cannot: missing.map((route) => CANNOT[route]).join(" "),
     };
@@ -47,10 +47,12 @@ export class Backend {
     return this.client.streamInfill(text, { ...settings, ...(spans ? { spans } : {}) });
   }
 
-  /** Return the changes that the model suggests, also those that it is less sure of than usual. */
-  async revise(draft, signal) {
+  /** Return the changes that the model suggests, also those that it is less sure of than usual; with
+   *  `sure`, only those that need no judge. */
+  async revise(draft, { sure, words }, signal) {
     const measured = this.model.calibration.map(([, precision]) => precision);
     const options = measured.length ? { precision: Math.min(...measured) } : {};
+    if (this.model.proofreads) Object.assign(options, { sure, words });
     return (await this.client.revise(draft, options, signal)).changes;
   }
 }
