@@ -142,7 +142,8 @@ class Service:
         tools = self.reviser.proofreading
         if tools is None:
             raise ConfigError(
-                "`words` and `sure` are for a proofreader, and this model is none. Leave them out."
+                "`words` and `sure` are for a proofreader. This server has another"
+                " model. Leave them out."
             )
         model = copy(self.reviser)
         model.proofreading = replace(
