@@ -1,10 +1,21 @@
-"""Score changes of texts whose mistakes are marked in place, as {wrong=>right|TYPE}."""
+"""Score the proofreader on texts whose mistakes are marked in place, as {wrong=>right|TYPE}.
 
+    python letters.py texts/marked texts/clean base
+
+The texts in `texts` were written by somebody who had seen neither the rules nor the lists. They
+were scored once, after the last change, and are a development set from now on.
+"""
+
+import argparse
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import reviser
+from reviser.markup import chosen_spans
 
 MARK = re.compile(r"\{([^{}]*?)=>([^{}|]*)(?:\|([^{}]*))?\}")
 
@@ -87,3 +98,32 @@ def _applied(draft: str, low: int, high: int, edits: Sequence[Change | Gold]) ->
 def count(rows: Sequence[tuple[str, str, str, str]]) -> Counter[str]:
     """Return how often each verdict was given."""
     return Counter(verdict for verdict, *_ in rows)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("marked", type=Path)
+    parser.add_argument("clean", type=Path)
+    parser.add_argument("judge", type=Path)
+    given = parser.parse_args()
+    total: Counter[str] = Counter()
+    with reviser.proofreader(given.judge) as model:
+        started, words = time.process_time(), 0
+        for letter, path in zip(letters(given.marked), sorted(given.marked.iterdir()), strict=True):
+            locked = chosen_spans(letter.draft, "auto", path)
+            total += count(verdicts(letter, model.revise(letter.draft, locked=locked).changes))
+            words += len(letter.draft.split())
+        seconds = 1000 * (time.process_time() - started) / words
+        print(f"{dict(total)} in {words} words, {seconds:.1f} CPU s per 1,000 words")
+        alarms = words = 0
+        for path in sorted(given.clean.iterdir()):
+            text = path.read_text("utf-8")
+            locked = chosen_spans(text, "auto", path)
+            alarms += len(model.revise(text, locked=locked).changes)
+            words += len(text.split())
+        print(f"{alarms} false alarms in {words} clean words")
+
+
+if __name__ == "__main__":
+    main()

@@ -26,8 +26,9 @@ from typing import Any, get_args
 import psutil
 
 from reviser.batch import results
-from reviser.batch.job import Backend, Job, begin
+from reviser.batch.job import Job, begin
 from reviser.batch.run import run
+from reviser.batch.settings import Backend
 from reviser.core.actions import ActionVocab
 from reviser.data.tokenizer import train_bpe
 from reviser.errors import EngineError
