@@ -1,9 +1,10 @@
 """Count what one sentence passes through: functions, files and calls, in each thread.
 
-    python -m experiments.speed.one_sentence MODEL
+    python -m experiments.speed.one_sentence JUDGE
 
-The model is opened and used once before, so that only the work for the sentence counts. Functions
-are those of the library, with and without comprehensions. PYTHONPATH names another version's `src`.
+The proofreader is opened and used once before, so that only the work for the sentence counts.
+Functions are those of the library, with and without comprehensions. PYTHONPATH names another
+version's `src`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main(name: str) -> None:
             calls[threading.current_thread().name][place] += 1
 
     threading.setprofile(count)  # the engine's thread starts with the first question
-    with reviser.load(name, dtype="float32") as model:
+    with reviser.proofreader(name) as model:
         model.revise("Hello there.")
         calls.clear()
         sys.setprofile(count)

@@ -3,7 +3,7 @@
 A server (`reviser serve`) and an engine, each in a process of its own with one compute thread, take
 turns, and the client has the other core. Every response is checked: its events and its replayed
 actions give its text, and it belongs to the prompt that was sent. A ratio is the median over the
-rounds with its quartiles.
+rounds with its quartiles. The bare engine runs at both ends of a round, which shows the noise.
 
     python -m experiments.speed.serve MODEL                    # Transformers
     python -m experiments.speed.serve MODEL --engine vllm      # in vLLM's environment
@@ -336,7 +336,7 @@ def main() -> None:
     if args.bare:
         bare(args)
         return
-    engine, judge, bare_rates = Bare(sys.argv[1:]), Judge(args.model), []
+    engine, judge, bare_rates, again = Bare(sys.argv[1:]), Judge(args.model), [], []
     with arms(args) as found:
         warm = bodies(args.concurrency, args.actions, 10**6)
         engine.run(warm)
@@ -356,9 +356,13 @@ def main() -> None:
                     line.append(f"{way} {arm.rates[way][-1]:.0f}")
                 memory = sum(map(resident, arm.processes))
                 print(f"  {arm.name}: {', '.join(line)}; {memory:.0f} MiB", flush=True)
+            seconds, actions = engine.run(asked)
+            again.append(actions / seconds)
     engine.close()
     result = summary(args, bare_rates, found)
     print(f"\n{args.requests} requests of {args.concurrency} at a time, {args.engine}")
+    middle, low, high = ratio(again, bare_rates)
+    print(f"noise, the bare engine against itself: {middle:.3f} [{low:.3f}, {high:.3f}]")
     for name, ways in result["arms"].items():
         for way, values in ways.items():
             middle, low, high = values["of_bare"]

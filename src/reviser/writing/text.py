@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -115,30 +115,6 @@ class Writing:
         # An action that was cut off may be invalid after the spaces, so it is left out there.
         kept = self._whole if added and self._canvas.is_spelling else len(self._actions)
         actions = (*prompt.preamble, *self._actions[:kept])
-
-        def around(tokens: list[int], bounds: list[int]) -> list[bytes]:
-            """Return the bytes of the locked text, without instruction and hidden first space."""
-            edges = [prompt.instruction_length, *bounds, len(tokens)]
-            spans = zip(edges[::2], edges[1::2], strict=True)
-            pieces = [b"".join([codec.token_bytes[i] for i in tokens[a:b]]) for a, b in spans]
-            if codec.hides_first_space:
-                pieces[0] = pieces[0].removeprefix(b" ")
-            return pieces
-
-        # The proof of a lock is that the same bytes stand at the same place: between two
-        # editable ranges, wherever the edits have moved them.
-        before = around(self._given, [bound for pair in prompt.request.editable for bound in pair])
-        after = around(tokens, bounds)
-        for n, lends in enumerate(prompt.spaces):
-            if lends:
-                before[n] += b" "
-                if after[n] != before[n]:  # the fill begins with it
-                    after[n] += codec.token_bytes[tokens[bounds[2 * n]]][:1]
-        proofs = (
-            Locked(text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new))
-            for old, new in zip(before, after, strict=True)
-            if old
-        )
         return Rollout(
             prompt=prompt.text,
             text=self.text,
@@ -156,10 +132,39 @@ class Writing:
                 tokens_before=prompt.length,
                 tokens_after=len(tokens) - prompt.instruction_length - prompt.context_length,
             ),
-            locked=tuple(proofs),
+            locked=tuple(self._proofs(tokens, bounds)),
             config=prompt.config,
             provenance=self._model.provenance,
         )
+
+    def _proofs(self, tokens: Sequence[int], bounds: Sequence[int]) -> Iterator[Locked]:
+        """Yield proofs of the locked text: the same bytes at the same place.
+
+        That is between two editable ranges, wherever the edits have moved them.
+        """
+        prompt, codec = self.prompt, self._codec
+
+        def around(tokens: Sequence[int], bounds: Sequence[int]) -> list[bytes]:
+            """Return the bytes of the locked text, without instruction and hidden first space."""
+            edges = [prompt.instruction_length, *bounds, len(tokens)]
+            spans = zip(edges[::2], edges[1::2], strict=True)
+            pieces = [b"".join([codec.token_bytes[i] for i in tokens[a:b]]) for a, b in spans]
+            if codec.hides_first_space:
+                pieces[0] = pieces[0].removeprefix(b" ")
+            return pieces
+
+        before = around(self._given, [bound for pair in prompt.request.editable for bound in pair])
+        after = around(tokens, bounds)
+        for n, lends in enumerate(prompt.spaces):
+            if lends:
+                before[n] += b" "
+                if after[n] != before[n]:  # the fill begins with it
+                    after[n] += codec.token_bytes[tokens[bounds[2 * n]]][:1]
+        for old, new in zip(before, after, strict=True):
+            if old:
+                yield Locked(
+                    text=old.decode("utf-8", "replace"), before=_sha256(old), after=_sha256(new)
+                )
 
     def _insert_spaces(self, starts: Sequence[int]) -> list[int]:
         """Return actions, which the model did not choose, that insert a space at each boundary."""
