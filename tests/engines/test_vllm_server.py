@@ -161,7 +161,7 @@ def test_of_a_model_from_the_hub_the_small_files_are_enough(
     engine, folder = VLLMServer.load("who/what", url=fake.url)
     engine.close()
     assert (folder, engine.vocab) == (tmp_path, VOCAB)
-    assert asked["allow_patterns"] == ["*.json", "words.txt"]
+    assert asked["allow_patterns"] == ["*.json"]
     monkeypatch.setattr(hub, "snapshot_download", mock.Mock(side_effect=OSError("gone\nmore")))
     with pytest.raises(CheckpointError, match=r"no folder 'who/what'.* \(gone\)"):
         VLLMServer.load("who/what", url=fake.url)
