@@ -1,9 +1,8 @@
 """Put realistic mistakes into clean English text.
 
 The kinds of mistakes are those of `reviser.data.english`, with the forms of words that lemminflect
-knows, and three more that need them: tense, verb form and word choice. `error_types.py` compares
-what is drawn with the mistakes of people. Everything drawn depends only on the random generator
-that the caller passes.
+knows, three more that need them (tense, verb form and word choice), and what the proofreader's own
+tables list. Everything drawn depends only on the random generator that the caller passes.
 """
 
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ from reviser.data import english
 from reviser.data.english import BE, VERBS, groups
 from reviser.data.mistakes import Kind, Mistake, Site, Word, draw
 from reviser.data.words import NAMES, Sites, is_plain, put
+from reviser.proofread.context import DAYS, DURATIONS, MONTHS, YEAR
+from reviser.proofread.rules.tables import entries
 
 MAX_PER_SENTENCE = 4
 CLEAN = 0.35
@@ -183,12 +184,76 @@ def _word_choice(_: str, words: Sequence[Word]) -> Sites:
                     yield put(word, form[0])
 
 
+LISTED_WEIGHTS = {"could-of": 30.0, "then-than": 20.0, "everyday": 3.0, "apostrophe-two": 4.0}
+"""How often the mistakes of some rules are drawn where they are possible; those of others once."""
+
+
+@cache
+def listed() -> dict[str, list[tuple[str, float]]]:
+    """Return the mistakes that the proofreader's tables know, by what is right."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for first, some in entries().items():
+        for entry in some:
+            # The key is the first word of a phrase, or its first two.
+            wrong = " ".join([first.split(" ")[0], *entry.rest])
+            for right in entry.new:
+                weight = LISTED_WEIGHTS.get(entry.rule.name, 1.0)
+                # Such as "the an" for "the": many lines, and their places are everywhere.
+                weight *= 0.03 if right in wrong.split(" ") else 1.0
+                found.setdefault(right.lower(), []).append((wrong, weight))
+    return found
+
+
+def _listed(text: str, words: Sequence[Word]) -> Sites:
+    table = listed()
+    for i, word in enumerate(words):
+        for last in words[i : i + 4]:
+            for wrong, weight in table.get(text[word.start : last.end].lower(), ()):
+                option = wrong.capitalize() if word.text[0].isupper() else wrong
+                yield Site(word.start, last.end, [option], weight)
+
+
+def _time(_: str, words: Sequence[Word]) -> Sites:
+    """Yield other prepositions before days, months, years and lengths of time."""
+    others = {"on": ("in", "at"), "in": ("on", "at"), "at": ("in", "on")}
+    for word, following, last in zip(words, words[1:], [*words[2:], words[-1]], strict=False):
+        is_day = following.lower in DAYS or (following.text.isdigit() and last.lower in MONTHS)
+        is_year = following.lower in MONTHS or bool(YEAR.fullmatch(following.text))
+        if (word.lower == "on" and is_day) or (word.lower == "in" and is_year):
+            yield put(word, *others[word.lower], weight=2.0)
+        elif word.lower == "for" and last.lower in DURATIONS:
+            yield put(word, "since", "during")
+        elif word.lower == "since" and (following.lower in DAYS or is_year):
+            yield put(word, "for")
+
+
+EVERYDAY = {
+    "comma missing": 7.0,
+    "comma extra": 2.0,
+    "comma splice": 3.0,
+    "other punctuation": 2.0,
+    "confusion": 12.0,
+    "capital": 3.0,
+    "space": 4.0,
+    "apostrophe": 4.0,
+    "agreement": 8.0,
+    "word form": 3.0,
+    "word missing": 4.0,
+    "tense": 6.0,
+    "verb form": 6.0,
+    "word choice": 3.0,
+}
+"""How often some kinds are drawn. Learners' essays, from which `reviser.data.english` has its
+weights, have more commas and fewer confused words than what people write every day."""
+
+
 @cache
 def kinds() -> list[Kind]:
     """Return the kinds of mistakes, in the order in which they have always been drawn."""
     found = english.kinds(known_words(), inflected)
     names = [kind.name for kind in found]
     found.insert(names.index("pronoun"), Kind("word choice", 5.0, _word_choice))
+    found += [Kind("listed", 12.0, _listed), Kind("time", 6.0, _time)]
     at = names.index("agreement")
     found[at:at] = [Kind("tense", 5.0, _tense), Kind("verb form", 4.0, _verb_form)]
-    return found
+    return [kind._replace(weight=EVERYDAY.get(kind.name, kind.weight)) for kind in found]

@@ -6,7 +6,7 @@ token where the two part, and then, for what is plausible, all that differs and 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -108,12 +108,13 @@ def proofread(
         parts.append(part)
         tokens += len(part.tokens)
         check_limits(tokens, len(parts), max_prompts=max_prompts, max_tokens=max_tokens)
+    places = positions_after(sure.changes)
     suggestions: list[Change] = []
     stop_reason: StopReason = "stop"
     done = 0
     try:
         for group in groups(list(zip(parts, by_passage(parts, found), strict=True))):
-            new = yield from judged(group, tools.judge, tools.context)
+            new = yield from judged(group, tools.judge, tools.context, places)
             suggestions += new
             done += len(group)
             progress(done, len(parts))
@@ -140,41 +141,67 @@ def groups(parts: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def judged(
-    group: Sequence[tuple[Passage, Sequence[Candidate]]], judge: Judge, context: int
+    group: Sequence[tuple[Passage, Sequence[Candidate]]],
+    judge: Judge,
+    context: int,
+    sure: Sequence[int] = (),
 ) -> Flow[list[Change]]:
-    """Return the plausible edits of some passages, as changes of the whole text."""
+    """Return the plausible edits of some passages, as changes of the whole text.
+
+    `sure` are the positions in it where sure changes were made.
+    """
     changes = []
     measured = yield from measure(group, judge, context)
     for (passage, _), some in zip(group, measured, strict=True):
-        for each, confidence in zip(some, judge.confidences(some), strict=True):
+        window = passage.window
+        count = bisect_left(sure, window.end) - bisect_left(sure, window.start)
+        found = judge.confidences(some, sure=count, words=passage.words)
+        for each, confidence in zip(some, found, strict=True):
             change = each.candidate.change(gain=each.gain, confidence=confidence)
-            changes.append(change.moved(passage.window.context_start))
+            changes.append(change.moved(window.context_start))
     return changes
 
 
 def measure(
     group: Sequence[tuple[Passage, Sequence[Candidate]]], judge: Judge, context: int
 ) -> Flow[list[list[Measured]]]:
-    """Ask the model about edits of some passages; leave out those that are not plausible."""
-    parts = [passage for passage, _ in group]
+    """Ask the model about edits of some passages; leave out those that do not pass the gate."""
+    looks = yield from look(group, context)
+    passed = [list(compress(some, judge.passes([each for _, each in some]))) for some in looks]
+    return (yield from compared([passage for passage, _ in group], passed))
+
+
+Look: TypeAlias = tuple[Comparison, Measured]
+"""An edit, and what its first token tells."""
+
+
+def look(
+    group: Sequence[tuple[Passage, Sequence[Candidate]]], context: int
+) -> Flow[list[list[Look]]]:
+    """Read some passages, and return what the first token of each edit tells."""
     pools = [
         [one for each in some if (one := compare(passage, each, context)) is not None]
         for passage, some in group
     ]
-    # The first question reads the texts, and the second one reads only branches of them.
-    firsts = yield from gains(parts, pools, is_first=True)
-    early = [
-        [Measured(one.candidate, first.gain, first.last) for one, first in some] for some in firsts
+    # This reads the texts; what is asked later reads only branches of them.
+    found = yield from gains([passage for passage, _ in group], pools, is_first=True)
+    return [
+        [(one, Measured(one.candidate, first.gain, first.last)) for one, first in some]
+        for some in found
     ]
-    passed = [list(compress(zip(pool, some, strict=True), judge.passes(some)))
-              for pool, some in zip(pools, early, strict=True)]  # fmt: skip
-    wholes = yield from gains(parts, [[one for one, _ in some] for some in passed], is_first=False)
+
+
+def compared(
+    parts: Sequence[Passage], looks: Sequence[Sequence[Look]]
+) -> Flow[list[list[Measured]]]:
+    """Compare passages with and without some edits, as far as they differ."""
+    wholes = yield from gains(parts, [[one for one, _ in some] for some in looks], is_first=False)
     return [
         [
             replace(each, gain=whole.gain, tokens=len(one.having.ids), without=whole.without)
             for (_, each), (one, whole) in zip(some, others, strict=True)
         ]
-        for some, others in zip(passed, wholes, strict=True)
+        for some, others in zip(looks, wholes, strict=True)
     ]
 
 
@@ -222,6 +249,15 @@ def moved_spans(spans: Sequence[Span], changes: Sequence[Change]) -> list[Span]:
             change = left.pop()
             moved += len(change.after) - len(change.before)
         found.append((start + moved, end + moved))
+    return found
+
+
+def positions_after(changes: Sequence[Change]) -> list[int]:
+    """Return where changes are in the text that they make."""
+    found, moved = [], 0
+    for change in changes:
+        found.append(change.start + moved)
+        moved += len(change.after) - len(change.before)
     return found
 
 

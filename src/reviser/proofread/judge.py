@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Judge:
 
     verdict: Logistic
     """How sure we are of an edit, with all its features."""
+    together: Logistic = Logistic(constant=0.0, weights={"alone": 1.0})
+    """The same, with how many other mistakes are likely in its passage."""
     gate: Logistic = Logistic(constant=0.0, weights={})
     """The same, with what is known before the text is compared with and without it."""
     min_gate: float = 0.0
@@ -72,6 +74,7 @@ class Judge:
             saved = read_object(path, CheckpointError)
             return cls(
                 verdict=_logistic(saved["verdict"]),
+                together=_logistic(saved["together"]),
                 gate=_logistic(saved["gate"]),
                 min_gate=float(saved["min_gate"]),
                 min_confidence=float(saved["min_confidence"]),
@@ -84,13 +87,20 @@ class Judge:
     def passes(self, pool: Sequence[Measured]) -> list[bool]:
         """Return which edits are worth comparing the whole text with and without them."""
         return [
-            is_plausible(each) and self.gate.probability(features) >= self.min_gate
-            for each, features in zip(pool, early_features(pool), strict=True)
+            self.gate.probability(features) >= self.min_gate for features in early_features(pool)
         ]
 
-    def confidences(self, pool: Sequence[Measured]) -> list[float]:
-        """Return how sure we are of each edit among those of one passage."""
-        return [self.verdict.probability(features) for features in features_of(pool)]
+    def confidences(self, pool: Sequence[Measured], *, sure: int, words: int) -> list[float]:
+        """Return how sure we are of each edit among those of one passage.
+
+        `sure` is the number of its mistakes that needed no judge. Where other mistakes are likely,
+        this one is, too: the same edit counts for more in a hasty note than in a printed page.
+        """
+        alone = [self.verdict.probability(features) for features in features_of(pool)]
+        return [
+            self.together.probability({"alone": log_odds(each), "rate": rate(others + sure, words)})
+            for each, others in zip(alone, other_mistakes(pool, alone), strict=True)
+        ]
 
     def least(self, asked: float | None = None, precision: float | None = None) -> float:
         """Return the least confidence of changes: as asked, or as a precision was measured with."""
@@ -107,22 +117,6 @@ class Judge:
         return min(enough)
 
 
-REPLACES, INSERTS, DELETES = 0.0, 5.0, -1.0
-"""Least margins, in nats, of an edit that replaces, inserts, deletes: almost all right ones have
-them, and most others do not."""
-LIKELY = -6.0
-"""Least log-probability of the first token that is inserted."""
-
-
-def is_plausible(each: Measured) -> bool:
-    """Return whether the first token of an edit is likely enough to look at the rest of it."""
-    if not each.candidate.after:
-        return each.margin >= DELETES
-    if not each.candidate.before:
-        return each.margin >= INSERTS and each.first >= LIKELY
-    return each.margin >= REPLACES
-
-
 def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
     """Return the features of each edit among those of one passage."""
     found = early_features(pool)
@@ -137,6 +131,29 @@ def features_of(pool: Sequence[Measured]) -> list[dict[str, float]]:
             "is best": float(each.gain > max(0.0, rival)),
         }
     return found
+
+
+LIKELY = 0.1
+"""The least confidence of an edit that counts as a likely mistake."""
+
+
+def other_mistakes(pool: Sequence[Measured], alone: Sequence[float]) -> list[float]:
+    """Return how many mistakes of a passage are likely besides each edit and what it meets."""
+    found: list[tuple[Measured, float]] = []
+    for confidence, n in sorted(((p, n) for n, p in enumerate(alone) if p >= LIKELY), reverse=True):
+        if not any(_meet(pool[n], other) for other, _ in found):
+            found.append((pool[n], confidence))
+    return [sum(p for other, p in found if not _meet(each, other)) for each in pool]
+
+
+def rate(mistakes: float, words: int) -> float:
+    """Return the logarithm of the mistakes per 100 words; short passages say little."""
+    return log((mistakes + 0.3) / (words / 100 + 0.3))
+
+
+def log_odds(probability: float) -> float:
+    """Return the logarithm of the odds of a probability."""
+    return log(probability / (1 - probability))
 
 
 def early_features(pool: Sequence[Measured]) -> list[dict[str, float]]:

@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from reviser.proofread import ngrams
 from reviser.proofread.ngrams import Entry, Ngrams, Token, tokenize
 from reviser.proofread.suggestion import LOCKED, Dialect
 from reviser.proofread.words import Option, listed, ranks
 
+Options: TypeAlias = tuple[int, int, Sequence[Option]]
+"""First token, last token + 1, and what may replace them."""
 STOP = Token(0, 0, "", ".", False, False)
 CHUNK = re.compile(r"\S+")
 GLUED = re.compile(r"[@/\\_=#$&+~|<>{}\[\]^\d]|\w[.:]\w")

@@ -9,13 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from reviser.proofread.line import LONGEST, MISSING, Line, place, read
-from reviser.proofread.ngrams import Ngrams
+from reviser.proofread import context
+from reviser.proofread.line import LONGEST, MISSING, Line, Options, place, read
+from reviser.proofread.ngrams import NEVER, Ngrams
 from reviser.proofread.suggestion import LOCKED, Dialect, Suggestion
 from reviser.proofread.words import (
+    ADJECTIVE,
+    ADVERB,
+    AUXILIARY,
+    BE,
+    DETERMINERS,
+    DO,
+    HAVE,
+    NOUN,
+    PLURAL,
     USUAL,
+    VERB,
     Option,
     confusions,
     families,
@@ -29,30 +40,10 @@ from reviser.proofread.words import (
     slips,
 )
 
-Options: TypeAlias = tuple[int, int, Sequence[Option]]
-"""First token, last token + 1, and what may replace them."""
-
-BASE, THIRD, PAST, PARTICIPLE, ING, NOUN, PLURAL, ADJECTIVE, _, _, ADVERB = (
-    1 << n for n in range(11)
-)
-VERB = BASE | THIRD | PAST | PARTICIPLE | ING
-
-
-BE = ("am", "is", "are", "was", "were", "be", "been", "being")
-HAVE = ("have", "has", "had")
-DO = ("do", "does", "did")
-MODAL = listed("will would can could may might shall should must")
-AUXILIARY = frozenset((*BE, *HAVE, *DO, *MODAL))
 BEFORE_BASE = listed("to will would can could should do don't does doesn't did didn't")
 BETWEEN = frozenset(listed("not still also just never always already only"))
 """Words that stand between an auxiliary and its verb."""
 BEFORE_ING = ("for", "of", "in", "by", "to")
-DETERMINERS = frozenset(
-    listed(
-        "a an the my your his her its our their this that these those some any each every no much"
-        " many few several all both another either neither 's"
-    )
-)
 PREPOSITIONS = listed(
     "in on at for to of from by with about into over after during than as since until through among"
     " between without towards like around against upon across"
@@ -236,7 +227,33 @@ class Kind(NamedTuple):
     """How many replacements of the same words are suggested."""
 
 
+ALWAYS = -NEVER
+"""The lowest gain of kinds that counts do not leave anything out of."""
 KINDS = (
+    Kind(
+        "time-preposition",
+        "preposition",
+        "Days, months and lengths of time have prepositions of their own.",
+        context.time_preposition,
+        ALWAYS,
+    ),
+    Kind(
+        "to-or-ing",
+        "verb form",
+        "The word before asks for 'to' or for a form in -ing.",
+        context.to_or_ing,
+        ALWAYS,
+    ),
+    Kind(
+        "subject-verb",
+        "agreement",
+        "The verb may not agree with its subject.",
+        context.agreement,
+        ALWAYS,
+    ),
+    Kind(
+        "tense", "verb form", "Another tense may fit the rest of the text.", context.tense, ALWAYS
+    ),
     Kind("spelling", "spelling", "This word may be misspelled.", spelling, -5000, 5),
     Kind("spacing", "spelling", "This may be one word, or two.", spacing, -30, 2),
     Kind("verb-form", "verb form", "Another form of the verb may fit better.", verb_form, -32),

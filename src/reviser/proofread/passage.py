@@ -35,6 +35,13 @@ class Passage:
         return {start: n for n, start in enumerate(starts) if start >= 0}
 
     @property
+    def words(self) -> int:
+        """Number of words that are judged."""
+        window = self.window
+        by = window.context_start
+        return len(self.text[window.start - by : window.end - by].split())
+
+    @property
     def score(self) -> Score:
         """The question how likely the text is."""
         return Score((self.begin, *self.tokens))

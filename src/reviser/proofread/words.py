@@ -20,6 +20,22 @@ def listed(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
+BASE, THIRD, PAST, PARTICIPLE, ING, NOUN, PLURAL, ADJECTIVE, _, _, ADVERB = (
+    1 << n for n in range(11)
+)
+VERB = BASE | THIRD | PAST | PARTICIPLE | ING
+BE = ("am", "is", "are", "was", "were", "be", "been", "being")
+HAVE = ("have", "has", "had")
+DO = ("do", "does", "did")
+MODAL = listed("will would can could may might shall should must")
+AUXILIARY = frozenset((*BE, *HAVE, *DO, *MODAL))
+DETERMINERS = frozenset(
+    listed(
+        "a an the my your his her its our their this that these those some any each every no much"
+        " many few several all both another either neither 's"
+    )
+)
+
 LONG, VERY_LONG = 5, 9
 """Letters of a word that may have two, or three, that are wrong."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
