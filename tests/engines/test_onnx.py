@@ -30,7 +30,7 @@ from reviser.engines.scorers import open_scorer
 from reviser.errors import CheckpointError, ConfigError
 from reviser.models import hub, llama_files, trunks
 from reviser.proofreading import proposers
-from support import judging
+from support import same_judge
 from support.asking import answers_of
 from support.engine_suite import check_scores
 from support.small_models import language_model, writer
@@ -281,7 +281,7 @@ def test_a_judge_suggests_what_it_does_on_transformers(folder: Path) -> None:
     found = []
     for backend in ("hf", "onnx"):
         engine, codec, begin = open_scorer(folder, backend=backend)
-        found.append(judging.judged(engine, codec, begin, text, proposers()))
+        found.append(same_judge.judged(engine, codec, begin, text, proposers()))
         engine.close()
     assert len(found[0]) >= 5
-    judging.check_equal(*found)
+    same_judge.check_equal(*found)

@@ -36,7 +36,7 @@ if importlib.util.find_spec("vllm") is None:
 
 from reviser import model
 from reviser.models import trunks
-from support import judging, vllm_runs
+from support import same_judge, small_tokenizers, vllm_runs
 from support.asking import answers_of
 from support.engine_suite import (
     SIZES,
@@ -321,20 +321,20 @@ def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> 
 
 
 def test_a_judge_suggests_what_it_does_on_transformers(quick: Server, folders: Path) -> None:
-    """The tokenizer has letters only, so the suggestions are for letters."""
+    """The tokenizer has letters and a line break only, so the suggestions are for letters."""
 
     def letters(text: str) -> Iterator[Suggestion]:
         for n in range(0, len(text), 2):
-            new = tuple(letter * times for letter in "abt" for times in (0, 1, 2))
+            new = tuple(letter * times for letter in "abs" for times in (0, 1, 2))
             yield Suggestion(n, n + 1, new, "letter", "spelling", "Another letter.")
 
-    text = "cabanatooktheabackofatomato"
-    codec = Codec(TOKENIZER)
-    with HFEngine.load(folders / "llama-operators")[0] as hf:
-        wanted = judging.judged(hf, codec, 0, text, [letters])
-    found = judging.judged(quick.engine, codec, 0, text, [letters])
+    text = "cabanahadaleakinafacade"
+    codec = Codec(small_tokenizers.few_tokens("abcdefghijklmnopqrs\u010a"))
+    hf = HFEngine.load(folders / "llama-operators")[0]
+    wanted = same_judge.judged(hf, codec, 0, text, [letters])
+    found = same_judge.judged(quick.engine, codec, 0, text, [letters])
     assert len(wanted) >= 5
-    judging.check_equal(found, wanted)
+    same_judge.check_equal(found, wanted)
 
 
 def test_a_server_that_is_killed_is_reported_as_ended(quick: Server, servers: Servers) -> None:
