@@ -1,7 +1,4 @@
-"""Harper, a checker with rules for English, as a proposer. This module imports it when it is used.
-
-Two thirds of what Harper suggests is not a mistake, so nothing of it is sure.
-"""
+"""Harper, a checker with rules, as a proposer; two thirds of what it suggests is no mistake."""
 
 from __future__ import annotations
 
@@ -36,6 +33,6 @@ class Harper:
         for rule, lint in ((rule, lint) for rule, lints in found.items() for lint in lints):
             for each in lint.suggestions:
                 start = lint.span.end if each.kind.name == "INSERT_AFTER" else lint.span.start
-                new, kind = (each.replacement_text,), lint.lint_kind_pretty.lower()
-                message = lint.message.replace("`", "'")
-                yield Suggestion(start, lint.span.end, new, rule, kind, message, "harper")
+                kind, reason = lint.lint_kind_pretty.lower(), lint.message.replace("`", "'")
+                new = (each.replacement_text,)
+                yield Suggestion(start, lint.span.end, new, rule, kind, reason, "harper")
