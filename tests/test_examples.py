@@ -31,7 +31,7 @@ def test_every_example_is_in_the_list_and_has_a_test() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     tested = Path(__file__).read_text("utf-8")
-    assert len(scripts) == 8
+    assert len(scripts) == 9
     for name in scripts:
         assert f"[`{name}`]({name})" in listed
         assert f'"{name}"' in tested
@@ -58,6 +58,19 @@ def test_revise(tmp_path: Path) -> None:
     shown = example("revise_file.py", "draft.md", "editor", cwd=tmp_path).stdout
     assert "changes" in shown
     assert (tmp_path / "draft.md.revised").is_file()
+
+
+def test_company_terms(tmp_path: Path) -> None:
+    draft = (
+        "We use reviser.\nSend an e-mail to the Reviser Desk on monday: pip install reviser-lm.\n"
+    )
+    (tmp_path / "draft.txt").write_text(draft)
+    assert example("company_terms.py", tmp_path / "draft.txt").stdout == (
+        "reviser -> Reviser: We write 'Reviser'.\n"
+        "e-mail -> email: We write 'email'.\n"
+        "Reviser Desk -> Reviser Playground: We write 'Reviser Playground'.\n"
+        "monday -> Monday: Days and months are written with a capital letter.\n"
+    )
 
 
 WIDGET = '''

@@ -1,22 +1,22 @@
 """Score any proofreader on public test sets and on clean text.
 
-A proofreader is a function from a text to edits: the characters from `start` to `end` become
-`text`. Nothing here knows what made the edits.
+A proofreader is a function from a text, and its spans that may not change, to edits: the characters
+from `start` to `end` become `after`. Nothing here knows what made the edits.
 
 - ERRANT's precision, recall and F0.5 count an edit as right if its words and its correction equal
   those of an annotator. With several annotators, each sentence counts the one that gives the
   highest F0.5 of all sentences so far, as in `errant_compare`.
 - GLEU averages over the references of each sentence.
-- False alarms are edits of text that is taken to be correct.
+- False alarms are edits of text that is taken to be correct, with exact Poisson intervals.
 
 The test sets are the folder `test-dir` of the source package `gec-datasets`. They are read when
 this runs and are never kept.
 """
 
-import json
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,21 +27,31 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 import spacy
+from scipy.stats import chi2
 
 from reviser.lab.evals import intervals
 from reviser.lab.evals.intervals import Estimate
 from reviser.lab.evals.revision import gleu_rows, gleu_score
+from reviser.markup.spans import Span
 
 
 class Edit(NamedTuple):
-    """The characters from `start` to `end` of a text become `text`."""
+    """The characters from `start` to `end` of a text become `after`."""
 
     start: int
     end: int
+    after: str
+
+
+class Text(NamedTuple):
+    """A text to proofread."""
+
     text: str
+    locked: Sequence[Span] = ()
+    """Markup and code, which may not change."""
 
 
-Check = Callable[[str], Sequence[Edit]]
+Check = Callable[[str, Sequence[Span]], Sequence[Edit]]
 """A proofreader. Of edits that overlap, the first one counts."""
 Words = tuple[int, int, str]
 """An edit as ERRANT writes it: first word, last word + 1, new words."""
@@ -120,7 +130,7 @@ def revised_words(
         low = min(spans[first][0], group[0].start)
         part = text[low : max(spans[last][1], group[-1].end)]
         for each in reversed(group):
-            part = part[: each.start - low] + each.text + part[each.end - low :]
+            part = part[: each.start - low] + each.after + part[each.end - low :]
         found += tokenize(part)[0]
         n = last + 1
     return [*found, *words[n:]]
@@ -236,10 +246,11 @@ def with_references(folder: Path, count: int, *, tokenized: bool = True) -> list
 
 
 TEST_SETS: dict[str, Callable[[Path, int], list[Draft]]] = {
-    "jfleg-test": lambda tests, n: with_references(tests / "jfleg-test", n),
+    "jfleg-dev": lambda tests, n: with_references(tests / "jfleg-dev", n),
     "bea19-dev": lambda tests, n: with_edits(
         tests / "bea19-dev/wi+locness/m2/ABCN.dev.gold.bea19.m2", n
     ),
+    "jfleg-test": lambda tests, n: with_references(tests / "jfleg-test", n),
     "conll14": lambda tests, n: with_references(tests / "conll14", n),
     "fce-test": lambda tests, n: with_edits(tests / "fce-dev/fce/m2/fce.test.gold.bea19.m2", n),
     "cweb-g-test": lambda tests, n: with_references(tests / "cweb-g-test", n, tokenized=False),
@@ -247,26 +258,50 @@ TEST_SETS: dict[str, Callable[[Path, int], list[Draft]]] = {
 """Public test sets: what to call with the folder `test-dir` and a number of sentences."""
 
 
-def clean_units(units: Path, count: int) -> list[str]:
-    """Return held-out texts of `prepare.py` that are taken to be correct."""
-    lines = (units / "held_out.jsonl").read_text(encoding="utf-8").splitlines()
-    texts = [unit["text"] for line in lines if "before" not in (unit := json.loads(line))]
-    return spread(texts, count)
-
-
 _NOT_PROSE = re.compile(r"^( *)```.*?^\1```|<!--.*?-->", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
 
-def clean_pages(folder: Path, count: int) -> list[str]:
-    """Return paragraphs of Markdown pages that are plain prose, without code, links or lists."""
+def page_blocks(pages: Iterable[str]) -> list[Text]:
+    r"""Return the sentences of Markdown pages: paragraphs and items of lists, links as their text.
+
+    Words in backticks are locked.
+
+    >>> page_blocks(["# Set up\n\n- Read [the guide](x.md), then run `just` with no option."])
+    [Text(text='Read the guide, then run `just` with no option.', locked=[(25, 31)])]
+    """
     found = []
-    for path in sorted(folder.rglob("*.md")):
-        for block in re.split(r"\n\s*\n", _NOT_PROSE.sub("", path.read_text(encoding="utf-8"))):
-            text = " ".join(block.split())
-            plain = re.match("[A-Z][a-z]", text) and not re.search(r"[`\[\]<>|*_={}#\\]", text)
+    for page in pages:
+        for block in _BLOCK.split(_NOT_PROSE.sub("", page)):
+            text = re.sub(r"^(?:[-*]|\d+\.) ", "", " ".join(block.split()))
+            text = _LINK.sub(r"\1", text).replace("**", "")
+            plain = re.match("[A-Z][a-z]", text) and not re.search(r"[\[\]<>|*_={}#\\]", text)
             if plain and len(text.split()) >= 8 and text.endswith((".", "!", "?")):
-                found.append(text)
-    return spread(found, count)
+                found.append(Text(text, [match.span() for match in re.finditer("`[^`]+`", text)]))
+    return found
+
+
+def paragraphs(documents: Iterable[Sequence[str]]) -> list[Text]:
+    """Return the paragraphs of books that end with a sentence and have at least eight words."""
+    ends = re.compile(r"[.!?][\"')\u2019\u201d]*$")
+    return [
+        Text(each)
+        for document in documents
+        for each in document
+        if len(each.split()) >= 8 and ends.search(each)
+    ]
+
+
+def of_words(texts: Sequence[Text], count: int) -> list[Text]:
+    """Return texts with at least `count` words in all, always the same ones, in any order."""
+    found, words = [], 0
+    for each in sorted(texts, key=lambda each: hashlib.sha256(each.text.encode()).digest()):
+        if words >= count:
+            break
+        found.append(each)
+        words += len(each.text.split())
+    return found
 
 
 # -- scores -----------------------------------------------------------------------------------
@@ -327,17 +362,29 @@ def cpu_seconds() -> float:
     return total + sum(sum(child.cpu_times()[:2]) for child in process.children(recursive=True))
 
 
-def run(check: Check, texts: Sequence[str]) -> tuple[list[list[Edit]], float]:
-    """Return the edits of each text and the CPU seconds per 1,000 words."""
+def run(check: Check, texts: Sequence[Text]) -> tuple[list[list[Edit]], float]:
+    """Return the edits of each text and the CPU seconds per 1,000 words.
+
+    Edits that touch what is locked do not count, whoever makes them.
+    """
     started = cpu_seconds()
-    edits = [apart(check(text)) for text in texts]
+    edits = [apart(check(*each)) for each in texts]
     seconds = cpu_seconds() - started
-    return edits, 1000 * seconds / sum(len(text.split()) for text in texts)
+    kept = [
+        [e for e in some if not any(e.start < b and a < e.end for a, b in spans)]
+        for some, (_, spans) in zip(edits, texts, strict=True)
+    ]
+    return kept, 1000 * seconds / words_of(texts)
+
+
+def words_of(texts: Iterable[Text]) -> int:
+    """Return the number of words of some texts."""
+    return sum(len(each.text.split()) for each in texts)
 
 
 def score(check: Check, drafts: Sequence[Draft]) -> dict[str, Any]:
     """Return the scores of a proofreader on one test set, with 95 % intervals."""
-    edits, seconds = run(check, [draft.text for draft in drafts])
+    edits, seconds = run(check, [Text(draft.text) for draft in drafts])
     return score_edits(drafts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
 
 
@@ -349,6 +396,8 @@ def score_edits(drafts: Sequence[Draft], edits: Sequence[Sequence[Edit]]) -> dic
     scores = {
         "sentences": len(drafts),
         "made": int(table[:, 1].sum()),
+        # Right edits, edits made and edits wanted of each sentence.
+        "rows": " ".join("/".join(map(str, row)) for row in rows),
         **f_score(*table.sum(0)),
         "f05": _rounded(intervals.bootstrap(lambda some: f05(*some.sum(0)), table)),
     }
@@ -362,18 +411,40 @@ def gleu_table(drafts: Sequence[Draft], revised: Sequence[str]) -> npt.NDArray[n
     return gleu_rows([d.source for d in drafts], revised, [d.references for d in drafts])
 
 
-def score_clean(check: Check, texts: Sequence[str]) -> dict[str, Any]:
+def f05_over(rows: str, others: str) -> list[float]:
+    """Return how much higher F0.5 is than another, from the rows of both, with a 95 % interval.
+
+    Sentences are drawn in pairs.
+    """
+    tables = [
+        np.array([[*map(int, row.split("/"))] for row in each.split()], np.float64)
+        for each in (rows, others)
+    ]
+    return _rounded(intervals.bootstrap(lambda a, b: f05(*a.sum(0)) - f05(*b.sum(0)), *tables))
+
+
+def score_clean(check: Check, texts: Sequence[Text]) -> dict[str, Any]:
     """Return the false alarms of a proofreader per 1,000 words, with a 95 % interval."""
     edits, seconds = run(check, texts)
-    return false_alarms(texts, edits) | {"seconds_per_1000_words": round(seconds, 3)}
+    alarms, words = sum(map(len, edits)), words_of(texts)
+    rate = [round(1000 * each / words, 2) for each in (alarms, *poisson(alarms))]
+    return {
+        "texts": len(texts),
+        "words": words,
+        "alarms": alarms,
+        "per_1000_words": rate,
+        "seconds_per_1000_words": round(seconds, 3),
+    }
 
 
-def false_alarms(texts: Sequence[str], edits: Sequence[Sequence[Edit]]) -> dict[str, Any]:
-    """Return the number of edits per 1,000 words of correct text, with a 95 % interval."""
-    alarms = [len(some) for some in edits]
-    words = [len(text.split()) for text in texts]
-    rate = intervals.ratio_of_means(alarms, words).map(lambda x: 1000 * max(0.0, x))
-    return {"texts": len(texts), "words": sum(words), "per_1000_words": _rounded(rate, 2)}
+def poisson(count: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of the mean of a Poisson distribution.
+
+    >>> [round(float(end), 2) for end in poisson(3)]
+    [0.62, 8.77]
+    """
+    low = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
+    return float(low), float(chi2.ppf(0.975, 2 * count + 2) / 2)
 
 
 def _rounded(estimate: Estimate, digits: int = 4) -> list[float]:

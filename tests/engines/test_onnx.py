@@ -29,6 +29,8 @@ from reviser.engines.onnx import OnnxEngine
 from reviser.engines.scorers import open_scorer
 from reviser.errors import CheckpointError, ConfigError
 from reviser.models import hub, llama_files, trunks
+from reviser.proofreading import proposers
+from support import same_judge
 from support.asking import answers_of
 from support.engine_suite import check_scores
 from support.small_models import language_model, writer
@@ -271,3 +273,15 @@ def test_an_edit_model_scores_its_tokens(tmp_path: Path) -> None:
     writer(tmp_path)
     engine = open_scorer(tmp_path, backend="onnx").engine
     assert isinstance(engine.vocab, PlainVocab)
+
+
+def test_a_judge_suggests_what_it_does_on_transformers(folder: Path) -> None:
+    """Rules and lists suggest; the numbers of the default judge are used with another model."""
+    text = "I has recieved you're letter , but she dont know were is the house at."
+    found = []
+    for backend in ("hf", "onnx"):
+        engine, codec, begin = open_scorer(folder, backend=backend)
+        found.append(same_judge.judged(engine, codec, begin, text, proposers()))
+        engine.close()
+    assert len(found[0]) >= 5
+    same_judge.check_equal(*found)

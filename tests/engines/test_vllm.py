@@ -21,11 +21,14 @@ import pytest
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.core.canvas import Canvas
+from reviser.core.codec import Codec
 from reviser.core.mask import ActionMask
 from reviser.engines import mask_args
 from reviser.engines.base import Act, DecodeConfig, EngineEnded, Request, Score
+from reviser.engines.hf import HFEngine
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import ConfigError, EngineError, InvalidAction
+from reviser.proofread.suggestion import Suggestion
 from reviser.writing.tasks import Continue
 
 if importlib.util.find_spec("vllm") is None:
@@ -33,7 +36,7 @@ if importlib.util.find_spec("vllm") is None:
 
 from reviser import model
 from reviser.models import trunks
-from support import vllm_runs
+from support import same_judge, small_tokenizers, vllm_runs
 from support.asking import answers_of
 from support.engine_suite import (
     SIZES,
@@ -315,6 +318,23 @@ def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> 
         assert all(part.before == part.after for part in rollout.locked)
         assert rollout.provenance["engine"] == "vllm"
         assert len(list(reviser.run_many(map(Continue, ["a", "b", "cat"]), max_actions=9))) == 3
+
+
+def test_a_judge_suggests_what_it_does_on_transformers(quick: Server, folders: Path) -> None:
+    """The tokenizer has letters and a line break only, so the suggestions are for letters."""
+
+    def letters(text: str) -> Iterator[Suggestion]:
+        for n in range(0, len(text), 2):
+            new = tuple(letter * times for letter in "abs" for times in (0, 1, 2))
+            yield Suggestion(n, n + 1, new, "letter", "spelling", "Another letter.")
+
+    text = "cabanahadaleakinafacade"
+    codec = Codec(small_tokenizers.few_tokens("abcdefghijklmnopqrs\u010a"))
+    hf = HFEngine.load(folders / "llama-operators")[0]
+    wanted = same_judge.judged(hf, codec, 0, text, [letters])
+    found = same_judge.judged(quick.engine, codec, 0, text, [letters])
+    assert len(wanted) >= 5
+    same_judge.check_equal(found, wanted)
 
 
 def test_a_server_that_is_killed_is_reported_as_ended(quick: Server, servers: Servers) -> None:

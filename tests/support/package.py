@@ -315,6 +315,7 @@ PROMISES: dict[tuple[str, ...], Promise] = {
     ("judge",): running(
         ("-c", "import gguf, reviser.engines.onnx_graph, safetensors.numpy"), first=markup
     ),
+    ("harper",): running(("-c", "from reviser.proofread.harper import Harper; Harper()")),
     ("batch",): batch,
     ("ray",): running(("-c", "import ray.data, reviser.batch.run"), first=batch),
     ("serve",): serve,

@@ -49,9 +49,9 @@ def composing() -> Tokenizer:
     return tokenizer
 
 
-def few_tokens() -> Tokenizer:
-    """A byte-level tokenizer that knows some letters only."""
-    pieces = {letter: n for n, letter in enumerate("abcdefghijklmnopqrst")}
+def few_tokens(letters: str = "abcdefghijklmnopqrst") -> Tokenizer:
+    """A byte-level tokenizer that knows some letters only; a line break is "\u010a"."""
+    pieces = {letter: n for n, letter in enumerate(letters)}
     tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

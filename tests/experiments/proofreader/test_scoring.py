@@ -1,5 +1,6 @@
 """The proofreader experiment: the scores of rivals."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -79,7 +80,82 @@ def test_any_function_from_text_to_edits_is_scored():
     text, spans = scoring.detokenize(words)
     gold = [{(1, 2, "goes"): "R:VERB:SVA"}]
     drafts = [scoring.Draft(words, text, spans, gold, ["He goes ."])] * 3
-    found = scoring.score(lambda _: [scoring.Edit(3, 5, "goes")], drafts)
+    found = scoring.score(lambda *_: [scoring.Edit(3, 5, "goes")], drafts)
     assert found["precision"] == found["recall"] == found["f05"][0] == 1
-    found = scoring.score_clean(lambda text: [scoring.Edit(0, 1, "x")] * (len(text) > 9), ["a b"])
-    assert found["per_1000_words"][0] == 0
+    assert found["rows"] == "1/1/1 1/1/1 1/1/1"
+
+
+def test_two_versions_are_compared_in_pairs():
+    pytest.importorskip("errant")
+    over = opened("scoring").f05_over
+    better, worse = "1/1/1 " * 12, "1/1/1 " * 8 + "0/1/1 " * 4
+    value, low, high = over(better, worse)
+    assert 0 < low < value < high
+    assert value == pytest.approx(1 / 3, abs=1e-3)
+    assert over(worse, worse) == [0, 0, 0]
+
+
+def test_alarms_have_exact_intervals_and_locked_text_has_none():
+    pytest.importorskip("errant")
+    scoring = opened("scoring")
+    edits = [scoring.Edit(0, 1, "x"), scoring.Edit(4, 5, "x"), scoring.Edit(2, 2, "x")]
+    texts = [scoring.Text("a b c d", [(2, 6)])] * 250
+    found = scoring.score_clean(lambda *_: edits, texts)
+    assert (found["words"], found["alarms"]) == (1000, 500)  # the insertion is before the lock
+    assert scoring.poisson(0) == (0.0, pytest.approx(3.689, abs=1e-3))
+    assert scoring.poisson(3) == pytest.approx((0.619, 8.767), abs=1e-3)
+
+
+def test_pages_are_read_as_sentences():
+    pytest.importorskip("errant")
+    scoring = opened("scoring")
+    page = (
+        "# A heading of eight words is not a sentence\n\nRead [the\nguide](a.md) and run `just`"
+        " with no option.\n\n- Item of a list that has **eight** words.\n- Too short.\n\n"
+        "```sh\nNot prose at all, though it ends so.\n```\n"
+    )
+    assert scoring.page_blocks([page]) == [
+        scoring.Text("Read the guide and run `just` with no option.", [(23, 29)]),
+        scoring.Text("Item of a list that has eight words.", []),
+    ]
+
+
+def test_the_same_texts_are_drawn_and_fewer_are_a_part_of_more():
+    pytest.importorskip("errant")
+    scoring = opened("scoring")
+    texts = [scoring.Text(f"{n} one two three") for n in range(30)]
+    few, many = (scoring.of_words(texts, count) for count in (10, 40))
+    assert (len(few), len(many)) == (3, 10)
+    assert many[:3] == few == scoring.of_words(texts[::-1], 10)
+
+
+def test_marked_texts_are_scored_with_their_clean_ones(tmp_path):
+    pytest.importorskip("errant")
+    rivals = opened("rivals")
+    for name, text in {
+        "src/a.txt": "I {has=>have|verb} {teh=>the} {saem=>same} car.",
+        "clean/b.md": "I has `teh` car.\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    new = {"has": "have", "teh": "them", "car": "cars"}
+
+    def check(text, _):
+        found = [(text.index(old), old, after) for old, after in new.items() if old in text]
+        return [rivals.Edit(at, at + len(old), after) for at, old, after in found]
+
+    found = rivals.score_marked(tmp_path, check)
+    counts = [found[name] for name in ("mistakes", "right", "wrong", "missed", "false", "words")]
+    assert counts == [3, 1, 1, 1, 1, 5]
+    assert found["clean"]["alarms"] == 2  # none in the code
+
+
+def test_our_row_is_compared_with_the_version_before(tmp_path):
+    pytest.importorskip("errant")
+    rivals = opened("rivals")
+    output = tmp_path / "results" / "rivals.json"
+    rivals.save(output, rivals.BEFORE, "old", "set", {"rows": "0/1/1 1/1/1 " * 6})
+    rivals.save(output, rivals.OURS, "new", "set", {"rows": "1/1/1 " * 12})
+    found = json.loads(output.read_text())
+    assert found[rivals.OURS]["set"]["f05_over_before"][0] == pytest.approx(0.5)
+    assert found[rivals.BEFORE]["version"] == "old"
