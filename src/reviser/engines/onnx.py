@@ -194,6 +194,8 @@ def _session(path: Path, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Planning which tensors share memory takes ten times as long as all the rest of loading.
     options.enable_mem_reuse = False
+    # A pattern of memory is kept for each shape of the inputs, of which there are many.
+    options.enable_mem_pattern = False
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # it raises exceptions of its own
