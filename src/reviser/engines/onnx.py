@@ -55,7 +55,8 @@ class OnnxEngine:
         self.context: int = config["max_position_embeddings"]
         theta, width = _rope(config)
         self._turns = theta ** (-np.arange(0, width, 2) / width)
-        self._body, self._head = (_session(folder / name, threads) for name in (BODY, HEAD))
+        # The head first: opening a graph takes its largest tensor twice.
+        self._head, self._body = (_session(folder / name, threads) for name in (HEAD, BODY))
         self._embedding = tensor(folder / WEIGHTS, EMBEDDING)
         self._past_shape = [*self._body.get_inputs()[4].shape]
         self._texts = Texts[_Text]()
@@ -121,12 +122,17 @@ class OnnxEngine:
         return table.scores()
 
     def _read_text(self, history: tuple[int, ...]) -> _Text:
-        """Read a text, a part at a time."""
+        """Read a text, a part at a time, from where it differs from those that were read lately."""
         layers, heads, _, width = self._past_shape
         count = len(history)
         keys, values = (np.empty((layers, heads, count, width), np.float32) for _ in range(2))
+        known, text = self._texts.nearest(history)
         states = []
-        for start in range(0, count, NODES):
+        if text is not None:
+            states.append(text.states[:known])
+            keys[:, :, :known] = text.keys[:, :, :known]
+            values[:, :, :known] = text.values[:, :, :known]
+        for start in range(known, count, NODES):
             end = min(start + NODES, count)
             positions = np.arange(start, end)
             sees = np.arange(end) <= positions[:, None]
@@ -188,6 +194,8 @@ def _session(path: Path, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Planning which tensors share memory takes ten times as long as all the rest of loading.
     options.enable_mem_reuse = False
+    # A pattern of memory is kept for each shape of the inputs, of which there are many.
+    options.enable_mem_pattern = False
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # it raises exceptions of its own

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from reviser.engines.base import Score, Scores
 
-CACHED_IDS = 4096
+CACHED_IDS = 2048
 """Ids of texts whose keys and values are kept, because branches of them may be asked for next."""
 
 T = TypeVar("T")
@@ -101,6 +101,12 @@ class Tree:
         return sees
 
 
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many ids two sequences have in common at their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 class Table:
     """Log-probabilities of what is asked for, as they come."""
 
@@ -153,6 +159,12 @@ class Texts(Generic[T]):
     def pop(self, history: tuple[int, ...]) -> T | None:
         """Return what was kept of a text, which is not kept from then on."""
         return self._kept.pop(history, None)
+
+    def nearest(self, history: tuple[int, ...]) -> tuple[int, T | None]:
+        """Return how much a text has in common with the start of one that is kept, and that one."""
+        shared = {each: common(each, history) for each in self._kept}
+        nearest = max(shared, key=shared.__getitem__, default=())
+        return shared.get(nearest, 0), self._kept.get(nearest)
 
     def keep(self, history: tuple[int, ...], text: T) -> None:
         """Keep a text as the newest, and drop the oldest if there are too many ids."""

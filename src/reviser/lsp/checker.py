@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 from reviser.lsp.documents import Paragraph
 from reviser.markup.spans import Span
 from reviser.model import Reviser
-from reviser.proofread.flow import replacements, sure_edits
+from reviser.proofread.cache import Cache
+from reviser.proofread.flow import Gain, replacements, sure_edits
 from reviser.proofread.settings import Settings
 from reviser.proofread.suggestion import Dialect, Proposer
 from reviser.proofreading import chosen, with_settings
@@ -27,6 +28,7 @@ class Checker:
 
     def __init__(self) -> None:
         self._found: OrderedDict[_Key, _Found] = OrderedDict()
+        self._cache = Cache[Gain]()
 
     def is_judged(self, paragraph: Paragraph, settings: Settings) -> bool:
         """Return whether a judge has read a paragraph."""
@@ -52,7 +54,8 @@ class Checker:
         key = _key(paragraph, settings)
         before = self._get(key).changes
         task = Revise(key.text, locked=key.locked)
-        changes = tuple((await with_settings(model, settings).arun(task)).changes)
+        own = with_settings(model, settings, self._cache)
+        changes = tuple((await own.arun(task)).changes)
         self._put(key, _Found(changes, is_judged=True))
         return changes != before
 

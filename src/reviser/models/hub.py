@@ -36,6 +36,14 @@ _MAX_HEADERS = 1 << 25
 models have about 140,000 tensors."""
 
 
+def cache() -> Path:
+    """Return the folder in which the hub's library keeps models, without importing it."""
+    get = os.environ.get
+    home = get("HF_HOME") or Path(get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    folder = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or Path(home, "hub")
+    return Path(os.path.expandvars(folder)).expanduser()
+
+
 def weights_in(folder: Path) -> list[Path]:
     """Return the weight files of a model folder; refuse a folder that is not one."""
     weights = sorted(folder.glob("*.safetensors"))

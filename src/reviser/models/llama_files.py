@@ -62,15 +62,17 @@ class LlamaFiles(NamedTuple):
 
 def default_judge() -> Path:
     """Return the folder or GGUF file of SmolLM2-135M-Instruct, which may have to be downloaded."""
-    # Nothing may be in the hub's cache, or only a part.
-    with suppress(CheckpointError, ImportError, OSError, ValueError):
-        from huggingface_hub import snapshot_download
+    # Importing the hub's library takes longer than all the rest of this.
+    if (hub.cache() / f"models--{DEFAULT_JUDGE.replace('/', '--')}").is_dir():
+        # Only a part of it may be there.
+        with suppress(CheckpointError, ImportError, OSError, ValueError):
+            from huggingface_hub import snapshot_download
 
-        kept = snapshot_download(
-            DEFAULT_JUDGE, allow_patterns=list(hub.MODEL_FILES), local_files_only=True
-        )
-        hub.weights_in(Path(kept))
-        return hub.find(kept)
+            kept = snapshot_download(
+                DEFAULT_JUDGE, allow_patterns=list(hub.MODEL_FILES), local_files_only=True
+            )
+            hub.weights_in(Path(kept))
+            return hub.find(kept)
     try:
         found = [path for path in files(PACKAGE) or [] if path.suffix == ".gguf"]
     except PackageNotFoundError:

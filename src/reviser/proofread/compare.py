@@ -6,10 +6,10 @@ training, because a language model knows which of two texts is the usual one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reviser.engines.base import Branch
+from reviser.engines.tree import common
 from reviser.proofread.passage import Passage
 from reviser.proofread.pool import Candidate
 
@@ -59,16 +59,10 @@ def compare(passage: Passage, candidate: Candidate, context: int) -> Comparison 
     rest = passage.tokens[last : last + FOLLOWING]
     without = (*passage.tokens[first:last], *rest)
     having = (*passage.encode(piece, is_start=not low), *rest)
-    alike = _common(without, having)
+    alike = common(without, having)
     # What both end with counts only as far as the tokens that follow the edit.
-    unread = max(0, _common(without[alike:][::-1], having[alike:][::-1]) - FOLLOWING)
+    unread = max(0, common(without[alike:][::-1], having[alike:][::-1]) - FOLLOWING)
     cut = 1 + first + alike  # after the id that begins a history
     longest = max(1, min(COMPARED, context - cut))
     one, other = (each[alike : len(each) - unread][:longest] for each in (without, having))
     return Comparison(candidate, Branch(cut, one), Branch(cut, other)) if one and other else None
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two sequences have in common at their start."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import chain, compress
 from math import fsum
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
 from reviser.markup.spans import Span
+from reviser.proofread.cache import Cache
 from reviser.proofread.compare import Comparison, compare
 from reviser.proofread.judge import Judge, Measured
 from reviser.proofread.keep import composed, longest_apart, most_confident
@@ -30,8 +31,8 @@ from reviser.writing.prompts import check_limits
 from reviser.writing.rollout import Revision
 from reviser.writing.tasks import Revise
 
-PASSAGES = 12
-"""Passages that are judged side by side. Each is asked about three times, and an engine keeps what
+PASSAGES = 6
+"""Passages that are judged side by side. Each is asked about twice, and an engine keeps what
 it has read of about so many (`engines.scoring.CACHED_IDS`)."""
 SURE = 0.99
 """The confidence of an edit that needs no judge."""
@@ -56,6 +57,8 @@ class Proofreading:
     """The id that begins a text for the language model."""
     context: int = 0
     """Number of ids that it can read."""
+    cache: Cache[Gain] | None = None
+    """What the language model said lately, for a text that is proofread after each edit."""
 
 
 def sure_edits(draft: str, locked: Sequence[Span], proposers: Sequence[Proposer]) -> Changes:
@@ -114,7 +117,7 @@ def proofread(
     done = 0
     try:
         for group in groups(list(zip(parts, by_passage(parts, found), strict=True))):
-            new = yield from judged(group, tools.judge, tools.context, places)
+            new = yield from judged(group, tools.judge, tools.context, places, tools.cache)
             suggestions += new
             done += len(group)
             progress(done, len(parts))
@@ -145,13 +148,14 @@ def judged(
     judge: Judge,
     context: int,
     sure: Sequence[int] = (),
+    cache: Cache[Gain] | None = None,
 ) -> Flow[list[Change]]:
     """Return the plausible edits of some passages, as changes of the whole text.
 
     `sure` are the positions in it where sure changes were made.
     """
     changes = []
-    measured = yield from measure(group, judge, context)
+    measured = yield from measure(group, judge, context, cache)
     for (passage, _), some in zip(group, measured, strict=True):
         window = passage.window
         count = bisect_left(sure, window.end) - bisect_left(sure, window.start)
@@ -163,12 +167,15 @@ def judged(
 
 
 def measure(
-    group: Sequence[tuple[Passage, Sequence[Candidate]]], judge: Judge, context: int
+    group: Sequence[tuple[Passage, Sequence[Candidate]]],
+    judge: Judge,
+    context: int,
+    cache: Cache[Gain] | None = None,
 ) -> Flow[list[list[Measured]]]:
     """Ask the model about edits of some passages; leave out those that do not pass the gate."""
-    looks = yield from look(group, context)
+    looks, ends = yield from look(group, context, cache)
     passed = [list(compress(some, judge.passes([each for _, each in some]))) for some in looks]
-    return (yield from compared([passage for passage, _ in group], passed))
+    return (yield from compared([passage for passage, _ in group], passed, ends, cache))
 
 
 Look: TypeAlias = tuple[Comparison, Measured]
@@ -176,26 +183,37 @@ Look: TypeAlias = tuple[Comparison, Measured]
 
 
 def look(
-    group: Sequence[tuple[Passage, Sequence[Candidate]]], context: int
-) -> Flow[list[list[Look]]]:
-    """Read some passages, and return what the first token of each edit tells."""
+    group: Sequence[tuple[Passage, Sequence[Candidate]]],
+    context: int,
+    cache: Cache[Gain] | None = None,
+) -> Flow[tuple[list[list[Look]], list[int]]]:
+    """Read some passages, and return what the first token of each edit tells.
+
+    The numbers that are returned with it are how many ids of each passage were read.
+    """
     pools = [
         [one for each in some if (one := compare(passage, each, context)) is not None]
         for passage, some in group
     ]
     # This reads the texts; what is asked later reads only branches of them.
-    found = yield from gains([passage for passage, _ in group], pools, is_first=True)
-    return [
+    parts, ends = [passage for passage, _ in group], [1] * len(group)
+    found = yield from gains(parts, pools, ends, cache, is_first=True)
+    looks = [
         [(one, Measured(one.candidate, first.gain, first.last)) for one, first in some]
         for some in found
     ]
+    return looks, ends
 
 
 def compared(
-    parts: Sequence[Passage], looks: Sequence[Sequence[Look]]
+    parts: Sequence[Passage],
+    looks: Sequence[Sequence[Look]],
+    ends: list[int],
+    cache: Cache[Gain] | None = None,
 ) -> Flow[list[list[Measured]]]:
     """Compare passages with and without some edits, as far as they differ."""
-    wholes = yield from gains(parts, [[one for one, _ in some] for some in looks], is_first=False)
+    pools = [[one for one, _ in some] for some in looks]
+    wholes = yield from gains(parts, pools, ends, cache, is_first=False)
     return [
         [
             replace(each, gain=whole.gain, tokens=len(one.having.ids), without=whole.without)
@@ -216,28 +234,43 @@ class Gain(NamedTuple):
 
 
 def gains(
-    parts: Sequence[Passage], pools: Sequence[Sequence[Comparison]], *, is_first: bool
+    parts: Sequence[Passage],
+    pools: Sequence[Sequence[Comparison]],
+    ends: list[int],
+    cache: Cache[Gain] | None,
+    *,
+    is_first: bool,
 ) -> Flow[list[list[tuple[Comparison, Gain]]]]:
     """Return how much more likely each passage is with each edit.
 
-    With `is_first`, only as far as the first token of an edit tells.
+    With `is_first`, only as far as the first token of an edit tells. `ends` is how many ids of each
+    passage are read: all of a new one, else as far as the last edit that the cache does not know.
     """
-    questions = []
-    for passage, some in zip(parts, pools, strict=True):
-        if some:
+    questions, asked = [], []
+    for n, (passage, some) in enumerate(zip(parts, pools, strict=True)):
+        pairs = [each.branches(is_first=is_first) for each in some]
+        known = [None if cache is None else cache.get(passage, pair) for pair in pairs]
+        new = [pair for pair, gain in zip(pairs, known, strict=True) if gain is None]
+        if new:
             history = passage.score.history
-            branches = [branch for each in some for branch in each.branches(is_first=is_first)]
-            questions.append(Score(history, start=len(history), branches=tuple(branches)))
+            is_new = is_first and len(new) == len(pairs)
+            last = len(history) if is_new else max(without.cut for without, _ in new)
+            ends[n] = max(ends[n], last)
+            branches = tuple(chain.from_iterable(new))
+            questions.append(Score(history[: ends[n]], start=ends[n], branches=branches))
+        asked.append((passage, pairs, known))
     answers = iter((yield from scores(questions)))
-    found = []
-    for some in pools:
-        scored = [each.logprobs for each in next(answers).branches] if some else []
-        found.append(
-            [
-                (one, Gain(fsum(b) - fsum(a), b[-1], fsum(a) / len(a)))
-                for one, a, b in zip(some, scored[::2], scored[1::2], strict=True)
-            ]
-        )
+    found: list[list[tuple[Comparison, Gain]]] = []
+    for some, (passage, pairs, known) in zip(pools, asked, strict=True):
+        scored = iter(next(answers).branches if None in known else ())
+        found.append([])
+        for one, pair, gain in zip(some, pairs, known, strict=True):
+            if gain is None:
+                a, b = next(scored).logprobs, next(scored).logprobs
+                gain = Gain(fsum(b) - fsum(a), b[-1], fsum(a) / len(a))
+                if cache is not None:
+                    cache.put(passage, pair, gain)
+            found[-1].append((one, gain))
     return found
 
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from reviser.core.codec import Codec
+import numpy as np
+import numpy.typing as npt
+
+from reviser.core.codec import UNITS, Codec
 from reviser.engines.base import Score
 from reviser.writing.windows import Window, windows
 
@@ -33,6 +36,11 @@ class Passage:
         """Numbers of tokens, by the positions in the text where they begin."""
         starts = self.codec.char_offsets(self.tokens)[: len(self.tokens)].tolist()
         return {start: n for n, start in enumerate(starts) if start >= 0}
+
+    @cached_property
+    def sentences(self) -> npt.NDArray[np.intp]:
+        """Numbers of the tokens that begin a sentence; the first one does."""
+        return np.flatnonzero(self.codec.unit_starts(self.tokens) & UNITS["sentence"])
 
     @property
     def words(self) -> int:
