@@ -216,6 +216,8 @@ def _number(line: Line, i: int) -> str:
 THEN = frozenset(listed("yesterday ago"))
 LAST = frozenset(listed("week month year night summer winter spring autumn time weekend")) | DAYS
 ENDS = frozenset((".", "?", "!", ";"))
+FAR, AROUND = 40, 30
+"""Words of a sentence, and beside it, that are looked at."""
 
 
 def tense(line: Line, i: int) -> Iterator[Options]:
@@ -246,10 +248,11 @@ def tense(line: Line, i: int) -> Iterator[Options]:
 
 
 def _sentence(line: Line, i: int) -> tuple[int, int]:
+    """Return the bounds of the sentence of a token, as far as it is looked at."""
     low, high = i, i
-    while low > 0 and line.words[low - 1] not in ENDS:
+    while low > max(0, i - FAR) and line.words[low - 1] not in ENDS:
         low -= 1
-    while high < len(line.words) and line.words[high] not in ENDS:
+    while high < min(len(line.words), i + FAR) and line.words[high] not in ENDS:
         high += 1
     return low, high
 
@@ -276,7 +279,7 @@ def _lasts(words: Sequence[str]) -> bool:
 def _is_past(line: Line, low: int, high: int, i: int) -> bool:
     """Return whether the other verbs of a sentence, or of those beside it, are in the past."""
     past = present = 0
-    for n in range(max(2, low - 30), min(len(line.words) - 2, high + 30)):
+    for n in range(max(2, low - AROUND), min(len(line.words) - 2, high + AROUND)):
         word, tags = line.words[n], line.tags[n]
         if n == i:
             continue
