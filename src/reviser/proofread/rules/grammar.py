@@ -268,8 +268,9 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
             yield ITS.words(text, n, n, "it's")
     for n, word in enumerate(text.low):
         if word.endswith("'s") and len(word) > 4 and not text.is_name(n):
+            # "the paper's." and "the table's 0.42" leave out a noun.
             follows = text.next(n)
-            if not follows or follows in _AFTER_PLURAL:
+            if follows in _AFTER_PLURAL or (not follows and text.previous(n) != "the"):
                 yield PLURAL.words(text, n, n, text.words[n][:-2] + "s")
 
 
