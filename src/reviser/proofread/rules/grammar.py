@@ -271,7 +271,18 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
             # "the paper's." and "the table's 0.42" leave out a noun.
             follows = text.next(n)
             if follows in _AFTER_PLURAL or (not follows and text.previous(n) != "the"):
-                yield PLURAL.words(text, n, n, text.words[n][:-2] + "s")
+                yield PLURAL.words(text, n, n, plural(text.words[n][:-2]))
 
 
 _AFTER_PLURAL = words("after-plural")
+
+
+def plural(noun: str) -> str:
+    """Return the regular plural of a noun.
+
+    >>> plural("photo"), plural("tomato"), plural("party"), plural("box")
+    ('photos', 'tomatoes', 'parties', 'boxes')
+    """
+    if re.search(r"(?:s|x|z|ch|sh|tomato|potato|hero|echo)\Z", noun):
+        return noun + "es"
+    return noun[:-1] + "ies" if re.search(r"[^aeiou]y\Z", noun) else noun + "s"
