@@ -200,7 +200,7 @@ def plural(noun: str) -> str:
     """Return the plural of a noun."""
     if noun in _IRREGULAR:
         return _IRREGULAR[noun]
-    if noun.endswith(("s", "x", "ch", "sh")):
+    if noun.endswith(("s", "x", "ch", "sh", "tomato", "potato", "hero", "echo")):
         return noun + "es"
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return noun[:-1] + "ies"
@@ -275,14 +275,3 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
 
 
 _AFTER_PLURAL = words("after-plural")
-
-
-def plural(noun: str) -> str:
-    """Return the regular plural of a noun.
-
-    >>> plural("photo"), plural("tomato"), plural("party"), plural("box")
-    ('photos', 'tomatoes', 'parties', 'boxes')
-    """
-    if re.search(r"(?:s|x|z|ch|sh|tomato|potato|hero|echo)\Z", noun):
-        return noun + "es"
-    return noun[:-1] + "ies" if re.search(r"[^aeiou]y\Z", noun) else noun + "s"
