@@ -1,7 +1,7 @@
 """Compare what people proofread with today, with one scorer on the same texts.
 
-    python rivals.py TESTS DATA -o results/rivals.json --blind BLIND --before CHECKOUT --base base
-    python rivals.py TESTS DATA -o results/rivals.json --blind BLIND --only proofreader --model base
+    python rivals.py TESTS DATA -o results/rivals.json --before CHECKOUT --base base
+    python rivals.py TESTS DATA -o results/rivals.json --only proofreader --model base
     python page.py
 
 Each rival runs with its default settings, and the first correction that it suggests is made. A
@@ -319,7 +319,7 @@ def parts_of(given: Given) -> dict[str, Callable[[Check], dict[str, Any]]]:
     return {
         "letters": partial(score_marked, given.data / "letters"),
         "texts": partial(score_marked, HERE / "texts"),
-        "blind": partial(score_marked, given.blind or HERE / "blind"),
+        "blind": partial(score_marked, HERE / "blind"),
         "openstax": partial(books, "openstax", given),
         "docs": partial(pages, given),
         "novels": partial(books, "novels", given),
@@ -371,7 +371,6 @@ def main() -> None:
     parser.add_argument("--sets", choices=[*PARTS, *TEST_SETS], nargs="*", default=PARTS)
     parser.add_argument("--first", type=int, default=200, help="sentences of each test set")
     parser.add_argument("--words", type=int, default=10_000, help="words of each clean source")
-    parser.add_argument("--blind", type=Path, help="folder with the texts of the blind test")
     parser.add_argument("--hunspell", default="hunspell -d en_US", help="command of hunspell")
     parser.add_argument("--languagetool", help="class path of LanguageTool's server")
     parser.add_argument("--before", type=Path, help="a checkout of 0.2.0")
