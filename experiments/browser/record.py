@@ -132,8 +132,8 @@ def main() -> None:
             kept.append(each)
     # One palette for all, so that what stays the same is stored once.
     whole = Image.new("RGB", (kept[0][1].width, sum(each.height for _, each in kept)))
-    for n, (_, each) in enumerate(kept):
-        whole.paste(each, (0, n * each.height))
+    for n, (_, picture) in enumerate(kept):
+        whole.paste(picture, (0, n * picture.height))
     palette = whole.quantize(COLOURS, dither=Image.Dither.NONE)
     pictures = [each.quantize(palette=palette, dither=Image.Dither.NONE) for _, each in kept]
     times = [min(round(1000 * (b - a)), LONGEST) for (a, _), (b, _) in pairwise(kept)]

@@ -129,7 +129,7 @@ class Terminal:
 
     def close(self) -> None:
         """End the program."""
-        os.kill(self.pid, signal.SIGTERM)
+        os.kill(self.pid, signal.SIGHUP)  # a shell ignores SIGTERM
         os.waitpid(self.pid, 0)
 
 
