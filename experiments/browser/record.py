@@ -4,7 +4,7 @@
     python -m experiments.browser.record http://127.0.0.1:8000 docs/img/playground.gif
 
 `FOLDER` is what `reviser export MODEL --to web` wrote; the page writes a story. An address is that
-of `reviser serve MODEL`; the page proofreads one of its examples.
+of `reviser serve`; the page proofreads its example.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 EXAMPLE = "One day, Lily found a big box."
-DRAFT = "He go to school"
-"""The beginnings of the examples to write from and to proofread."""
+"""The beginning of the example to write from."""
 SECONDS = 0.35
 """Time between two pictures, at least."""
 LONGEST = 1200
@@ -61,20 +60,19 @@ def write(page: Any) -> None:
 
 
 def proofread(page: Any) -> None:
-    """Let the model check a text; filter its suggestions, and decide on them."""
-    page.get_by_role("button", name=DRAFT).click()
+    """Let the model check the letter of the example, and decide on its suggestions."""
+    page.wait_for_timeout(500)
+    page.locator("#examples button").first.click()
+    page.wait_for_selector("body.writing.reviewed")  # what is sure
+    page.wait_for_timeout(700)
     page.wait_for_selector("body.reviewed:not(.writing)")
-    page.wait_for_timeout(1500)
-    for value in (0.45, 0.55, 0.7, 0.55, 0.45, 0.35):
-        page.fill("#threshold", str(value))
-        page.wait_for_timeout(400)
-    page.wait_for_timeout(800)
-    for button in ("accept", "accept", "reject"):
+    page.wait_for_timeout(1200)
+    for button in ("accept", "accept"):
         chosen = page.locator(f"#cards li .{button}").first
         chosen.hover()
-        page.wait_for_timeout(900)
-        chosen.click()
         page.wait_for_timeout(700)
+        chosen.click()
+        page.wait_for_timeout(500)
     page.click("#accept-all")
     page.wait_for_timeout(1000)
 
@@ -121,7 +119,10 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
     if given.source.startswith("http"):
-        found = frames(given.source, proofread, width=1180, height=760, shown=860)
+        # With a mode in the address, the page does not check its example by itself.
+        found = frames(
+            f"{given.source}/#mode=proofread", proofread, width=1100, height=700, shown=740
+        )
     else:
         with hosted(Path(given.source)) as url:
             found = frames(url, write, width=760, height=860, shown=500)
@@ -129,7 +130,12 @@ def main() -> None:
     for each in found[1:]:
         if each[0] - kept[-1][0] >= SECONDS or each is found[-1]:
             kept.append(each)
-    pictures = [each.quantize(COLOURS, dither=Image.Dither.NONE) for _, each in kept]
+    # One palette for all, so that what stays the same is stored once.
+    whole = Image.new("RGB", (kept[0][1].width, sum(each.height for _, each in kept)))
+    for n, (_, picture) in enumerate(kept):
+        whole.paste(picture, (0, n * picture.height))
+    palette = whole.quantize(COLOURS, dither=Image.Dither.NONE)
+    pictures = [each.quantize(palette=palette, dither=Image.Dither.NONE) for _, each in kept]
     times = [min(round(1000 * (b - a)), LONGEST) for (a, _), (b, _) in pairwise(kept)]
     pictures[0].save(
         given.output, save_all=True, append_images=pictures[1:], duration=[*times, LAST], loop=0

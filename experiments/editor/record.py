@@ -1,10 +1,11 @@
-"""Record Neovim with the language server and the proofreader: docs/img/neovim.gif.
+"""Record the proofreader in Neovim and in a shell: docs/img/neovim.gif, docs/img/terminal.gif.
 
-    python -m experiments.editor.record MODEL docs/img/neovim.gif
+    python -m experiments.editor.record neovim docs/img/neovim.gif
+    python -m experiments.editor.record shell docs/img/terminal.gif
 
-Neovim runs in a terminal of its own (a pty), pyte keeps that terminal's screen, and Pillow draws
-it. Nothing is staged but the keys; waits are cut to `LONGEST` milliseconds. It needs Neovim, and
-`pip install pyte`.
+Neovim, or the shell, runs in a terminal of its own (a pty), pyte keeps that terminal's screen, and
+Pillow draws it. Nothing is staged but the keys; waits are cut to `LONGEST` milliseconds. It needs
+Neovim, or bash, and `pip install pyte`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ import pyte
 from PIL import Image, ImageDraw, ImageFont
 from pyte.screens import Char
 
+from reviser.player.playground import LETTER
+
 COLUMNS, ROWS = 98, 13
+SHELL_ROWS = 34
+"""Rows of the shell's terminal, which has room for all suggestions of the letter."""
 SIZE, WIDTH, HEIGHT = 13, 8, 18
 """Font size, and the size of a character's cell."""
 LONGEST, LAST = 1500, 2500
@@ -80,8 +85,8 @@ vim.keymap.set("n", "]d", function() vim.diagnostic.goto_next({ float = false })
 class Terminal:
     """A program in a terminal, and pictures of its screen with their times."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
-        self.screen = pyte.Screen(COLUMNS, ROWS)
+    def __init__(self, command: list[str], folder: Path, rows: int = ROWS) -> None:
+        self.screen = pyte.Screen(COLUMNS, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.pictures: list[tuple[float, Image.Image]] = []
         self.pid, self._file = pty.fork()
@@ -90,7 +95,7 @@ class Terminal:
             os.environ.update(TERM="xterm-256color", PYTHONPATH=os.pathsep.join(sys.path))
             os.environ.update(dict.fromkeys(["XDG_CONFIG_HOME", "XDG_DATA_HOME"], str(folder)))
             os.execvp(command[0], command)
-        fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
 
     def read(self, seconds: float) -> None:
         """Read what the program writes, and keep a picture of each screen that lasts."""
@@ -124,7 +129,7 @@ class Terminal:
 
     def close(self) -> None:
         """End the program."""
-        os.kill(self.pid, signal.SIGTERM)
+        os.kill(self.pid, signal.SIGHUP)  # a shell ignores SIGTERM
         os.waitpid(self.pid, 0)
 
 
@@ -138,9 +143,9 @@ def colour(name: str, default: str) -> str:
 def drawn(screen: pyte.Screen) -> Image.Image:
     """Return a picture of a terminal's screen."""
     fonts = [ImageFont.truetype(f"DejaVuSansMono{style}.ttf", SIZE) for style in ("", "-Bold")]
-    picture = Image.new("RGB", (COLUMNS * WIDTH + 16, ROWS * HEIGHT + 16), BACK)
+    picture = Image.new("RGB", (COLUMNS * WIDTH + 16, screen.lines * HEIGHT + 16), BACK)
     pen = ImageDraw.Draw(picture)
-    for row in range(ROWS):
+    for row in range(screen.lines):
         for column in range(COLUMNS):
             char: Char = screen.buffer[row][column]
             ink, back = colour(char.fg, INK), colour(char.bg, BACK)
@@ -162,13 +167,13 @@ def shown(lines: list[str], *words: str) -> bool:
     return all(any(f"with “{word}”" in line for line in lines) for word in words)
 
 
-def session(model: Path) -> list[tuple[float, Image.Image]]:
+def neovim() -> list[tuple[float, Image.Image]]:
     """Use Neovim as a person would, and return pictures of it with their times."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "release.md").write_text(TEXT)
         (folder / ".reviser.toml").write_text("delay = 0.3\n")
-        words = [sys.executable, "-m", "reviser", "lsp", "--judge", str(model.absolute())]
+        words = [sys.executable, "-m", "reviser", "lsp"]
         listed = "{" + ", ".join(json.dumps(word) for word in words) + "}"
         (folder / "setup.lua").write_text(SETUP.replace("COMMAND", listed))
         terminal = Terminal(
@@ -182,7 +187,7 @@ def session(model: Path) -> list[tuple[float, Image.Image]]:
             terminal.type("]d", 0.2)
             terminal.read(1)
             terminal.type("gra", 0.2)
-            terminal.until(lambda lines: any("Never change" in line for line in lines))
+            terminal.until(lambda lines: any("dictionary" in line for line in lines))
             terminal.read(1.5)
             terminal.type("1\r", 0.8)
             terminal.read(1)
@@ -191,6 +196,26 @@ def session(model: Path) -> list[tuple[float, Image.Image]]:
             terminal.type(TYPED, 0.06)
             terminal.type("\x1b", 0.1)
             terminal.until(lambda lines: shown(lines, "different"))
+            terminal.read(1)
+        finally:
+            terminal.close()
+    return terminal.pictures
+
+
+def shell() -> list[tuple[float, Image.Image]]:
+    """Proofread the letter of the playground in a shell, and return pictures with their times."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "letter.txt").write_text(LETTER + "\n")
+        os.environ.update(PS1="$ ", PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        terminal = Terminal(["bash", "--norc", "--noprofile"], folder, SHELL_ROWS)
+        try:
+            terminal.until(lambda lines: lines[0].startswith("$"))
+            terminal.read(0.5)
+            terminal.type("reviser proofread letter.txt", 0.04)
+            terminal.read(0.4)
+            terminal.type("\r")
+            terminal.until(lambda lines: any(" in 1 file" in line for line in lines))
             terminal.read(1)
         finally:
             terminal.close()
@@ -210,11 +235,11 @@ def write_gif(path: Path, pictures: list[tuple[float, Image.Image]]) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description="Record Neovim with the language server.")
-    parser.add_argument("model", type=Path)
+    parser = argparse.ArgumentParser(description="Record the proofreader in a terminal.")
+    parser.add_argument("program", choices=("neovim", "shell"))
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
-    _, *pictures = session(given.model)  # the first screen is empty
+    _, *pictures = neovim() if given.program == "neovim" else shell()  # the first screen is empty
     write_gif(given.output, pictures)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -11,12 +14,16 @@ from zipfile import ZipFile
 import docx
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
+from rich.file_proxy import FileProxy
+from rich.text import Text
 
 from reviser.cli import main
 from reviser.cli.drafts import Draft
+from reviser.cli.output import print_styled
 from reviser.cli.proofread import Sheet
 from reviser.proofread.settings import Settings, user_words
-from reviser.writing.changes import Change
+from reviser.writing.changes import Change, Changes
 from reviser.writing.tasks import Revise
 from support import judging
 
@@ -42,7 +49,7 @@ def run(*args: Any, stdin: str | bytes | None = None) -> Result:
 
 LIST = (
     "a.md:1:7: It is [a -> an] end of of it.\n    article: “an” stands before a vowel. (99%)\n"
-    "a.md:1:16: It is a end of [of -> nothing] it.\n"
+    "a.md:1:16: It is a end of [of -> (delete)] it.\n"
     "    repetition: The word is there twice. (99%)\n"
 )
 JUDGED_LIST = (
@@ -149,9 +156,8 @@ def test_changes_are_accepted_one_by_one() -> None:
     assert result.exit_code == 0, result.output
     assert Path("a.md").read_text() == "an end of of it, teh one, teh two, a orange.\n"
     assert Path(".reviser.toml").read_text() == 'ignore = ["doubled"]\n'
-    assert (
-        'd: add "teh" to the dictionary, i: ignore the rule misspelling, q: stop?' in result.stdout
-    )
+    asked = 'd: add "teh" to the dictionary, i: ignore the rule misspelling, q: stop?'
+    assert f"3 of 5. a: accept, r: reject, {asked}" in " ".join(result.stdout.split())
     assert user_words() == {"teh"}
     assert result.stdout.endswith("1 change in 1 file\n")
     assert run("a.md", "--interactive", stdin="q").stdout.endswith("0 changes in 1 file\n")
@@ -172,7 +178,43 @@ def test_a_space_before_a_deleted_word_is_shown(capsys: pytest.CaptureFixture[st
     Path("a.md").write_text(text)
     sheet = Sheet(Draft.read(Path("a.md"), "auto", "proofread"), Revise(text), Settings())
     sheet.print(Change(start=8, end=12, before=" the", after=""))
-    assert capsys.readouterr().out == "a.md:1:9: Into the [the -> nothing] house.\n"
+    assert capsys.readouterr().out == "a.md:1:9: Into the [the -> (delete)] house.\n"
+
+
+def test_in_a_terminal_a_line_is_as_wide_as_its_room_and_says_what_it_replaces(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "A long line of many words before they doesnt end, and many more words after it."
+    Path("a.md").write_text(text)
+    sheet = Sheet(Draft.read(Path("a.md"), "auto", "proofread"), Revise(text), Settings())
+    sure = Change(start=38, end=44, before="doesnt", after="doesn't", logprob=0, actions=0)
+    better = replace(sure, start=33, before="they doesnt", after="they don't")
+    monkeypatch.setattr("reviser.cli.proofread._is_terminal", lambda: True)
+    for columns in ("60", "80"):
+        monkeypatch.setenv("COLUMNS", columns)
+        sheet.print(sure)
+        [line] = capsys.readouterr().out.splitlines()
+        assert int(columns) - 16 < len(line) <= int(columns)
+    sheet.show(Changes(draft=text, changes=(sure,)))
+    sheet.show(Changes(draft=text, changes=(better,)))
+    assert capsys.readouterr().out.endswith("    It replaces [doesnt -> doesn't].\n")
+
+
+def test_the_summary_in_a_terminal_says_how_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reviser.cli.proofread._is_terminal", lambda: True)
+    hint = "2 changes in 1 file. Save them with --in-place or -o FILE.\n"
+    assert run("a.md", "--no-judge").stdout.endswith(hint)
+    assert run("a.md", "--no-judge", "--check").stdout.endswith("2 changes in 1 file\n")
+    assert run("a.md", "--no-judge", "--in-place").stdout.endswith("2 changes in 1 file\n")
+
+
+def test_a_line_is_printed_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    bar = Console(file=screen, force_terminal=True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", FileProxy(bar, sys.stdout))  # as long as a bar is drawn
+    print_styled(Text("one line"))
+    assert "one line" in screen.getvalue()
 
 
 def test_a_word_document_is_saved_with_tracked_changes() -> None:

@@ -21,7 +21,7 @@ WORDS = ["a", "é", "\n", "\n", "😀", " ", "word", "."]
 def run(**cases: Any) -> Any:
     done = subprocess.run(
         [node(), "--no-warnings", str(Path(__file__).with_name("suggestions.mjs"))],
-        input=json.dumps({"module": str(MODULE), "formats": [], "edits": []} | cases),
+        input=json.dumps({"module": str(MODULE), "formats": [], "edits": [], "merges": []} | cases),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return json.loads(done.stdout)
@@ -149,3 +149,20 @@ def test_the_edit_between_two_texts_is_found() -> None:
         assert before[: edit["start"]] + put + before[edit["end"] :] == after
         assert edit["start"] >= start
         assert edit["end"] <= end
+
+
+@pytest.mark.parametrize(
+    ("state", "certainty", "wanted"),
+    [
+        ("pending", 0.8, ["they don't"]),
+        ("pending", 0.3, ["doesn't"]),  # it would be hidden
+        ("accepted", 0.8, ["doesn't"]),
+    ],
+)
+def test_a_judged_suggestion_takes_the_place_of_a_sure_one_inside_of_it(
+    state: str, certainty: float, wanted: list[str]
+) -> None:
+    sure = {"at": 5, "start": 5, "before": "doesnt", "after": "doesn't", "state": state}
+    judged = {"at": 0, "before": "they doesnt", "after": "they don't", "state": "pending"}
+    merge = {"all": [sure], "later": [judged | {"certainty": certainty}], "least": 0.5}
+    assert [each["after"] for each in run(merges=[merge])["united"][0]] == wanted

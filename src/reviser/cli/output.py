@@ -196,7 +196,11 @@ def print_styled(text: Text) -> None:
 
     console = Console(highlight=False)
     if console.is_terminal:
-        console.print(text, soft_wrap=True)
+        # A console writes to the terminal itself, into a progress bar that is drawn there.
+        # `sys.stdout` knows of the bar, and puts the line above it.
+        with console.capture() as captured:
+            console.print(text, soft_wrap=True)
+        sys.stdout.write(captured.get())
     else:
         sys.stdout.buffer.write(f"{text.plain}\n".encode())
 

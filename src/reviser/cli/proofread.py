@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("list", "text", "diff", "criticmarkup", "json", *REPORTS)
 AROUND = 32
-"""Characters that are shown on either side of a change."""
+"""Characters that are shown on either side of a change, at most."""
+LEAST = 12
+"""The same in a narrow terminal, at least."""
 
 
 @click.command()
@@ -101,7 +105,7 @@ def proofread(
         locks = draft.locks(locked, is_only=len(files) < 2)
         task = Revise(draft.text, locked=locks)
         sheets.append(Sheet(draft, task, settings))
-    is_live = form == "list" and not interactive and sys.stdout.isatty()
+    is_live = form == "list" and not interactive and _is_terminal()
     done: list[tuple[Sheet, Changes]] = []
     found = _revisions(sheets, choice, is_live=is_live)
     for sheet, revision in list(found) if interactive else found:
@@ -121,7 +125,9 @@ def proofread(
         print_report(form, [(sheet.draft.name, changes) for sheet, changes in done])
     count = sum(len(changes) for _, changes in done)
     if form == "list":
-        click.echo(f"{plural(count, 'change')} in {plural(len(done), 'file')}")
+        is_unsaved = count and not (in_place or check or interactive or output is not None)
+        hint = ". Save them with --in-place or -o FILE." if is_unsaved and _is_terminal() else ""
+        click.echo(f"{plural(count, 'change')} in {plural(len(done), 'file')}{hint}")
     if check and count:
         raise SystemExit(1)
 
@@ -156,11 +162,18 @@ class Sheet:
         """Print the changes that were not printed before."""
         for change in changes:
             if change not in self.shown:
+                # The judge may prefer a longer change to a sure one that was printed before.
+                replaced = [
+                    old for old in self.shown if old.start < change.end and change.start < old.end
+                ]
                 self.shown.add(change)
-                self.print(change)
+                self.print(change, replaced)
 
-    def print(self, change: Change) -> None:
-        """Print a change with its position, the words around it and its reason."""
+    def print(self, change: Change, replaced: Sequence[Change] = ()) -> None:
+        """Print a change with its position, the words around it and its reason.
+
+        `replaced` are changes that were printed before, and that it replaces.
+        """
         from rich.text import Text
 
         from reviser.player.terminal import printable
@@ -168,31 +181,50 @@ class Sheet:
         text = self.draft.text
         whole = whole_words(text, change)
         line, column = self.positions.position(whole.start)
-        before, after = _around(text, whole)
+        position = f"{self.draft.name}:{line + 1}:{column + 1}: "
+        before, after = _around(text, whole, len(position))
         print_styled(
             Text.assemble(
-                (f"{self.draft.name}:{line + 1}:{column + 1}: ", "dim"),
+                (position, "dim"),
                 printable(before),
                 " " * (whole.before[:1].isspace() and before[-1:] not in ("", " ")),
                 "[",
                 (printable(_one_line(whole.before)), "red strike"),
                 " -> ",
-                (printable(_one_line(whole.after)) or "nothing", "bold green"),
+                (printable(_one_line(whole.after)) or "(delete)", "bold green"),
                 "]",
                 printable(after),
             )
         )
         if reason := reason_of(change):
             print_styled(Text(f"    {printable(reason)}", "dim"))
+        for old in replaced:
+            before, after = (_one_line(part) for part in (old.before, old.after))
+            print_styled(
+                Text(f"    It replaces [{printable(before)} -> {printable(after)}].", "dim")
+            )
 
 
-def _around(text: str, change: Change) -> tuple[str, str]:
-    """Return the words of the same line before and after a change."""
-    before = text[max(0, change.start - AROUND) : change.start]
-    after = text[change.end : change.end + AROUND]
-    if len(before) == AROUND and "\n" not in before:
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _around(text: str, change: Change, used: int) -> tuple[str, str]:
+    """Return the words of the same line before and after a change.
+
+    In a terminal, they are as many as its width has room for, `used` columns of it being taken.
+    """
+    around = AROUND
+    if _is_terminal():
+        used += (
+            len(change.before) + len(change.after or "(delete)") + len("[ -> ]") + 6
+        )  # 2 x "..."
+        around = min(AROUND, max(LEAST, (shutil.get_terminal_size().columns - used) // 2))
+    before = text[max(0, change.start - around) : change.start]
+    after = text[change.end : change.end + around]
+    if len(before) == around and "\n" not in before:
         before = "..." + before[before.find(" ") + 1 :]
-    if len(after) == AROUND and "\n" not in after:
+    if len(after) == around and "\n" not in after:
         after = after[: after.rfind(" ") + 1] + "..."
     space = " " * change.before[-1:].isspace()
     return before.rpartition("\n")[2], space + after.partition("\n")[0].rstrip()
@@ -267,9 +299,11 @@ def _reviewed(sheet: Sheet, changes: Changes) -> Changes:
         keys |= {"d": f'add "{word}" to the dictionary'} if word else {}
         keys |= {"i": f"ignore the rule {change.rule}"} if change.rule else {}
         keys["q"] = "stop"
-        click.echo(
-            "    " + ", ".join(f"{key}: {what}" for key, what in keys.items()) + "? ", nl=False
+        question = ", ".join(f"{key}: {what}" for key, what in keys.items())
+        lines = textwrap.wrap(
+            f"{number + 1} of {len(changes)}. {question}?", shutil.get_terminal_size().columns - 6
         )
+        click.echo(textwrap.indent("\n".join(lines), "    ") + " ", nl=False)
         while (key := _key()) not in keys:
             pass
         click.echo(key)

@@ -67,8 +67,8 @@ export class Proofread {
       word: change.confidence === null ? "likely" : "sure",
       state: PENDING,
     }));
-    this.all = merged(this.all, fresh);
-    for (const [text, some] of this.seen) this.seen.set(text, merged(some, fresh));
+    this.all = merged(this.all, fresh, this.least);
+    for (const [text, some] of this.seen) this.seen.set(text, merged(some, fresh, this.least));
     this.changed();
     if (!isPartial) announce(`${this.summary()} ${this.pending.length ? "F8 goes to the next one." : ""}`);
   }

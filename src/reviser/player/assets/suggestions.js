@@ -28,9 +28,13 @@ export function follow(suggestions, { start, end, size }, text) {
   });
 }
 
-/** Add later suggestions for the same draft, except where one is already. `at` is the start of a
- *  suggestion in the draft, `start` in the text as it is now. */
-export function merged(all, later) {
+/** Add later suggestions for the same draft, except where one is already. A later one that is at least
+ *  `least` certain takes the place of a pending one inside of it: “they don't” of “doesn't”. `at` is the
+ *  start of a suggestion in the draft, `start` in the text as it is now. */
+export function merged(before, later, least = 0) {
+  const isInside = (one, other) => other.certainty >= least && other.before.length > one.before.length
+    && other.at <= one.at && one.at + one.before.length <= other.at + other.before.length;
+  const all = before.filter((each) => each.state !== PENDING || !later.some((other) => isInside(each, other)));
   const meets = (one, other) => one.at <= other.at + other.before.length && other.at <= one.at + one.before.length;
   const growthBefore = (at) => all
     .filter((each) => each.state === ACCEPTED && each.at < at)
