@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import ActionMask
     from reviser.core.trajectory import Trajectory
+    from reviser.data.recorded import Recording, write_trajectories
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.model import Reviser, load
@@ -48,6 +49,7 @@ __all__ = [
     "Mixture",
     "Obfuscation",
     "Policy",
+    "Recording",
     "Revise",
     "Reviser",
     "ReviserError",
@@ -61,6 +63,7 @@ __all__ = [
     "Trajectory",
     "load",
     "proofreader",
+    "write_trajectories",
 ]
 
 _MODULES = {
@@ -78,6 +81,7 @@ _MODULES = {
         "Spans",
     ),
     "reviser.core.trajectory": ("Trajectory",),
+    "reviser.data.recorded": ("Recording", "write_trajectories"),
     "reviser.trajectories.sampler": ("Sampler",),
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
