@@ -1,9 +1,9 @@
 """Mazes: the examples of every arm, as functions of seed, epoch and index.
 
-A maze is a spanning tree of a square grid, from a random depth-first walk. The prompt lists its open
-passages, start and goal; the answer is the only path between them. The recorded search walks depth
-first from the start, tries the untried neighbour nearest to the goal first, and steps back at a
-dead end. It is deterministic: ties go to the cell that comes first.
+A maze is a spanning tree of a square grid, from a random depth-first walk. The prompt lists its
+open passages, start and goal; the answer is the only path between them. The recorded search walks
+depth first from the start, tries the untried neighbour nearest to the goal first, and steps back at
+a dead end. It is deterministic: ties go to the cell that comes first.
 
 `reviser train` names a function of this file in a recipe: data: {generator: "mazes.py:touch"}.
 """
@@ -40,9 +40,7 @@ def _neighbours(size: int) -> Maze:
     cells = [(x, y) for y in range(size) for x in range(size)]
     steps = ((0, -1), (-1, 0), (1, 0), (0, 1))
     return {
-        (x, y): [
-            (x + i, y + j) for i, j in steps if 0 <= x + i < size and 0 <= y + j < size
-        ]
+        (x, y): [(x + i, y + j) for i, j in steps if 0 <= x + i < size and 0 <= y + j < size]
         for x, y in cells
     }
 
@@ -180,9 +178,26 @@ def back(seed: int, epoch: int, index: int) -> Example:
     return prompt_of(open_, start, goal), edits
 
 
-def guess(seed: int, epoch: int, index: int) -> bool:
-    """Return whether the search reaches the goal without a step back: greedy guessing."""
-    return None not in walk(*maze(seed, epoch, index))
+# -- test problems --------------------------------------------------------------------------------
+
+TEST_SEED = -1
+"""The seed of the test problems, which training never uses: its seeds are 0 or more."""
+
+
+def problem(index: int) -> str:
+    """Return the prompt of a test problem."""
+    return prompt_of(*maze(TEST_SEED, 0, index))
+
+
+def is_solved(index: int, text: str, arm: str) -> bool:
+    """Return whether an answer is exactly the path."""
+    path = " ".join(map(name, path_of(walk(*maze(TEST_SEED, 0, index)))))
+    return (text.rpartition("= ")[2] if arm == "cot" else text) == path
+
+
+def needs_back(index: int) -> bool:
+    """Return whether the recorded search meets a dead end: where greedy guessing fails."""
+    return None in walk(*maze(TEST_SEED, 0, index))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tokenizers import Tokenizer
 from reviser.core.actions import FILE_NAME, Action, ActionVocab, Kind
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec, read_tokenizer
+from reviser.core.history import trace
 from reviser.core.kinds import KIND_OF_WORD, NUMBER_ARGUMENTS
 from reviser.core.trajectory import Trajectory
 from reviser.data.dataset import Example, ExampleStream, IntArray, labelled
@@ -37,10 +38,10 @@ from reviser.trajectories.policy import Recorded
 
 __all__ = [
     "Generator",
-    "Recorder",
-    "Recording",
     "RecordedSplit",
     "RecordedStream",
+    "Recorder",
+    "Recording",
     "TrajectoryFiles",
     "write_trajectories",
 ]
@@ -58,6 +59,8 @@ HELD_OUT_SEED = 1 << 32
 """The seed of a generator's held-out examples, whatever the seed of the recipe, which is lower."""
 ATTEMPT = 1 << 33
 """Added to the seed of a generator for each example that fell into the other split."""
+_MOST = 1 << 16
+"""Number of different actions whose ids are kept."""
 EPOCH = 1 << 20
 """Examples of a generator in one epoch."""
 
@@ -82,6 +85,7 @@ class Recorder:
 
     def __init__(self, codec: Codec, vocab: ActionVocab) -> None:
         self.codec, self.vocab = codec, vocab
+        self._known: dict[tuple[Any, ...], list[int]] = {}
 
     def trajectory(self, example: Recording | tuple[Any, ...]) -> Trajectory:
         """Return the trajectory of a recording, or of a tuple of a prompt and its edits."""
@@ -110,33 +114,48 @@ class Recorder:
         if draft and vocab.needs_prefix and not prefix:
             raise TrajectoryError("This vocabulary shows a draft only after a prompt: give one.")
         shown = present(vocab, draft, prefix=prefix)
-        canvas = Canvas(vocab, [*prefix, *draft], len(prefix))
-        sizes = []
-        ids = list(shown)
-        for edit in recording.edits:
-            written = self._version(canvas, edit, len(prefix)) if isinstance(edit, str) else None
-            actions = self._actions(canvas, edit) if written is None else written
-            for action_id in actions:
-                canvas.apply(action_id)
-            ids += actions
-            sizes.append(len(actions))
+        replay = _Replay(vocab, prefix)
+        for action_id in shown:
+            replay.apply(action_id)
+        sizes, ids = [], list(shown)
+        for number, edit in enumerate(recording.edits, start=1):
+            try:
+                is_version = isinstance(edit, str)
+                write = self._version if is_version else self._actions
+                written = write(replay.canvas, edit, len(prefix))
+                for action_id in written:
+                    replay.apply(action_id)
+            except ReviserError as error:
+                raise TrajectoryError(f"Edit {number} ({edit!r}): {error}") from error
+            ids += written
+            sizes.append(len(written))
         trajectory = Trajectory(
             prefix=tuple(prefix),
             restoration=(*ids, vocab.stop),
             no_loss=tuple(range(len(shown))),
         )
-        check(vocab, trajectory)
         return trajectory, sizes
 
-    def _version(self, canvas: Canvas, text: str, offset: int) -> list[int]:
+    def _version(self, canvas: Canvas, text: Any, offset: int) -> list[int]:
         """Return the ids of the fewest edits that turn the canvas into the next version."""
         before, after = canvas.tokens()[offset:], self.codec.encode(text) if text else []
         starts = word_starts(self.codec, before), word_starts(self.codec, after)
         hunks = diff(before, after, starts=starts)
         return script(self.vocab, before, hunks, cursor=canvas.cursor, offset=offset)
 
-    def _actions(self, canvas: Canvas, edit: tuple[Any, ...]) -> list[int]:
+    def _actions(self, canvas: Canvas, edit: Any, _: int) -> list[int]:
         """Return the ids of an action that is given as its name and arguments."""
+        is_plain = isinstance(edit, tuple) and all(type(part) in (str, int) for part in edit)
+        if not is_plain or edit[:1] == ("move",):  # moves depend on the canvas
+            return self._spelled(canvas, edit)
+        found = self._known.get(edit)
+        if found is None:
+            found = self._spelled(canvas, edit)
+            if len(self._known) < _MOST:
+                self._known[edit] = found
+        return found
+
+    def _spelled(self, canvas: Canvas, edit: Any) -> list[int]:
         vocab = self.vocab
         name, *values = edit if isinstance(edit, tuple | list) and edit else ("",)
         kind = KIND_OF_WORD.get(name) if isinstance(name, str) else None
@@ -150,7 +169,7 @@ class Recorder:
             or len(values) != (1 if takes_text else numbers)
             or not all(type(value) is wanted for value in values)
         ):
-            raise TrajectoryError(f"{edit!r} is not an action. {_ACTIONS}")
+            raise TrajectoryError(f"This is not an action. {_ACTIONS}")
         if kind is Kind.MOVE:
             steps = vocab.split_move(values[0], cursor=canvas.cursor, length=len(canvas))
             return [vocab.move_id(step) for step in steps]
@@ -161,8 +180,8 @@ class Recorder:
             return list(vocab.spell(Action(kind, tokens=tuple(tokens))))
         if kind is Kind.REPLACE and len(tokens) != 1:
             raise TrajectoryError(
-                f"{edit!r} writes {len(tokens)} tokens, but replace writes exactly one. Use delete"
-                " and insert, or give versions of the text."
+                f"The text has {len(tokens)} tokens, but replace writes exactly one. Use delete and"
+                " insert, or give versions of the text."
             )
         return [i for token in tokens for i in vocab.spell(Action(kind, token))]
 
@@ -186,38 +205,54 @@ def _recording(example: Any) -> Recording:
     return Recording(prompt=example[0], edits=example[1])
 
 
-def check(vocab: ActionVocab, trajectory: Trajectory) -> None:
-    """Refuse a trajectory that the mask forbids anywhere, or that does not end with STOP.
+class _Replay:
+    """A canvas that refuses what the mask forbids, for a text in which only the prompt is locked.
 
-    This is the mask of a text in which all but the prompt may be edited, for one text at a time:
-    an edit or a move before the prompt's end is what it forbids and a canvas does not.
+    A canvas alone allows edits and moves before the prompt's end. The mask itself computes with
+    arrays, for many texts at once, and would be slow for one.
     """
-    ids = trajectory.restoration
-    floor = len(trajectory.prefix)
-    vocab.prefix_actions(trajectory.prefix)
-    canvas = Canvas(vocab, trajectory.prefix)
-    if not ids or ids[-1] != vocab.stop or vocab.stop in ids[:-1]:
-        raise TrajectoryError("A trajectory ends with STOP, and has no other.")
-    for number, action_id in enumerate(ids[:-1]):
-        if action_id >= vocab.size:
+
+    def __init__(self, vocab: ActionVocab, prefix: Sequence[int]) -> None:
+        vocab.prefix_actions(prefix)  # refuses what cannot be a prefix
+        self.vocab, self.floor = vocab, len(prefix)
+        self.canvas = Canvas(vocab, prefix)
+
+    def apply(self, action_id: int) -> None:
+        """Apply an id, or raise TrajectoryError; then this can no longer be used."""
+        canvas, vocab = self.canvas, self.vocab
+        is_first = canvas.pending is None
+        if not 0 <= action_id < vocab.size:
             raise TrajectoryError(f"Id {action_id} is not in a vocabulary of {vocab.size}.")
-        is_whole = not canvas.is_spelling
         kind = vocab.kind(action_id)
+        if is_first and kind in (Kind.PREFIX_ONLY, Kind.SEPARATOR, Kind.STOP):
+            raise TrajectoryError(f"{vocab.describe(action_id)} is not an action of a text.")
         edit = canvas.apply(action_id)
-        never = is_whole and kind in (Kind.PREFIX_ONLY, Kind.SEPARATOR)
-        # REPLACE and spans wait for their arguments, but the mask refuses their first id.
-        pending = canvas.pending if is_whole and canvas.is_spelling else None
-        reaches = pending is not None and kind is not Kind.FIND and kind is not Kind.SPAN_COPY
-        in_prompt = edit.changes_text and edit.position < floor
-        if in_prompt or canvas.cursor < floor or (reaches and canvas.cursor <= floor) or never:
-            what = "changes" if edit.changes_text or reaches else "goes into"
+        # REPLACE and spans wait for their arguments, but need a token before the cursor.
+        waits = is_first and kind in _NEED_TEXT
+        changes = edit.changes_text and edit.position < self.floor
+        if changes or canvas.cursor < self.floor or (waits and canvas.cursor <= self.floor):
+            what = "changes" if edit.changes_text or waits else "moves into"
             raise TrajectoryError(
-                f"Action {number + 1} ({vocab.describe(action_id)}) {what} the prompt, which is"
-                f" locked. Its {floor} tokens come before the text."
-                if not never
-                else f"Action {number + 1} writes {vocab.describe(action_id)}, which no model may."
+                f"{vocab.describe(action_id)} {what} the prompt, which is locked: the first"
+                f" {self.floor} tokens."
             )
-    if canvas.is_spelling:
+
+
+_NEED_TEXT = (Kind.REPLACE, Kind.SPAN_DELETE, Kind.SPAN_MOVE)
+
+
+def check(vocab: ActionVocab, trajectory: Trajectory) -> None:
+    """Refuse a trajectory that the mask forbids anywhere, or that does not end with STOP."""
+    *ids, last = trajectory.restoration or (-1,)
+    if last != vocab.stop:
+        raise TrajectoryError("A trajectory must end with STOP.")
+    replay = _Replay(vocab, trajectory.prefix)
+    for number, action_id in enumerate(ids, start=1):
+        try:
+            replay.apply(action_id)
+        except ReviserError as error:
+            raise TrajectoryError(f"Id {number} of the restoration: {error}") from error
+    if replay.canvas.is_spelling:
         raise TrajectoryError("The last action before STOP is not complete.")
 
 
@@ -254,7 +289,7 @@ def write_trajectories(
         with partial.open("w", encoding="utf-8") as file:
             header = {"format": 1, "tokenizer": recorder.codec.fingerprint}
             file.write(json.dumps(header | {"vocab": json.loads(vocab.to_json())}) + "\n")
-            for count, example in enumerate(examples, start=1):  # noqa: B007
+            for count, example in enumerate(examples, start=1):
                 try:
                     file.write(recorder.line(example) + "\n")
                 except ReviserError as error:
@@ -297,7 +332,8 @@ def _parsed(line: bytes, where: str) -> Trajectory:
     try:
         fields = json.loads(line)
         seconds = fields.pop("seconds", None) if isinstance(fields, dict) else None
-        trajectory = Trajectory.from_json(json.dumps(fields) if seconds is not None else line)
+        own = line.decode() if seconds is None else json.dumps(fields)
+        trajectory = Trajectory.from_json(own)
     except (ValueError, RecursionError, UnicodeError) as error:
         raise DataError(f"{where}: {error}") from error
     if seconds is not None:
@@ -313,8 +349,9 @@ def make_index(sources: Sequence[str], folder: Path) -> None:
 
     Only one process may call this.
     """
-    states = [os.stat(source) for source in sources]
-    made_from = [[s, state.st_size, state.st_mtime_ns] for s, state in zip(sources, states)]
+    states = [Path(source).stat() for source in sources]
+    stated = zip(sources, states, strict=True)
+    made_from = [[source, state.st_size, state.st_mtime_ns] for source, state in stated]
     about = folder / ABOUT
     if about.is_file() and json.loads(about.read_text("utf-8"))["from"] == made_from:
         return
@@ -361,7 +398,12 @@ def _read_file(path: Path, headers: list[_Header], digest: Any) -> Iterator[tupl
             except ReviserError as error:
                 raise DataError(f"{where}: {error}") from error
             digest.update(line)
-            yield _prompt_hash(trajectory), offset, _shown(vocab, trajectory), _ids(vocab, trajectory)
+            yield (
+                _prompt_hash(trajectory),
+                offset,
+                _shown(vocab, trajectory),
+                _ids(vocab, trajectory),
+            )
             offset += len(line)
 
 
@@ -429,7 +471,7 @@ class TrajectoryFiles:
 
     @cached_property
     def _files(self) -> list[Any]:
-        return [open(source, "rb") for source in self._sources]  # noqa: SIM115 - kept open
+        return [Path(source).open("rb") for source in self._sources]
 
     def read(self, number: int) -> Trajectory:
         """Return the trajectory of a row."""
@@ -590,5 +632,6 @@ class RecordedStream(ExampleStream):
         ids = np.array(trajectory.history(self.vocab), np.int32)
         labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
         is_cut = len(ids) > self.context
-        written = max(1, len(trajectory.target(self.vocab)))
+        length = int(trace(self.vocab, ids[None, :-1])[0][0, -1])
+        written = max(1, length - len(trajectory.prefix))
         return Example(ids[: self.context], labels[: self.context], written, is_cut, digest)

@@ -95,5 +95,5 @@ def read_words(path: str | Path) -> Tokenizer:
     except ValueError as error:
         raise ConfigError(f"{str(path)!r} is not JSON: {error}.") from error
     if not isinstance(words, list):
-        raise ConfigError(f"{str(path)!r} should hold a list of words, such as [\"a\", \"b\"].")
+        raise ConfigError(f'{str(path)!r} should hold a list of words, such as ["a", "b"].')
     return word_tokenizer(words)

@@ -56,9 +56,7 @@ def write_card(folder: Path, record: dict[str, Any], *, is_editor: bool) -> None
         steps=recipe["training"]["steps"],
         policy=recipe["policy"]["kind"],
         tokens=record["seen"]["text_tokens"],
-        sources=", ".join(
-            Path(each).name for each in _sources(data)
-        ),
+        sources=", ".join(Path(each).name for each in _sources(data)),
         scores="\n| held out | nats per text token |\n|---|---:|\n" * bool(rows) + "".join(rows),
     )
     write_whole(folder / "README.md", text)

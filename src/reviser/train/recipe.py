@@ -240,9 +240,7 @@ class Recipe:
     def _check_data(self) -> None:
         """Refuse data of several kinds, and policies that need another kind."""
         data = self.data
-        special = {"pairs": data.pairs, "trajectories": data.trajectories}
-        special |= {"generator": data.generator}
-        given = [name for name, value in special.items() if value]
+        given = [n for n in ("pairs", "trajectories", "generator") if getattr(data, n)]
         if given:
             others = [*given[1:], *(n for n in ("shards", "text", "bpe") if getattr(data, n))]
             if others:
