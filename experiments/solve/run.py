@@ -63,9 +63,9 @@ PLANS = {
             "revise": Arm(file="revise"),
         },
         ids=9_000_000,
-        trial_ids=1_200_000,
+        trial_ids=600_000,
         rates=(2e-3, 4e-3, 8e-3),
-        files=150_000,
+        files=120_000,
     ),
 }
 
