@@ -20,7 +20,8 @@ from pathlib import Path
 
 from experiments.solve.score import score
 from experiments.solve.write import write
-from reviser.data.recorded import RecordedSplit, TrajectoryFiles, make_index
+from reviser.data.recorded_dataset import RecordedSplit
+from reviser.data.trajectory_files import TrajectoryFiles, make_indexes
 from reviser.provenance import made_with
 from reviser.train.recipe import Recipe, load_recipe
 from reviser.train.run import train
@@ -84,14 +85,14 @@ def steps_for(task: str, arm: Arm, files: Path, ids: int) -> int:
     path = files / f"{arm.file}.mean.json"
     means = json.loads(path.read_text()) if path.exists() else {}
     if arm.versions not in means:
-        means[arm.versions] = _mean_length(recipe, files / f"{arm.file}.index")
+        means[arm.versions] = _mean_length(recipe)
         path.write_text(json.dumps(means))
     return round(ids / means[arm.versions] / recipe.training.batch)
 
 
-def _mean_length(recipe: Recipe, folder: Path) -> float:
-    make_index(recipe.data.trajectories, folder)
-    data = TrajectoryFiles(recipe.data.trajectories, folder)
+def _mean_length(recipe: Recipe) -> float:
+    make_indexes(recipe.data.trajectories)
+    data = TrajectoryFiles(recipe.data.trajectories)
     assert isinstance(recipe.policy, Recorded)
     assert recipe.trunk is not None
     split = RecordedSplit(data, recipe.data.windows.held_out, recipe.trunk.context)

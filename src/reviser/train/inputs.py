@@ -17,15 +17,10 @@ from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
 from reviser.data.dataset import ExampleStream, MicroBatches, WindowStream
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
-from reviser.data.recorded import (
-    Generator,
-    RecordedSplit,
-    RecordedStream,
-    TrajectoryFiles,
-    make_index,
-)
+from reviser.data.recorded_dataset import Generator, RecordedSplit, RecordedStream
 from reviser.data.shards import TokenShards, tokenize
 from reviser.data.tokenizer import read_words, train_bpe
+from reviser.data.trajectory_files import TrajectoryFiles, make_indexes
 from reviser.data.windows import Windows
 from reviser.errors import ConfigError
 from reviser.files import write_whole
@@ -63,7 +58,7 @@ def make_missing(recipe: Recipe, output: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "tokenizer.json", read_words(data.words).to_str(pretty=True))
     if data.trajectories:
-        make_index(data.trajectories, output / "trajectories")
+        make_indexes(data.trajectories)
     if data.text:
         tokenize(
             data.text,
@@ -158,8 +153,9 @@ def _data(
     recipe: Recipe, output: Path, codec: Codec, vocab: ActionVocab
 ) -> TokenShards | TokenPairs | TrajectoryFiles | Generator:
     if recipe.data.trajectories:
-        folder = output / "trajectories"
-        return TrajectoryFiles.open(recipe.data.trajectories, folder, codec, vocab)
+        files = TrajectoryFiles(recipe.data.trajectories)
+        files.check(codec, vocab)
+        return files
     if recipe.data.generator is not None:
         return Generator(recipe.data.generator, codec, vocab)
     if recipe.data.pairs:
