@@ -65,7 +65,7 @@ PLANS = {
         },
         ids=9_000_000,
         trial_ids=600_000,
-        rates=(2e-3, 4e-3, 8e-3),
+        rates=(4e-3,),
         files=120_000,
     ),
 }
@@ -104,6 +104,8 @@ def _mean_length(recipe: Recipe) -> float:
 
 def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, dict[str, float]]:
     """Return the best learning rate of an arm, and the held-out loss of every one tried."""
+    if len(plan.rates) == 1:
+        return plan.rates[0], {}
     arm, files = plan.arms[name], work / task
     steps = steps_for(task, arm, files, plan.trial_ids)
     losses = {}

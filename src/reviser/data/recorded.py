@@ -105,19 +105,19 @@ class Recorder:
         hunks = diff(before, after, starts=starts)
         return script(self.vocab, before, hunks, cursor=canvas.cursor, offset=offset)
 
-    def _actions(self, canvas: Canvas, edit: Any, _: int) -> list[int]:
+    def _actions(self, canvas: Canvas, edit: Any, offset: int) -> list[int]:
         """Return the ids of an action that is given as its name and arguments."""
         is_plain = isinstance(edit, tuple) and all(type(part) in (str, int) for part in edit)
         if not is_plain or edit[:1] == ("move",):  # moves depend on the canvas
-            return self._spelled(canvas, edit)
+            return self._spelled(canvas, edit, offset)
         found = self._known.get(edit)
         if found is None:
-            found = self._spelled(canvas, edit)
+            found = self._spelled(canvas, edit, offset)
             if len(self._known) < _MOST:
                 self._known[edit] = found
         return found
 
-    def _spelled(self, canvas: Canvas, edit: Any) -> list[int]:
+    def _spelled(self, canvas: Canvas, edit: Any, offset: int) -> list[int]:
         vocab = self.vocab
         name, *values = edit if isinstance(edit, tuple | list) and edit else ("",)
         kind = KIND_OF_WORD.get(name) if isinstance(name, str) else None
@@ -133,7 +133,9 @@ class Recorder:
         ):
             raise TrajectoryError(f"This is not an action. {_ACTIONS}")
         if kind is Kind.MOVE:
-            steps = vocab.split_move(values[0], cursor=canvas.cursor, length=len(canvas))
+            bounds = {"cursor": canvas.cursor - offset, "length": len(canvas) - offset}
+            inside = 0 <= bounds["cursor"] + values[0] <= bounds["length"]
+            steps = vocab.split_move(values[0], **(bounds if inside else {}))
             return [vocab.move_id(step) for step in steps]
         if not takes_text:
             return list(vocab.spell(Action(kind, *values)))

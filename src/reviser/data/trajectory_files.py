@@ -293,8 +293,8 @@ class TrajectoryFiles:
         ]
 
     @cached_property
-    def _files(self) -> list[IO[bytes]]:
-        return [path.open("rb") for path in self._sources]
+    def _files(self) -> list[npt.NDArray[np.uint8]]:
+        return [np.memmap(path, np.uint8, mode="r") for path in self._sources]
 
     def rows(self, size: int = 1 << 20) -> Iterator[npt.NDArray[Any]]:
         """Yield the rows of the indexes in order, in parts, which keeps memory small."""
@@ -305,7 +305,7 @@ class TrajectoryFiles:
     def read(self, number: int) -> Trajectory:
         """Return a trajectory by its number."""
         at = int(np.searchsorted(self._ends, number, "right")) - 1
-        row = self._indexes[at][number - self._ends[at]]
-        file = self._files[at]
-        file.seek(int(row["offset"]))
-        return _parsed(file.readline(_MAX_BYTES), f"A line of {self._sources[at].name!r}")
+        index, file = self._indexes[at], self._files[at]
+        row = number - int(self._ends[at])
+        start, end = (index["offset"][row : row + 2].tolist() + [len(file)])[:2]
+        return _parsed(file[start:end].tobytes(), f"A line of {self._sources[at].name!r}")

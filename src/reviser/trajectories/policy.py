@@ -315,16 +315,19 @@ class Recorded:
 
     def compile(self, vocab: ActionVocab, /) -> Callable[[Trajectory], Trajectory]:
         """Return what makes the trajectory to learn from a recorded one."""
-        if self.versions == "all":
-            return lambda recorded: recorded
+        return _as_recorded if self.versions == "all" else partial(_final_version, vocab)
 
-        def final(recorded: Trajectory) -> Trajectory:
-            draft = [i for i in recorded.shown if vocab.kind(i) is Kind.INSERT]
-            written = recorded.target(vocab)
-            prefix = (*recorded.prefix, *draft)
-            return Trajectory(prefix=prefix, restoration=(*written, vocab.stop))
 
-        return final
+def _as_recorded(recorded: Trajectory) -> Trajectory:
+    return recorded
+
+
+def _final_version(vocab: ActionVocab, recorded: Trajectory) -> Trajectory:
+    """Return a trajectory that writes the result after the prompt and the draft."""
+    draft = [i for i in recorded.shown if vocab.kind(i) is Kind.INSERT]
+    written = recorded.target(vocab)
+    prefix = (*recorded.prefix, *draft)
+    return Trajectory(prefix=prefix, restoration=(*written, vocab.stop))
 
 
 AnyPolicy: TypeAlias = (
