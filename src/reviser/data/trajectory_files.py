@@ -27,8 +27,6 @@ from reviser.data.tokenizer import read_words
 from reviser.errors import ConfigError, DataError, ReviserError, TrajectoryError
 from reviser.files import write_json
 
-__all__ = ["TrajectoryFiles", "write_trajectories"]
-
 _ROW = np.dtype([("offset", "<i8"), ("prompt", "<u4"), ("shown", "<u4"), ("ids", "<u4")])
 """A row of an index: byte offset of the line, hash of the prompt, ids of the history before the
 first learned one, and all ids of it."""
