@@ -305,5 +305,5 @@ class TrajectoryFiles:
         at = int(np.searchsorted(self._ends, number, "right")) - 1
         index, file = self._indexes[at], self._files[at]
         row = number - int(self._ends[at])
-        start, end = (index["offset"][row : row + 2].tolist() + [len(file)])[:2]
+        start, end = [*index["offset"][row : row + 2].tolist(), len(file)][:2]
         return _parsed(file[start:end].tobytes(), f"A line of {self._sources[at].name!r}")
