@@ -12,8 +12,7 @@ from reviser.train.run import train
 from reviser.trajectories.policy import Recorded
 
 CELLS = [f"{x}{y}" for x in "abcd" for y in "1234"]
-STEPS = [(0, 1), (0, -1), (1, 0), (-1, 0)]
-NEAR = {c: [n for x, y in STEPS if (n := chr(ord(c[0]) + x) + str(int(c[1]) + y)) in CELLS] for c in CELLS}  # fmt: skip  # noqa: E501
+NEAR = {a: [b for b in CELLS if abs(ord(a[0]) - ord(b[0])) + abs(int(a[1]) - int(b[1])) == 1] for a in CELLS}  # fmt: skip  # noqa: E501
 
 
 def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...]]]:
@@ -32,9 +31,9 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
     path, seen, actions = [start], {start}, [("insert", start)]
     while path[-1] != goal:
         if free := [cell for cell in sorted(tree[path[-1]]) if cell not in seen]:
-            path.append(free[0])
-            seen.add(free[0])
-            actions.append(("insert", free[0]))
+            path.append(cell := free[0])
+            seen.add(cell)
+            actions.append(("insert", cell))
         else:  # a dead end: delete the step, and name the cell before it
             path.pop()
             actions += [("delete",), ("replace", path[-1])]
@@ -45,13 +44,14 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
 def main(output: str, steps: str = "1200") -> None:
     words = Path(f"{output}-words.json")
     words.write_text(json.dumps(["from", "to", *CELLS, *(f"{a}-{b}" for a in CELLS for b in NEAR[a])]))  # fmt: skip  # noqa: E501
-    training = {"batch": 32, "micro_batch": 32, "learning_rate": 4e-3, "precision": "fp32"}
     recipe = Recipe(
         trunk=TrunkConfig(layers=3, width=64, heads=2, mlp_width=160, context=128, dropout=0.0),
         vocab=VocabConfig(operators=("delete", "replace"), max_move=16),
         policy=Recorded(),
         data=DataConfig(generator=f"{Path(__file__).resolve()}:example", words=words),
-        training=TrainingConfig(steps=int(steps), **training),
+        training=TrainingConfig(
+            steps=int(steps), batch=32, micro_batch=32, learning_rate=4e-3, precision="fp32"
+        ),
         evaluation=EvaluationConfig(examples=64, solve=200, prompts=(), max_actions=90),
     )
     with reviser.load(train(recipe, output)) as model:

@@ -18,6 +18,8 @@ from reviser.writing.rollout import Rollout
 from reviser.writing.tasks import Continue, Infill
 from reviser.writing.text import Writing
 
+__all__ = ["Refresh", "Refreshed", "write_refreshed"]
+
 _LEAST = 8
 """Ids that must be free in the context after the text is shown again."""
 
