@@ -31,9 +31,8 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
     path, seen, actions = [start], {start}, [("insert", start)]
     while path[-1] != goal:
         if free := [cell for cell in sorted(tree[path[-1]]) if cell not in seen]:
-            path.append(cell := free[0])
-            seen.add(cell)
-            actions.append(("insert", cell))
+            path, seen = [*path, free[0]], {*seen, free[0]}
+            actions.append(("insert", free[0]))
         else:  # a dead end: delete the step, and name the cell before it
             path.pop()
             actions += [("delete",), ("replace", path[-1])]
@@ -41,7 +40,7 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
     return " ".join([*passages, "from", start, "to", goal]), actions
 
 
-def main(output: str, steps: str = "1200") -> None:
+def main(output: str, steps: str = "1000") -> None:
     words = Path(f"{output}-words.json")
     words.write_text(json.dumps(["from", "to", *CELLS, *(f"{a}-{b}" for a in CELLS for b in NEAR[a])]))  # fmt: skip  # noqa: E501
     recipe = Recipe(
@@ -49,9 +48,7 @@ def main(output: str, steps: str = "1200") -> None:
         vocab=VocabConfig(operators=("delete", "replace"), max_move=16),
         policy=Recorded(),
         data=DataConfig(generator=f"{Path(__file__).resolve()}:example", words=words),
-        training=TrainingConfig(
-            steps=int(steps), batch=32, micro_batch=32, learning_rate=4e-3, precision="fp32"
-        ),
+        training=TrainingConfig(steps=int(steps), learning_rate=4e-3, precision="fp32"),
         evaluation=EvaluationConfig(examples=64, solve=200, prompts=(), max_actions=90),
     )
     with reviser.load(train(recipe, output)) as model:
