@@ -71,12 +71,14 @@ def present_canvas(canvas: Canvas, size: int) -> tuple[int, ...]:
     ['insert 7', 'mark', 'insert 8', 'move -1']
     """
     vocab, tokens, ids = canvas.vocab, canvas.tokens(), list[int]()
+    # A mark stays before what is inserted at it, so it comes right before the token that follows.
     for position in range(size, len(tokens) + 1):
         if position in canvas.marks:
             assert vocab.mark is not None
             ids.append(vocab.mark)
         ids += tokens[position : position + 1]
     end = len(tokens)
+    # Moves stay after the first `size` tokens, which may be locked.
     moves = vocab.split_move(canvas.cursor - end, cursor=end - size, length=end - size)
     return (*ids, *map(vocab.move_id, moves))
 
