@@ -14,21 +14,30 @@ import reviser
 from experiments.solve import mazes
 from experiments.solve.score import share
 from reviser.provenance import made_with
-from reviser.writing.driver import run_many
-from reviser.writing.refresh import Refresh, write_refreshed
+from reviser.writing.driver import Flow, run_many
+from reviser.writing.refresh import Refresh, Refreshed, write_refreshed
 
 RESULTS = Path(__file__).parent / "results"
 MAX_ACTIONS = 400
 
 
-def measure(model: reviser.Reviser, name: str, refresh: Refresh, count: int) -> dict[str, Any]:
-    """Return the share of mazes that are solved, and what was read for it."""
+def measure(
+    model: reviser.Reviser, name: str, refresh: Refresh, count: int, *, room: int | None = None
+) -> dict[str, Any]:
+    """Return the share of mazes that are solved, and what was read for it.
+
+    With `room`, a maze ends when the history has so many ids.
+    """
     about = model.model(revises=False)
-    config = reviser.DecodeConfig(temperature=0.0, max_actions=MAX_ACTIONS)
-    flows = (
-        write_refreshed(reviser.Continue(mazes.problem(index)), about, config, refresh)
-        for index in range(count)
-    )
+
+    def flow(index: int) -> Flow[Refreshed]:
+        prompt, most = mazes.problem(index), MAX_ACTIONS
+        if room is not None:
+            most = room - len(model.vocab.prefix_actions(model.codec.encode(prompt)))
+        config = reviser.DecodeConfig(temperature=0.0, max_actions=most)
+        return write_refreshed(reviser.Continue(prompt), about, config, refresh)
+
+    flows = map(flow, range(count))
     found = [run.wait() for run in run_many(flows, model.driver)]
     solved = []
     for index, each in enumerate(found):
@@ -55,35 +64,19 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     options = parser.parse_args()
     short, count = options.context, options.count
-    arms = {
-        "the model's whole context": Refresh(),
-        f"{short} ids, never shown again": None,
-        f"{short} ids, shown again when full": Refresh(context=short, keep=8),
-        "shown again every 16 ids": Refresh(context=short, after=16, keep=8),
-    }
+    late = Refresh(context=short, keep=8)
+    often = Refresh(context=short, after=16, keep=8)
     with reviser.load(options.model) as model:
         rows = [
-            measure(model, name, refresh, count) if refresh else _cut(model, name, short, count)
-            for name, refresh in arms.items()
+            measure(model, "the whole context", Refresh(), count),
+            measure(model, f"{short} ids, never shown again", Refresh(), count, room=short),
+            measure(model, f"{short} ids, shown again when full", late, count),
+            measure(model, f"{short} ids, shown again every 16 ids", often, count),
         ]
     found = {"context": short, "count": count, "rows": rows, **made_with("torch", "transformers")}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "refresh.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     print(json.dumps(rows, indent=1))
-
-
-def _cut(model: reviser.Reviser, name: str, context: int, count: int) -> dict[str, Any]:
-    """Return the row of a model that ends where the context is full."""
-    solved, read = [], 0
-    for index in range(count):
-        prompt = mazes.problem(index)
-        room = context - len(model.codec.encode(prompt)) - 2
-        settings = {"temperature": 0.0, "max_actions": room}
-        rollout = model.generate(prompt, **settings)  # type: ignore[arg-type]
-        text = rollout.text.removeprefix(prompt).strip()
-        solved.append(rollout.stop_reason == "stop" and mazes.is_solved(index, text, "touch"))
-        read += context - room + rollout.statistics.actions
-    return {"name": name, "exact": share(solved), "times": 0.0, "ids_read": read / count}
 
 
 if __name__ == "__main__":
