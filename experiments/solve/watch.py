@@ -183,7 +183,7 @@ def _fields(show: Show) -> dict[str, Any]:
 
 # -- the GIF --------------------------------------------------------------------------------------
 
-CELL, EDGE, GAP, BELOW = 36, 14, 26, 66
+CELL, EDGE, GAP, BELOW = 36, 14, 26, 82
 GREY, INK, FAINT = "#c9ccd3", "#1b1b1f", "#6b6d75"
 BLUE, RED, GREEN = "#1b6ca8", "#d0342c", "#2e8b57"
 
@@ -212,8 +212,7 @@ def gif(row: list[Show], output: Path, captions: list[str]) -> int:
                 pen.text((at[0], top + 20 + 14 * line), words, fill=FAINT, font=small)
             if is_over:
                 colour = GREEN if show.verdict == "found the goal" else RED
-                width = font.getlength(show.verdict)
-                pen.text((at[0] + side - width, top), show.verdict, fill=colour, font=font)
+                pen.text((at[0], top + 52), show.verdict, fill=colour, font=font)
         pictures.append(picture.quantize(32))
     pictures[0].save(
         output,
