@@ -19,7 +19,7 @@ A maze of 6 by 6 cells is a random tree of passages. The prompt lists all open p
 - **left to right**: the path alone.
 - **guessing** never steps back: it is what the search reaches without a dead end.
 
-All arms read {ids:.1f} million ids in training, prompts included, of the same problems, in batches of {batch} at a learning rate of {rate:g}; {tuned} Decoding is greedy, through `reviser.load` and the mask, on {count} mazes that training does not use. A maze counts as solved if the text is exactly the path when the model stops. [..] is a 95 % interval over mazes and does not cover other seeds of training.
+{missing}All arms read {ids:.1f} million ids in training, prompts included, of the same problems, in batches of {batch} at a learning rate of {rate:g}; {tuned} Decoding is greedy, through `reviser.load` and the mask, on {count} mazes that training does not use. A maze counts as solved if the text is exactly the path when the model stops. [..] is a 95 % interval over mazes; it does not cover other seeds of training, and there is one seed for each row.
 """
 
 AFTER = """\
@@ -29,7 +29,7 @@ AFTER = """\
 REFRESH = """\
 ## See the text again
 
-The editor with a context of {context} ids, less than the longest histories need, on {count} mazes. When that is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far, without more training.
+The editor with a context of {context} ids, half of what the longest history in training needs ({longest}), on {count} mazes, prompts included. When the context is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far: the prompt, the path as it is, and the last few actions. The model was not trained for that. Ids read are all that it reads, again included.
 """
 
 LIMITS = """\

@@ -16,6 +16,8 @@ from experiments.solve.score import TESTED, share
 
 PAGE = Path(__file__).parents[2] / "docs" / "solving.md"
 RESULTS = Path(__file__).parent / "results"
+LONGEST = 177
+"""Ids of the longest history in the file that the editor trains on, from its index."""
 NAMES = {"touch": "touch", "revise": "revise", "cot": "search as text", "ltr": "left to right"}
 """The arms of mazes, by the names on the page."""
 
@@ -30,6 +32,8 @@ def maze_section(found: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the section on mazes."""
     first = found[0]
     trials = len(first["trials"])
+    absent = [name for arm, name in NAMES.items() if arm not in {each["arm"] for each in found}]
+    missing = f"Not measured yet: {', '.join(absent)}.\n\n" if absent else ""
     yield filled(
         page_text.MAZES,
         parameters=first["parameters"],
@@ -37,6 +41,7 @@ def maze_section(found: list[dict[str, Any]]) -> Iterator[str]:
         batch=first["batch"],
         rate=first["rate"],
         count=TESTED,
+        missing=missing,
         tuned=f"the rate is the best of {trials} for each arm." if trials else "no arm was tuned.",
     )
     head = ["", "seed", "solved", "needs a step back", "does not", "ids written", "CPU minutes"]
@@ -61,7 +66,7 @@ def maze_section(found: list[dict[str, Any]]) -> Iterator[str]:
 
 def refresh_section(found: dict[str, Any]) -> Iterator[str]:
     """Yield the section on seeing the text again."""
-    yield filled(page_text.REFRESH, context=found["context"], count=found["count"])
+    yield filled(page_text.REFRESH, context=found["context"], count=found["count"], longest=LONGEST)
     head = ["", "solved", "texts shown again, mean", "ids read"]
     rows = [
         [row["name"], estimate(row["exact"], 3), f"{row['times']:.2f}", f"{row['ids_read']:.1f}"]
