@@ -5,7 +5,11 @@ INTRODUCTION = """\
 
 `python -m experiments.solve.report` writes this page from the files in `experiments/solve/results`.
 
-A model that may take back what it wrote can search: it tries a way, sees that it leads nowhere, deletes it and tries the next. This page measures when that helps a small model, and what does as well.
+A model that may take back what it wrote can search: it tries a way, sees that it leads nowhere, deletes it and tries the next. This page measures how much of a task a small model solves in this way.
+
+![A path through a maze grows, runs into a dead end, shrinks, and finds the goal](img/maze.gif)
+
+`models/maze` in the picture is the first row of the table. `python -m experiments.solve.watch models/maze` draws other mazes in the terminal, and `--page maze.html` writes a page.
 """
 
 MAZES = """\
@@ -35,5 +39,5 @@ The editor with a context of {context} ids, half of what the longest history in 
 LIMITS = """\
 ## What this does not show
 
-These are tiny models that were trained for minutes on one core. Left to right does not solve these mazes at this size and compute; more layers or more data would raise it. Searching as text is a fair rival: it takes steps back too, and leaves the search in the text. One task is measured here; other tasks, larger mazes and other widths are not.
+This is one tiny model, trained once for minutes on one core, on one task. It shows that walking and taking back is learned, and how far it goes; it does not show that it is better than another way to write. The fair rivals, which `experiments/solve/run.py` trains too, are search written out as text, which also takes steps back, and the path written left to right; a row that is missing from the table was not trained. The learning rate is the one of an earlier study of the same task. A context that is too short was measured on the same mazes as the whole one, so the rows of that table can be compared with each other.
 """
