@@ -43,8 +43,9 @@ SECTIONS = [
     (
         "data",
         recipe.DataConfig,
-        "Without a `base`, give `text` with `bpe` or `tokenizer`, or `shards` or `pairs` with"
-        " `tokenizer`. With a `base`, give only `text`, `shards` or `pairs`.",
+        "Without a `base`, give `text` with `bpe` or `tokenizer`, or `shards`, `pairs`,"
+        " `trajectories` or `generator` with `tokenizer` or `words`. With a `base`, give only"
+        " `text`, `shards`, `pairs`, `trajectories` or `generator`.",
     ),
     ("data.windows", WindowConfig, "How documents become prefixes and targets."),
     (
@@ -91,6 +92,11 @@ SECTIONS = [
         policy.Rewrite,
         "For `data.pairs`: a baseline that rewrites the whole text.",
     ),
+    (
+        "policy, kind: recorded",
+        policy.Recorded,
+        "For `data.trajectories` and `data.generator`. See [Train on recorded edits](../guides/policy.md#train-on-recorded-edits).",
+    ),
 ]
 
 OUTPUT = """\
@@ -121,6 +127,7 @@ OUTPUT = """\
 | `eval_NAME_nll`, `eval_NAME_nll_95` | held-out nats per text token under policy NAME, and half of its 95 % interval, which treats windows as independent |
 | `eval_NAME_insert_nll`, `_move_nll`, `_stop_nll`, `_operator_nll` | the same by kind of action; they add up to the total |
 | `eval_NAME_actions_per_token`, `_text_tokens`, `_cut` | statistics of the held-out trajectories |
+| `eval_solved`, `eval_solved_low`, `_high` | with `evaluation.solve`: share of held-out prompts that are solved, and its 95 % interval |
 | `reward`, `rewards/quality/mean`, `kl`, `entropy`, `clip_ratio/...`, `eval_reward` ... | with `reinforce`: TRL's figures; see [the guide](../guides/train.md#learn-from-rewards) for ours |
 """
 

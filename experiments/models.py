@@ -5,6 +5,7 @@ python -m experiments.models
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from experiments.markdown import estimate, table
@@ -15,15 +16,16 @@ PAGE = ROOT / "docs" / "models.md"
 HEAD = """\
 # Models
 
-This model comes with the checkout, in `models/`. There is nothing to download. `python -m experiments.models` writes this page from the result files.
+These models come with the checkout, in `models/`. There is nothing to download. `python -m experiments.models` writes this page from the result files.
 
 """
 TAIL = """
-The card of the model (its `README.md`) says how its score was measured. [..] is a 95 % interval. Bits per character are of texts written at temperature 0.9, measured with stories15M; lower is better. stories15M generated the training text and gave the model its layers, so it is not an independent judge.
+The card of a model (its `README.md`) says how its score was measured. [..] is a 95 % interval. Bits per character are of texts written at temperature 0.9, measured with stories15M; lower is better. stories15M generated the training text and gave the model its layers, so it is not an independent judge.
 
 | to measure a row again | run |
 | --- | --- |
 | stories-revise | `{measure_writers}` |
+| maze | `python -m experiments.solve.run mazes --arms touch --seeds 0 --work runs/solve` |
 
 STORIES15M is the folder of that model, and BASELINE a left-to-right model that is not included; the card says how to train it.
 
@@ -38,6 +40,10 @@ TASKS = {
     "stories-revise": (
         "write stories, fill gaps",
         'reviser generate "Ben had a" -m models/stories-revise',
+    ),
+    "maze": (
+        "solve mazes of 6 by 6 cells",
+        "python -m experiments.solve.watch models/maze",
     ),
 }
 
@@ -54,7 +60,15 @@ def writer() -> tuple[str, str]:
     return kind, f"{estimate(usual()['bits_per_character'], 3)} bits per character"
 
 
-MODELS = {NAME: writer}
+def maze() -> tuple[str, str]:
+    """Return what the model of mazes is, and its scores."""
+    found = json.loads((ROOT / "experiments/solve/results/mazes-touch-0.json").read_text("utf-8"))
+    kind = f"Llama, {found['parameters'] / 1e6:.2f} million parameters"
+    exact = found["scores"]["exact"]
+    return kind, f"{estimate(exact, 3)} of {exact['of']} mazes ([results](solving.md))"
+
+
+MODELS = {NAME: writer, "maze": maze}
 
 
 def page() -> str:

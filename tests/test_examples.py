@@ -129,6 +129,12 @@ def test_train(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_solve(tmp_path: Path) -> None:
+    example("solve.py", tmp_path / "model", "2")
+    assert (tmp_path / "model" / "action_vocab.json").is_file()
+
+
+@pytest.mark.full
 def test_adapt(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 

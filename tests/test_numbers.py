@@ -54,6 +54,7 @@ PAGES = {
         "docs/index.md",
         "experiments/stories/page_text.py",
         "experiments/revise/page_text.py",
+        "experiments/solve/page_text.py",
         "experiments/proofreader/page.py",
     )
 }

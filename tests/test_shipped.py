@@ -1,4 +1,4 @@
-"""The story writer that comes with a checkout: it is what its card says, and it writes."""
+"""The models that come with a checkout: they are what their cards say, and they write."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import reviser
+from experiments.solve import mazes
+from experiments.solve.score import score
 from experiments.stories import frontier
 from experiments.stories.model_cards import COMPARISON, PROMPTS, SYSTEM, record, usual
 from reviser import ActionVocab, Canvas, Codec, Kind
@@ -48,6 +50,16 @@ def test_a_folder_is_small_and_says_nothing_of_where_it_was_made() -> None:
     assert 5_000_000 < facts["parameters"] < 8_000_000
     told = json.loads((FOLDER / "run.json").read_text("utf-8"))
     assert not [text for text in strings(told) if text.startswith(("/", "~"))]
+
+
+def test_the_model_of_mazes_is_small_and_solves_them() -> None:
+    folder = ROOT / "models" / "maze"
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
+    told = json.loads((folder / "run.json").read_text("utf-8"))
+    assert not [text for text in strings(told) if text.startswith(("/", "~"))]
+    scores = score(folder, mazes, "touch", count=30)
+    assert scores["exact"]["solved"] >= 28
+    assert scores["with_back"]["of"] > 10
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from reviser.core.codec import Codec, TextEdit, TextStream
     from reviser.core.mask import ActionMask
     from reviser.core.trajectory import Trajectory
+    from reviser.data.recorded import Recording
+    from reviser.data.trajectory_files import write_trajectories
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.model import Reviser, load
@@ -48,6 +50,7 @@ __all__ = [
     "Mixture",
     "Obfuscation",
     "Policy",
+    "Recording",
     "Revise",
     "Reviser",
     "ReviserError",
@@ -61,6 +64,7 @@ __all__ = [
     "Trajectory",
     "load",
     "proofreader",
+    "write_trajectories",
 ]
 
 _MODULES = {
@@ -78,6 +82,8 @@ _MODULES = {
         "Spans",
     ),
     "reviser.core.trajectory": ("Trajectory",),
+    "reviser.data.recorded": ("Recording",),
+    "reviser.data.trajectory_files": ("write_trajectories",),
     "reviser.trajectories.sampler": ("Sampler",),
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import models, player_pages
 from experiments.revise import report as revise
+from experiments.solve import report as solve
 from experiments.stories import model_cards
 from experiments.stories import report as stories
 
@@ -24,9 +25,10 @@ NAMING += ("models/*/*.md", "recipes/*.yaml")
         ("stories.report", lambda: {f"docs/{n}": page for n, page in stories.pages().items()}),
         ("stories.report", model_cards.cards),
         ("revise.report", lambda: {"docs/revise-results.md": revise.page()}),
+        ("solve.report", lambda: {"docs/solving.md": solve.page()}),
         ("models", lambda: {"docs/models.md": models.page()}),
     ],
-    ids=["stories", "cards", "revise", "models"],
+    ids=["stories", "cards", "revise", "solve", "models"],
 )
 def test_a_committed_page_is_what_its_report_writes(
     command: str, pages: Callable[[], dict[str, str]]

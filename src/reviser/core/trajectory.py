@@ -34,6 +34,12 @@ class Trajectory:
     rollout they are the ids that the model did not choose.
     """
 
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """The ids at the start of the restoration that show a draft: those before any loss."""
+        size = next((n for n, i in enumerate(self.no_loss) if n != i), len(self.no_loss))
+        return self.restoration[:size]
+
     def history(self, vocab: ActionVocab) -> list[int]:
         """Return all ids in order, as the model reads them."""
         return [*vocab.prefix_actions(self.prefix), *self.restoration]

@@ -1,16 +1,18 @@
-"""Training of a tokenizer: byte-level BPE on the same sources that are tokenized.
+"""New tokenizers: byte-level BPE, trained on the same sources that are tokenized, or whole words.
 
 This module knows nothing about actions: `ActionVocab.from_tokenizer` adds the control tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reviser.data.readers import Reader, SplitBy, Tally, find_sources
 from reviser.errors import ConfigError, DataError
+from reviser.files import read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -61,3 +63,37 @@ def train_bpe(
         counts = ", ".join(f"{reason}: {count}" for reason, count in tally.skipped.items())
         raise DataError(f"There is no text to train on (left out: {counts or 'nothing'}).")
     return tokenizer
+
+
+def word_tokenizer(words: Iterable[str]) -> Tokenizer:
+    """Return a tokenizer that has one token for each word of a list, and no others.
+
+    Words are separated by single spaces in a text. A text with any other word is refused.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    words = list(words)
+    bad = next((w for w in words if not isinstance(w, str) or w.split() != [w]), None)
+    if bad is not None or not words or len({*words}) < len(words):
+        raise ConfigError(
+            f"A list of words has {bad!r}; each word should be a text without spaces."
+            if bad is not None
+            else "A list of words should have at least one word, and none of them twice."
+        )
+    # As SentencePiece has it: each word's token includes the space before it.
+    tokenizer = Tokenizer(models.WordLevel({f"\u2581{w}": n for n, w in enumerate(words)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+def read_words(path: str | Path) -> Tokenizer:
+    """Return the tokenizer of a file that has a list of words in JSON."""
+    content = read_text(Path(path), ConfigError, limit=1 << 26)
+    try:
+        words = json.loads(content)
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is not JSON: {error}.") from error
+    if not isinstance(words, list):
+        raise ConfigError(f'{str(path)!r} should hold a list of words, such as ["a", "b"].')
+    return word_tokenizer(words)

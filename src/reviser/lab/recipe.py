@@ -17,7 +17,7 @@ from reviser.lab.reinforce.config import ReinforceConfig
 from reviser.models.trunk_config import TrunkConfig
 from reviser.train import recipe as base
 from reviser.train.recipe import Recipe, VocabConfig
-from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, Edits
+from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, Edits, Recorded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -163,6 +163,8 @@ class LabRecipe(Recipe):
                 "reinforce improves a Reviser model: name it as base, and leave out trunk and"
                 " vocab."
             )
+        if isinstance(self.policy, Recorded):
+            raise ConfigError("reinforce needs texts or pairs, not recorded edits.")
         if pairs and (not isinstance(self.policy, Edits) or isinstance(self.policy, Dagger)):
             raise ConfigError("reinforce with data.pairs needs a policy of kind edits.")
         if not pairs and (reinforce.oracle or reinforce.reward.kind == "edits"):

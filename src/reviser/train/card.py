@@ -56,9 +56,13 @@ def write_card(folder: Path, record: dict[str, Any], *, is_editor: bool) -> None
         steps=recipe["training"]["steps"],
         policy=recipe["policy"]["kind"],
         tokens=record["seen"]["text_tokens"],
-        sources=", ".join(
-            Path(each).name for each in data["pairs"] or data["text"] or [data["shards"]]
-        ),
+        sources=", ".join(Path(each).name for each in _sources(data)),
         scores="\n| held out | nats per text token |\n|---|---:|\n" * bool(rows) + "".join(rows),
     )
     write_whole(folder / "README.md", text)
+
+
+def _sources(data: dict[str, Any]) -> list[str]:
+    """Return the files or folders that a model was trained on."""
+    several: list[str] = data["pairs"] or data["trajectories"] or data["text"]
+    return several or [data["generator"] or data["shards"]]

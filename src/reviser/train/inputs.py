@@ -17,14 +17,16 @@ from reviser.core.actions import FILE_NAME, ActionVocab
 from reviser.core.codec import Codec, read_tokenizer
 from reviser.data.dataset import ExampleStream, MicroBatches, WindowStream
 from reviser.data.pair_dataset import PairSplit, PairStream, TokenPairs
+from reviser.data.recorded_dataset import Generator, RecordedSplit, RecordedStream
 from reviser.data.shards import TokenShards, tokenize
-from reviser.data.tokenizer import train_bpe
+from reviser.data.tokenizer import read_words, train_bpe
+from reviser.data.trajectory_files import TrajectoryFiles, make_indexes
 from reviser.data.windows import Windows
 from reviser.errors import ConfigError
 from reviser.files import write_whole
 from reviser.models import adaptation, hub, trunks
 from reviser.train.recipe import Recipe, VocabConfig, check_model
-from reviser.trajectories.policy import AnyPolicy, Edits, PairPolicy
+from reviser.trajectories.policy import AnyPolicy, Edits, PairPolicy, Recorded
 from reviser.trajectories.sampler import Sampler
 
 
@@ -36,7 +38,7 @@ class Inputs:
     tokenizer: Tokenizer
     vocab: ActionVocab
     codec: Codec
-    data: TokenShards | TokenPairs
+    data: TokenShards | TokenPairs | TrajectoryFiles | Generator
     context: int
     """Maximum number of ids in a history."""
     note: str = ""
@@ -52,6 +54,11 @@ def make_missing(recipe: Recipe, output: Path) -> None:
     if data.bpe is not None and not (folder / "tokenizer.json").is_file():
         tokenizer = train_bpe(data.text, data.bpe, split=data.split, text_key=data.text_key)
         write_whole(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
+    if data.words is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / "tokenizer.json", read_words(data.words).to_str(pretty=True))
+    if data.trajectories:
+        make_indexes(data.trajectories)
     if data.text:
         tokenize(
             data.text,
@@ -82,9 +89,25 @@ def open_inputs(recipe: Recipe, output: Path) -> Inputs:
         tokenizer=tokenizer,
         vocab=vocab,
         codec=codec,
-        data=_data(recipe, output, codec),
-        context=_context(recipe, model),
-        note=note,
+        data=(data := _data(recipe, output, codec, vocab)),
+        context=(context := _context(recipe, model)),
+        note=note or _too_long(recipe, data, context),
+    )
+
+
+def _too_long(recipe: Recipe, data: Any, context: int) -> str:
+    """Return a warning about recorded edits that are longer than the context."""
+    if not isinstance(data, TrajectoryFiles):
+        return ""
+    split = RecordedSplit(data, recipe.data.windows.held_out, context)
+    lost, longer = split.left_out, split.longer
+    if recipe.policy != Recorded() or not lost + longer:
+        return ""
+    share = (lost + longer) / (len(split) + lost)
+    return (
+        f"WARNING: {lost + longer:,} of {len(split) + lost:,} recorded histories ({share:.1%}) are"
+        f" longer than the context of {context} ids: {longer:,} are cut there and {lost:,} left"
+        " out. The long ones are the hard ones: raise the context."
     )
 
 
@@ -126,7 +149,15 @@ def _options(
     }
 
 
-def _data(recipe: Recipe, output: Path, codec: Codec) -> TokenShards | TokenPairs:
+def _data(
+    recipe: Recipe, output: Path, codec: Codec, vocab: ActionVocab
+) -> TokenShards | TokenPairs | TrajectoryFiles | Generator:
+    if recipe.data.trajectories:
+        files = TrajectoryFiles(recipe.data.trajectories)
+        files.check(codec, vocab)
+        return files
+    if recipe.data.generator is not None:
+        return Generator(recipe.data.generator, codec, vocab)
     if recipe.data.pairs:
         return TokenPairs.open(recipe.data.pairs, codec)
     return TokenShards.open(recipe.data.shards or output / "shards", codec.fingerprint)
@@ -159,10 +190,12 @@ def held_out_set(recipe: Recipe, inputs: Inputs, policy: AnyPolicy) -> MicroBatc
 
 def example_stream(
     recipe: Recipe, inputs: Inputs, policy: AnyPolicy, *, held_out: bool
-) -> WindowStream | PairStream:
+) -> WindowStream | PairStream | RecordedStream:
     """Return the examples that are trained on, or those held out, under a policy."""
     if isinstance(policy, PairPolicy):
         return pair_stream(recipe, inputs, policy, held_out=held_out)
+    if isinstance(policy, Recorded):
+        return recorded_stream(recipe, inputs, policy, held_out=held_out)
     assert isinstance(inputs.data, TokenShards)
     windows = Windows(inputs.data, recipe.data.windows, held_out=held_out)
     return WindowStream(
@@ -194,6 +227,24 @@ def pair_stream(
         context=inputs.context,
         seed=recipe.seed,
     )
+
+
+def recorded_stream(
+    recipe: Recipe, inputs: Inputs, policy: Recorded, *, held_out: bool = False
+) -> RecordedStream:
+    """Return the recorded edits that are trained on, or those held out, under a policy."""
+    assert isinstance(inputs.data, TrajectoryFiles | Generator)  # the recipe was checked
+    evaluation = recipe.evaluation
+    scored = {"examples": max(evaluation.examples, evaluation.solve)} if held_out else {}
+    split = RecordedSplit(
+        inputs.data,
+        recipe.data.windows.held_out,
+        inputs.context,
+        held_out=held_out,
+        seed=recipe.seed,
+        **scored,
+    )
+    return RecordedStream(split, inputs.vocab, policy, context=inputs.context, seed=recipe.seed)
 
 
 def _vocab(config: VocabConfig, tokenizer: Tokenizer) -> ActionVocab:

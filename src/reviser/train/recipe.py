@@ -18,11 +18,11 @@ from reviser.data.window_config import WindowConfig
 from reviser.errors import ConfigError, nearest_path
 from reviser.models.hub import refuse_missing_folder
 from reviser.models.trunk_config import TrunkConfig
-from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, PairPolicy
+from reviser.trajectories.policy import PRESETS, AnyPolicy, ByKind, PairPolicy, Recorded
 
 PLACEHOLDER = "your-"
 """Start of the names that the shipped recipes leave for the user to set."""
-_DATA_PATHS = ("shards", "tokenizer", "text", "pairs")
+_DATA_PATHS = ("shards", "tokenizer", "text", "pairs", "trajectories", "generator", "words")
 """Settings of the section data that are paths, or lists of paths."""
 COMPARISON = "comparison"
 """The section of a recipe that is not about one training run; see `reviser.lab.reproduce`."""
@@ -67,12 +67,19 @@ class DataConfig:
     """The text to train on. Paths are relative to the recipe's folder."""
 
     shards: Path | None = None
-    """A folder that `reviser tokenize` wrote. Give this, or `text`, or `pairs`."""
+    """A folder that `reviser tokenize` wrote. Give this, or `text`, `pairs`, `trajectories` or
+    `generator`."""
     text: tuple[str, ...] = ()
     """Sources as for `reviser tokenize`. They are tokenized into the output folder on first use."""
     pairs: tuple[str, ...] = ()
     """Files of texts before and after an edit, for a policy of kind `edits` or `rewrite`. Only
     `held_out` of `windows` is then used."""
+    trajectories: tuple[str, ...] = ()
+    """Files of recorded edits that `reviser.write_trajectories` wrote, for a policy of kind
+    `recorded`. Only `held_out` of `windows` is then used."""
+    generator: str | None = None
+    """A Python file and a function in it, such as `mazes.py:example`, that makes recorded edits as
+    a pure function of seed, epoch and index, for a policy of kind `recorded`. The file is run."""
     split: SplitBy = "blank"
     """Separator of the documents in a text file: blank lines, every line end, or nothing."""
     text_key: str = "text"
@@ -81,6 +88,8 @@ class DataConfig:
     """A folder with tokenizer.json. A base model has its own."""
     bpe: int | None = None
     """Size of a byte-level BPE to train on `text`, instead of `tokenizer`."""
+    words: Path | None = None
+    """A file with a JSON list of words, each of which becomes a token, instead of `tokenizer`."""
     windows: WindowConfig = field(default_factory=WindowConfig)
 
 
@@ -174,10 +183,14 @@ class EvaluationConfig:
     prompts: tuple[str, ...] = ("",)
     """Prompts that the model continues (or drafts that an editor revises) at each evaluation."""
     max_actions: int = 128
-    """Maximum number of actions in each sample text."""
+    """Maximum number of actions in each sample text, and for `solve`."""
+    solve: int = 0
+    """For a policy of kind `recorded`: number of held-out prompts that the model continues greedily
+    at each evaluation. The share whose text is exactly the recorded one is logged."""
 
     def __post_init__(self) -> None:
         at_least(1, self, "examples", "max_actions")
+        at_least(0, self, "solve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,22 +213,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _exactly_one("trunk", self.trunk, "base", self.base)
+        self._check_data()
         data = self.data
-        if data.pairs:
-            if data.shards or data.text or data.bpe:
-                raise ConfigError("With data.pairs, leave out data.shards, text and bpe.")
-        else:
-            _exactly_one("data.shards", data.shards, "data.text", data.text or None)
-        for policy in (self.policy, *self.evaluation.policies.values()):
-            if isinstance(policy, PairPolicy) != bool(data.pairs):
-                raise ConfigError(
-                    "data.pairs needs a policy of kind edits or rewrite, and those policies"
-                    " need data.pairs."
-                )
         if self.base is None:
-            _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
-        elif data.tokenizer or data.bpe:
-            raise ConfigError("A base model has its own tokenizer: leave out data.tokenizer, bpe.")
+            if data.words is None:
+                _exactly_one("data.tokenizer", data.tokenizer, "data.bpe", data.bpe)
+            elif data.tokenizer or data.bpe:
+                raise ConfigError("With data.words, leave out data.tokenizer and bpe.")
+        elif data.tokenizer or data.bpe or data.words:
+            raise ConfigError(
+                "A base model has its own tokenizer: leave out data.tokenizer, bpe and words."
+            )
         elif self.vocab.preset:
             raise ConfigError("vocab.preset is for a new trunk: leave it out with a base.")
         if data.bpe and data.shards:
@@ -228,6 +236,30 @@ class Recipe:
             raise ConfigError("data.windows.held_out is 0, which leaves nothing to evaluate on.")
         if not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"seed is {self.seed}; it must be from 0 to {(1 << 32) - 1}.")
+
+    def _check_data(self) -> None:
+        """Refuse data of several kinds, and policies that need another kind."""
+        data = self.data
+        given = [n for n in ("pairs", "trajectories", "generator") if getattr(data, n)]
+        if given:
+            others = [*given[1:], *(n for n in ("shards", "text", "bpe") if getattr(data, n))]
+            if others:
+                raise ConfigError(f"With data.{given[0]}, leave out data.{' and '.join(others)}.")
+        else:
+            _exactly_one("data.shards", data.shards, "data.text", data.text or None)
+        for policy in (self.policy, *self.evaluation.policies.values()):
+            if isinstance(policy, PairPolicy) != bool(data.pairs):
+                raise ConfigError(
+                    "data.pairs needs a policy of kind edits or rewrite, and those policies"
+                    " need data.pairs."
+                )
+            if isinstance(policy, Recorded) != (given[:1] in (["trajectories"], ["generator"])):
+                raise ConfigError(
+                    "data.trajectories and data.generator need a policy of kind recorded, and that"
+                    " policy needs one of them."
+                )
+        if self.evaluation.solve and not isinstance(self.policy, Recorded):
+            raise ConfigError("evaluation.solve needs a policy of kind recorded.")
 
 
 def load_recipe(
@@ -251,6 +283,9 @@ def load_recipe(
             tokenizer=data.tokenizer and folder / data.tokenizer,
             text=tuple(s if _is_remote(s) else str(folder / s) for s in data.text),
             pairs=tuple(str(folder / s) for s in data.pairs),
+            trajectories=tuple(str(folder / s) for s in data.trajectories),
+            generator=data.generator and str(folder / data.generator),
+            words=data.words and folder / data.words,
         ),
     )
 
@@ -317,6 +352,14 @@ def check_inputs(recipe: Recipe) -> None:
         for source in sources:
             _refuse_placeholder(name, Path(source), "[FILE]")
             find_sources(source)
+    files = [("data.trajectories", Path(source)) for source in data.trajectories]
+    if data.generator:
+        files.append(("data.generator", Path(data.generator.rpartition(":")[0])))
+    if data.words:
+        files.append(("data.words", data.words))
+    for name, path in files:
+        if not path.is_file():
+            raise ConfigError(f"{name}: there is no file {str(path)!r}.{nearest_path(path)}")
 
 
 def check_model(setting: str, name: str | None) -> None:

@@ -103,6 +103,10 @@ class TerminalBar(TrainerCallback):
             line += f" ({by_group})"
             line += f"; {cut:.0%} of the texts cut to fit the context" * (cut > 0)
             self.print(f"step {state.global_step}, {name.removeprefix('eval_')}: {line}")
+        if "eval_solved" in metrics:
+            line = f"{metrics['eval_solved']:.1%} of the held-out prompts solved (95 % interval"
+            line += f" {metrics['eval_solved_low']:.1%} to {metrics['eval_solved_high']:.1%})"
+            self.print(f"step {state.global_step}: {line}")
         if "eval_reward" in metrics:
             line = f"reward {metrics['eval_reward']:.3f}"
             self.print(f"step {state.global_step}, held_out: {line}")

@@ -27,9 +27,10 @@ COMPLETE = "complete"
 START_TOKEN = "process-0"
 """A file in the output with a random token of the main process, new at every start."""
 _FREE: dict[str, str] = {
-    "data": "shards text text_key split tokenizer bpe",  # the data is compared by its content
+    # The data is compared by its content.
+    "data": "shards text text_key split tokenizer bpe words trajectories generator",
     "training": "workers parallel recompute reporters log_every save_every evaluate_every",
-    "evaluation": "examples policies prompts max_actions",
+    "evaluation": "examples policies prompts max_actions solve",
 }
 FREE_TO_CHANGE = {f"{section}.{name}" for section in _FREE for name in _FREE[section].split()}
 FREE_TO_CHANGE |= {"base"}  # a started run has its weights in the checkpoint

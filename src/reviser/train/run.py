@@ -19,7 +19,7 @@ from reviser.train.inputs import held_out_set, training_set
 from reviser.train.recipe import Recipe
 from reviser.train.report import LogWriter
 from reviser.train.resume import StopAt
-from reviser.train.samples import sample_writer
+from reviser.train.samples import sample_writer, solver
 from reviser.train.session import Session
 from reviser.train.trainer import ReviserTrainer
 from reviser.train.yaml_reader import to_plain
@@ -82,6 +82,7 @@ def _trainer(run: Session, stop: int, stream: ExampleStream | None) -> ReviserTr
         vocab=inputs.vocab,
         held_out=held_out,
         write_samples=sample_writer(recipe, inputs, output / "samples.jsonl"),
+        solve=solver(recipe, inputs),
         model=model,
         args=run.arguments,
         train_dataset=training_set(recipe, inputs, stream),

@@ -1,4 +1,4 @@
-"""Sample texts that a model writes during training, so that a person can see it learn."""
+"""What a model writes during training: sample texts, and held-out prompts that it should solve."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from reviser.engines.base import DecodeConfig
+from reviser.core.actions import ActionVocab
+from reviser.core.canvas import Canvas
+from reviser.core.trajectory import Trajectory
+from reviser.engines.base import Act, DecodeConfig, Request, Step, replay
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
-from reviser.train.inputs import Inputs
+from reviser.train.inputs import Inputs, recorded_stream
 from reviser.train.recipe import Recipe
 from reviser.train.report import append_line
-from reviser.trajectories.policy import Edits
+from reviser.trajectories.policy import Edits, Recorded
 from reviser.writing.driver import Flow, Inline, run_many
 from reviser.writing.flows import act
 from reviser.writing.prompts import Model, Prompt, prompts_of
@@ -48,6 +51,75 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
                 append_line(path, record)
 
     return write
+
+
+def solver(recipe: Recipe, inputs: Inputs) -> Callable[[Any], dict[str, float]]:
+    """Return a function that has a model continue held-out recordings greedily and scores them.
+
+    A recording is solved if the text is exactly the recorded one when the model stops.
+    """
+    count = recipe.evaluation.solve
+    if not count:
+        return lambda _: {}
+    policy = recipe.policy
+    assert isinstance(policy, Recorded)  # the recipe was checked
+    split, learned = (
+        recorded_stream(recipe, inputs, policy, held_out=True).split,
+        policy.compile(inputs.vocab),
+    )
+    recordings = [learned(split.read(index)) for index in range(min(count, len(split)))]
+    config = DecodeConfig(temperature=0.0, max_actions=recipe.evaluation.max_actions)
+    requests = [request_of(inputs.vocab, recording, config) for recording in recordings]
+    goals = [recording.target(inputs.vocab) for recording in recordings]
+
+    def solve(model: Any) -> dict[str, float]:
+        model = getattr(model, "module", model)
+        engine = (_ShardedEngine if is_sharded(model) else HFEngine)(model, inputs.vocab)
+        flows = (_solve(request, inputs.vocab) for request in requests)
+        texts = [run.wait() for run in run_many(flows, Inline(engine))]
+        solved = [
+            text is not None and text[len(recording.prefix) :] == goal
+            for text, recording, goal in zip(texts, recordings, goals, strict=True)
+        ]
+        low, high = wilson(sum(solved), len(solved))
+        return {"solved": sum(solved) / len(solved), "solved_low": low, "solved_high": high}
+
+    return solve
+
+
+def request_of(vocab: ActionVocab, recording: Trajectory, config: DecodeConfig) -> Request:
+    """Return the request that asks for what was recorded: after the prompt, and the draft shown."""
+    canvas = Canvas.replay(vocab, [*recording.prefix, *recording.shown])
+    return Request(
+        history=(*vocab.prefix_actions(recording.prefix), *recording.shown),
+        length=len(canvas),
+        cursor=canvas.cursor,
+        editable=((len(recording.prefix), len(canvas)),),
+        config=config,
+    )
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share, by Wilson's formula.
+
+    >>> low, high = wilson(50, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.404, 0.596)
+    """
+    z = 1.96
+    share, spread = successes / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = (share * (1 - share) * spread + spread * spread / 4) ** 0.5 / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _solve(request: Request, vocab: ActionVocab) -> Flow[list[int] | None]:
+    """Return the tokens of what the model writes; None if it does not stop."""
+    steps: list[Step] = []
+    yield [Act(request, steps.append)]
+    if steps[-1].ended != "stop":
+        return None
+    return replay(vocab, [*request.history, *(step.action for step in steps)]).tokens()
 
 
 def _write(prompt: Prompt, inputs: Inputs) -> Flow[Rollout]:

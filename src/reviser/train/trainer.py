@@ -46,6 +46,7 @@ class ReviserTrainer(transformers.Trainer):
         train_dataset: MicroBatches,
         held_out: Mapping[str, MicroBatches],
         write_samples: Callable[[Any, int], None],
+        solve: Callable[[Any], dict[str, float]] = lambda _: {},
         **options: Any,
     ) -> None:
         super().__init__(
@@ -60,7 +61,7 @@ class ReviserTrainer(transformers.Trainer):
         """Counts of all processes together, including earlier starts of the run."""
         self._saves = ShardedSaves(self.args) if self.args.fsdp else None
         self.add_callback(self._saves or MarkComplete())
-        self._write_samples = write_samples
+        self._write_samples, self._solve = write_samples, solve
         self._counts = dict.fromkeys(COUNTS, 0)  # of this process, since the last log
         self._clock = 0.0
         self.split = train_dataset.split
@@ -154,6 +155,7 @@ class ReviserTrainer(transformers.Trainer):
                 scores = self._score(model, batches)
                 metrics |= {f"eval_{name}_{key}": value for key, value in scores.items()}
             self._write_samples(model, step)
+            metrics |= {f"eval_{name}": value for name, value in self._solve(model).items()}
         self._scored = step, metrics
         self.log(metrics.copy())  # a copy, because the Trainer adds to it
         self.control = self.callback_handler.on_evaluate(

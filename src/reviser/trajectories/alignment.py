@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
+from reviser.core.canvas import Canvas
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.trajectories.diff import REACH, Hunk, Starts, Tokens, as_tokens, diff
@@ -26,6 +27,7 @@ __all__ = [
     "diff",
     "edit_labels",
     "present",
+    "present_canvas",
     "revision",
     "script",
     "word_starts",
@@ -55,6 +57,30 @@ def present(
     back = vocab.split_move(-size, cursor=size, length=size)
     shown = () if is_prefix else map(int, draft)
     return (*shown, *(vocab.move_id(delta) for delta in back))
+
+
+def present_canvas(canvas: Canvas, size: int) -> tuple[int, ...]:
+    """Return the ids that show a canvas as it is now, after its first `size` tokens.
+
+    They write the text from left to right with its marks, and take the cursor to its position. The
+    model is shown what is there, and not how it came about.
+
+    >>> vocab = ActionVocab.build(100, marks=True)
+    >>> canvas = Canvas(vocab, [5, 7, 8], cursor=2, marks=[2])
+    >>> [vocab.describe(i) for i in present_canvas(canvas, 1)]
+    ['insert 7', 'mark', 'insert 8', 'move -1']
+    """
+    vocab, tokens, ids = canvas.vocab, canvas.tokens(), list[int]()
+    # A mark stays before what is inserted at it, so it comes right before the token that follows.
+    for position in range(size, len(tokens) + 1):
+        if position in canvas.marks:
+            assert vocab.mark is not None
+            ids.append(vocab.mark)
+        ids += tokens[position : position + 1]
+    end = len(tokens)
+    # Moves stay after the first `size` tokens, which may be locked.
+    moves = vocab.split_move(canvas.cursor - end, cursor=end - size, length=end - size)
+    return (*ids, *map(vocab.move_id, moves))
 
 
 def revision(

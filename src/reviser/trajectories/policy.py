@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, get
 import numpy as np
 import numpy.typing as npt
 
-from reviser.core.actions import ActionVocab
+from reviser.core.actions import ActionVocab, Kind
 from reviser.core.codec import UNITS, Codec
 from reviser.core.trajectory import Trajectory
 from reviser.errors import ConfigError, TrajectoryError, VocabError
@@ -305,8 +305,33 @@ class Rewrite(PairPolicy):
         return rewrite
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A policy for recorded edits: the actions are those that were recorded."""
+
+    versions: Literal["all", "final"] = "all"
+    """`final` writes only the last version, left to right after the prompt and the draft: the
+    baseline from the same file."""
+
+    def compile(self, vocab: ActionVocab, /) -> Callable[[Trajectory], Trajectory]:
+        """Return what makes the trajectory to learn from a recorded one."""
+        return _as_recorded if self.versions == "all" else partial(_final_version, vocab)
+
+
+def _as_recorded(recorded: Trajectory) -> Trajectory:
+    return recorded
+
+
+def _final_version(vocab: ActionVocab, recorded: Trajectory) -> Trajectory:
+    """Return a trajectory that writes the result after the prompt and the draft."""
+    draft = [i for i in recorded.shown if vocab.kind(i) is Kind.INSERT]
+    written = recorded.target(vocab)
+    prefix = (*recorded.prefix, *draft)
+    return Trajectory(prefix=prefix, restoration=(*written, vocab.stop))
+
+
 AnyPolicy: TypeAlias = (
-    Append | Obfuscation | Spans | Mixture | Edits | Rewrite | Policy | PairPolicy
+    Append | Obfuscation | Spans | Mixture | Edits | Rewrite | Recorded | Policy | PairPolicy
 )
 """A policy of a recipe. In YAML, a dataclass among these is named by `kind`, in lower case; a
 recipe's own class may allow more: `Annotated[AnyPolicy | Mine, ByKind()]`."""

@@ -12,10 +12,11 @@ import numpy as np
 from reviser.core.actions import Kind
 from reviser.core.canvas import Edit
 from reviser.core.codec import OffsetUnit, TextEdit, TextStream
-from reviser.core.mask import shift_ranges
+from reviser.core.mask import is_argument, shift_ranges
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Ranges, Step, StopReason, replay
+from reviser.engines.base import Ranges, Request, Step, StopReason, replay
 from reviser.errors import EngineError
+from reviser.trajectories.alignment import present_canvas
 from reviser.writing._spaces import SpacedStream
 from reviser.writing.prompts import Model, Prompt
 from reviser.writing.rollout import Locked, Rollout, Statistics
@@ -98,6 +99,59 @@ class Writing:
         text_edit = self._stream.feed(edit.shifted(-self.prompt.instruction_length))
         self.cursor = text_edit.cursor
         return text_edit
+
+    @property
+    def actions(self) -> int:
+        """Number of ids that the model has chosen so far."""
+        return len(self._actions)
+
+    @property
+    def edits(self) -> int:
+        """Number of actions so far that changed the text."""
+        return self._edits
+
+    def drop_unfinished(self) -> int:
+        """Forget the ids of an action that is not complete, which has done nothing yet.
+
+        Return how many ids those were.
+        """
+        count = len(self._actions) - self._whole
+        if not self._canvas.is_spelling or not count:
+            return 0
+        self._canvas.rollback(count)
+        first = self._actions[self._whole]
+        self._moves -= bool(self._vocab.is_move[first])
+        del self._actions[self._whole :], self._logprobs[self._whole :]
+        return count
+
+    def shown_again(self, keep: int) -> Request:
+        """Return a request that shows the text as it is, in place of the actions that led to it.
+
+        About the last `keep` ids, in whole actions, stay as they were.
+        """
+        request, canvas = self.prompt.request, self._canvas
+        starts = self._starts()
+        first = next((n for n in starts if n >= len(self._actions) - keep), len(self._actions))
+        then = canvas.fork()
+        then.rollback(len(self._actions) - first)
+        prefix = self.prompt.prefix
+        if tuple(then.tokens()[: len(prefix)]) != prefix:  # a draft without a delimiter before it
+            prefix = tuple(then.tokens())
+        shown = present_canvas(then, len(prefix))
+        return replace(
+            request,
+            history=(*self._vocab.prefix_actions(prefix), *shown, *self._actions[first:]),
+            length=len(canvas),
+            cursor=canvas.cursor,
+            editable=tuple((int(low), int(high)) for low, high in self._bounds.T),
+        )
+
+    def _starts(self) -> list[int]:
+        """Return the indices of the chosen ids that begin an action."""
+        if not self._actions:
+            return []
+        ids = np.array([self._actions], np.int64)
+        return np.flatnonzero(~is_argument(self._vocab, ids)[0]).tolist()
 
     def rollout(self) -> Rollout:
         """Return what was written, once it has ended."""

@@ -82,6 +82,7 @@ class Prompts:
         index = permute(np.array([offset]), len(self), seed=self.stream.seed, epoch=epoch)
         if isinstance(self.stream, PairStream):
             return self._draft(self.stream, number, int(index[0]))
+        assert isinstance(self.stream, WindowStream)  # the recipe was checked
         return self._beginning(self.stream, number, index, epoch)
 
     def _draft(self, stream: PairStream, number: int, index: int) -> Prompt:
