@@ -11,12 +11,12 @@ from pathlib import Path
 import reviser
 from reviser.proofread.suggestion import Suggestion
 
-TERMS = {"reviser": "Reviser", "e-mail": "email", "Reviser Desk": "Reviser Playground"}
+TERMS = {"acme cloud": "Acme Cloud", "e-mail": "email", "Acme Desk": "Acme Board"}
 
 
 def terms(text: str) -> Iterator[Suggestion]:
     for wrong, right in TERMS.items():
-        for match in re.finditer(rf"(?<![\w/.-]){re.escape(wrong)}(?![\w/-])", text):
+        for match in re.finditer(rf"(?<![\w/.-]){re.escape(wrong)}(?![\w/-]|\.\w)", text):
             yield Suggestion(
                 *match.span(),
                 (right,),

@@ -61,14 +61,12 @@ def test_revise(tmp_path: Path) -> None:
 
 
 def test_company_terms(tmp_path: Path) -> None:
-    draft = (
-        "We use reviser.\nSend an e-mail to the Reviser Desk on monday: pip install reviser-lm.\n"
-    )
+    draft = "We use acme cloud.\nSend an e-mail to the Acme Desk on monday: see acme cloud.com.\n"
     (tmp_path / "draft.txt").write_text(draft)
     assert example("company_terms.py", tmp_path / "draft.txt").stdout == (
-        "reviser -> Reviser: We write 'Reviser'.\n"
+        "acme cloud -> Acme Cloud: We write 'Acme Cloud'.\n"
         "e-mail -> email: We write 'email'.\n"
-        "Reviser Desk -> Reviser Playground: We write 'Reviser Playground'.\n"
+        "Acme Desk -> Acme Board: We write 'Acme Board'.\n"
         "monday -> Monday: Days and months are written with a capital letter.\n"
     )
 

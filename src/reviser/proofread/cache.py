@@ -17,9 +17,9 @@ from reviser.engines.base import Branch
 from reviser.proofread.passage import Passage
 
 CACHED = 50_000
-"""Answers that are kept, each with some hundred bytes."""
+"""Answers that are kept, a few hundred bytes each."""
 NEAR = 16
-"""Ids that the sentences before have at least, if there are so many: one may be "Hi!"."""
+"""Least number of ids before a sentence that count; the sentence before it may be "Hi!"."""
 T = TypeVar("T")
 
 

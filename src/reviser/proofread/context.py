@@ -48,6 +48,8 @@ COUNTS = frozenset(
     )
 )
 APPROXIMATE = frozenset(listed("about nearly almost over only more than the last past a around"))
+AFTER_ORDINAL = MONTHS | {".", ",", "?", "!"}
+"""What shows that "the 4th" is a day: not "the 4th attempt"."""
 YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 
@@ -57,8 +59,8 @@ def time_preposition(line: Line, i: int) -> Iterator[Options]:
     if word in ("in", "at", "on"):
         is_date = following.isdigit() and second in MONTHS
         is_date |= following in MONTHS and second.isdigit() and not YEAR.fullmatch(second)
-        is_ordinal = following == "the" and third in ("st", "nd", "rd", "th")
-        is_date |= is_ordinal and rest[0] != "century"
+        if following == "the" and third in ("st", "nd", "rd", "th"):
+            is_date = rest[1 if rest[0] == "of" else 0] in AFTER_ORDINAL
         if following in DAYS or is_date:
             wanted = "on"
         elif following in MONTHS or YEAR.fullmatch(following):
@@ -76,7 +78,12 @@ def time_preposition(line: Line, i: int) -> Iterator[Options]:
         count, unit = after[:2]
         if unit in DURATIONS and after[2:3] != ["ago"] and (count in COUNTS or count.isdigit()):
             yield i, i + 1, [("for",)]
-    elif word == "for" and (following in DAYS | MONTHS or YEAR.fullmatch(following)):
+    elif (
+        word == "for"
+        and (following in DAYS | MONTHS or YEAR.fullmatch(following))
+        # Not "planned for Monday", but "we have lived here for 2010".
+        and not {"have", "has", "had", "been"}.isdisjoint(line.words[max(0, i - 8) : i])
+    ):
         yield i, i + 1, [("since",)]
 
 
@@ -86,8 +93,14 @@ BEFORE_ING = frozenset(
     listed("of for by without before after about from despite while when in at on than instead")
 )
 """Words after which a verb ends in -ing."""
+BEFORE_TO = frozenset(listed("of for by without despite from"))
+"""Words after which a verb has no "to"."""
 TO_ING = frozenset(
-    listed("forward used accustomed opposed addition committed dedicated object objected prior")
+    listed(
+        "forward accustomed opposed addition committed dedicated object objected prior key due led"
+        " lead leads approach thanks way close regard respect commitment contribute contributed"
+        " compared similar devoted"
+    )
 )
 """Words after which "to" is a preposition."""
 
@@ -120,9 +133,10 @@ def to_or_ing(line: Line, i: int) -> Iterator[Options]:
         if "-" in (base, ing) or word not in (base, ing):
             continue
         if word == base:
-            if before == "to" and first in TO_ING:
+            is_used = first == "used" and line.words[i - 3] in (*BE, "get", "got", "getting")
+            if before == "to" and (first in TO_ING or is_used):
                 yield i, i + 1, [(ing,)]
-            elif before == "to" and (first in BEFORE_ING or first in _forms(WITH_ING)):
+            elif before == "to" and (first in BEFORE_TO or first in _forms(WITH_ING)):
                 yield i - 1, i + 1, [(ing,)]
             elif before in _forms(WITH_ING) or (before in BEFORE_ING and is_only_verb):
                 yield i, i + 1, [(ing,)]
@@ -130,7 +144,7 @@ def to_or_ing(line: Line, i: int) -> Iterator[Options]:
             yield i, i + 1, [("to", base)]
         elif before == "for" and line.tags[i - 2] & (VERB | ADJECTIVE):
             yield i - 1, i + 1, [("to", base)]
-        elif before == "to" and first not in TO_ING:
+        elif before == "to" and is_only_verb and first not in TO_ING | {"used"}:
             yield i, i + 1, [(base,)]
 
 
@@ -143,6 +157,10 @@ ONE = frozenset(
     )
 )
 MANY = frozenset(listed("they we you these those both many several few people"))
+EITHER = frozenset(
+    listed("rest majority couple half number lot police data fish sheep family team staff")
+)
+"""Subjects that may be one or many."""
 OF_ONE = frozenset(listed("one each either neither every"))
 JOINS = frozenset(listed("of in on at for with from to about by between near under over"))
 SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "don't": "doesn't"}
@@ -160,6 +178,11 @@ def agreement(line: Line, i: int) -> Iterator[Options]:
     word = line.words[i]
     is_known = word in SINGULAR or word in MANY_OF
     if not is_known and not _is_verb(line, i):
+        return
+    is_question = word in AUXILIARY and line.words[i + 1] in SUBJECTS
+    if is_question or line.words[i - 2] in (*DO, *MODAL):
+        return
+    if line.words[i - 1] == "i" and line.words[i - 2] in ("and", "or", "nor"):
         return
     if line.words[i - 1] == "i":
         if word in ("is", "are", "has") or line.tags[i] & THIRD:
@@ -185,7 +208,9 @@ def _is_verb(line: Line, i: int) -> bool:
     tags, before = line.tags[i], line.words[i - 1]
     if not tags & (BASE | THIRD) or before in NO_VERB_AFTER or line.tags[i - 1] & ADJECTIVE:
         return False
-    return before in SUBJECTS or not tags & (NOUN | PLURAL | ADJECTIVE | ADVERB)
+    if before in SUBJECTS:  # not "he still", "this tool"
+        return not tags & (ADVERB | ADJECTIVE) and not (before in ("this", "each") and tags & NOUN)
+    return not tags & (NOUN | PLURAL | ADJECTIVE | ADVERB)
 
 
 def _number(line: Line, i: int) -> str:
@@ -197,12 +222,14 @@ def _number(line: Line, i: int) -> str:
     if word in ONE | MANY:
         return "one" if word in ONE else "many"
     head = j
-    # "The walls in this building is": the subject is before the last preposition but one.
+    # "The walls in this building is": the subject stands before the first preposition.
     for k in range(j, max(1, i - REACH), -1):
         if line.words[k] in JOINS and k < j:
             head = k - 1
         elif not line.tags[k] & (NOUN | PLURAL) and line.words[k] not in DETERMINERS:
             break
+    if line.words[head] in EITHER:
+        return ""
     if line.words[head] in OF_ONE:
         return "one"
     if line.words[head - 1] == "and" or line.words[head - 2] == "and":

@@ -33,7 +33,7 @@ from reviser.writing.tasks import Revise
 
 PASSAGES = 6
 """Passages that are judged side by side. Each is asked about twice, and an engine keeps what
-it has read of about so many (`engines.scoring.CACHED_IDS`)."""
+it has read of about so many (`engines.tree.CACHED_IDS`)."""
 SURE = 0.99
 """The confidence of an edit that needs no judge."""
 T = TypeVar("T")

@@ -1,13 +1,15 @@
-"""Harper, a checker with rules, as a proposer; two thirds of what it suggests is no mistake."""
+"""Harper, a rule-based checker, as a proposer. Its suggestions are never sure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import Lock
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
-from reviser.errors import MissingExtra
+from reviser.errors import ConfigError, MissingExtra
 from reviser.proofread.suggestion import Suggestion
+
+HarperDialect: TypeAlias = Literal["american", "british"]
 
 
 class Harper:
@@ -15,7 +17,7 @@ class Harper:
 
     may_be_sure = False
 
-    def __init__(self, dialect: Literal["american", "british"] = "american") -> None:
+    def __init__(self, dialect: HarperDialect = "american") -> None:
         try:
             import harper
         except ModuleNotFoundError as error:
@@ -23,6 +25,8 @@ class Harper:
                 "Harper needs the harper extra: harper-py is not installed. Install it with:"
                 " pip install 'reviser-lm[harper]'."
             ) from error
+        if dialect not in get_args(HarperDialect):
+            raise ConfigError(f"dialect is {dialect!r}; it must be 'american' or 'british'.")
         self._linter = harper.Linter(harper.Dialect[dialect.upper()])
         self._lock = Lock()  # it refuses a second thread
 

@@ -13,6 +13,8 @@ from reviser.files import read_object
 from reviser.proofread.pool import Candidate
 
 FILE = Path(__file__).parent / "data" / "judge.json"
+LARGEST_ODDS = 30.0
+"""Log-odds up to which a probability is not rounded to 1."""
 LARGEST_GAIN = 30.0
 """Nats up to which gains and margins count; beyond, all are equally good or bad."""
 
@@ -46,7 +48,7 @@ class Logistic:
         odds = self.constant + sum(
             weight * features.get(name, 0.0) for name, weight in self.weights.items()
         )
-        return 1 / (1 + exp(-max(-50.0, min(odds, 50.0))))
+        return 1 / (1 + exp(-max(-LARGEST_ODDS, min(odds, LARGEST_ODDS))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -267,6 +267,8 @@ def apostrophes(text: Text) -> Iterator[Suggestion]:
         if text.next(n) in ("a", "an", "the", "not", "been", "very", "too", "so", "really", "just"):
             yield ITS.words(text, n, n, "it's")
     for n, word in enumerate(text.low):
+        if word[:-2] in _IRREGULAR.values():  # "children's"
+            continue
         if word.endswith("'s") and len(word) > 4 and not text.is_name(n):
             # "the paper's." and "the table's 0.42" leave out a noun.
             follows = text.next(n)
