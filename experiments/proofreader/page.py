@@ -48,8 +48,9 @@ core of a busy machine. Intervals of the share that is right are Wilson's.
 {sizes}
 The texts of both blind tests were written by somebody who had not seen the rules. The developers
 of 0.3.0 have seen the letters and the first blind test, which was scored once with an earlier
-version: it had 52 right, 2 wrong, 2 false and 2 alarms. They have not seen the second, which was
-scored once, after the last change of rules and weights.
+version: it had 52 right, 2 wrong, 2 false and 2 alarms. They have not seen the second. It
+was scored after the last change of weights, with 79 right, and again after a reviewer who had not
+seen it narrowed some rules: that is the row below.
 """
 DEV_HEAD = """\
 ## Sentences of learners
