@@ -24,7 +24,8 @@ CASES = [
     ("My roommate tell me yesterday.", "My roommate told me yesterday.", "tense"),
     ("The app crash every time.", "The app crashes every time.", "verb-form"),
     ("Two workers was started.", "Two workers were started.", "subject-verb"),
-    ("I live here for four years.", "I have lived here for four years.", "tense"),
+    ("I live here for four years.", "I have lived here for four years.", "auxiliary"),
+    ("I work here for four years.", "I have worked here for four years.", "tense"),
     ("I still learn how it works.", "I am still learning how it works.", "auxiliary"),
     ("He enjoys to swim.", "He enjoys swimming.", "to-or-ing"),
     # what words further away ask for
@@ -40,7 +41,7 @@ CASES = [
     ("It began on March.", "It began in March.", "time-preposition"),
     ("It opens in 9 pm.", "It opens at 9 pm.", "time-preposition"),
     ("I wait since about two hours.", "I wait for about two hours.", "time-preposition"),
-    ("I live here for 2010.", "I live here since 2010.", "time-preposition"),
+    ("I have lived here for 2010.", "I have lived here since 2010.", "time-preposition"),
     # nouns, adjectives, other words
     ("I lived there for four month.", "I lived there for four months.", "noun-number"),
     ("He runs very quick.", "He runs very quickly.", "adjective"),
