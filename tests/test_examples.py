@@ -31,7 +31,7 @@ def test_every_example_is_in_the_list_and_has_a_test() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     tested = Path(__file__).read_text("utf-8")
-    assert len(scripts) == 9
+    assert len(scripts) == 10
     for name in scripts:
         assert f"[`{name}`]({name})" in listed
         assert f'"{name}"' in tested
