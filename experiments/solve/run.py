@@ -64,8 +64,8 @@ PLANS = {
             "revise": Arm(file="revise"),
         },
         ids=9_000_000,
-        trial_ids=600_000,
-        rates=(4e-3,),
+        trial_ids=1_000_000,
+        rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
         files=120_000,
     ),
 }
