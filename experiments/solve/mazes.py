@@ -17,6 +17,8 @@ import sys
 from functools import cache
 from typing import TypeAlias
 
+import reviser
+
 Cell: TypeAlias = tuple[int, int]
 Maze: TypeAlias = dict[Cell, list[Cell]]
 Example: TypeAlias = tuple[str, list[tuple[str, ...]]]
@@ -184,9 +186,9 @@ TEST_SEED = -1
 """The seed of the test problems, which training never uses: its seeds are 0 or more."""
 
 
-def problem(index: int) -> str:
-    """Return the prompt of a test problem."""
-    return prompt_of(*maze(TEST_SEED, 0, index))
+def task(index: int, _arm: str = "") -> reviser.Continue:
+    """Return a test problem."""
+    return reviser.Continue(prompt_of(*maze(TEST_SEED, 0, index)))
 
 
 def is_solved(index: int, text: str, arm: str) -> bool:
@@ -195,9 +197,12 @@ def is_solved(index: int, text: str, arm: str) -> bool:
     return (text.rpartition("= ")[2] if arm == "cot" else text) == path
 
 
-def needs_back(index: int) -> bool:
+BACK, DIRECT = "needs a step back", "does not"
+
+
+def group(index: int) -> str:
     """Return whether the recorded search meets a dead end: where greedy guessing fails."""
-    return None in walk(*maze(TEST_SEED, 0, index))
+    return BACK if None in walk(*maze(TEST_SEED, 0, index)) else DIRECT
 
 
 if __name__ == "__main__":

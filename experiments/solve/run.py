@@ -3,9 +3,10 @@
 python -m experiments.solve.run mazes --work runs/solve --seeds 0 1 2
 
 The arms train on files of the same problems (`write.py`), with the same trunk. First every arm gets
-the same number of trials of its learning rate, judged by its own held-out loss; then it is trained
-with each seed for the same number of ids, prompts included, and solves test problems that no arm
-has seen. Runs that are finished are not run again, and runs that were stopped are resumed.
+the same number of trials of its learning rate and batch, judged by its own held-out loss; then it
+is trained with each seed for the same number of ids, prompts included, and solves test problems
+that no arm has seen. Runs that are finished are not run again, and runs that were stopped are
+resumed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+from experiments.solve import arithmetic
 from experiments.solve.score import score
 from experiments.solve.write import write
 from reviser.data.recorded_dataset import RecordedSplit
@@ -29,6 +33,8 @@ from reviser.trajectories.policy import Recorded
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+SET = 250
+"""Test problems of each further set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,7 @@ class Arm:
 
     file: str
     """The file of recorded edits that it trains on."""
-    versions: str = "all"
+    policy: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,25 +54,43 @@ class Plan:
     ids: int
     """Ids that every arm trains on, prompts included."""
     trial_ids: int
-    """Ids of a trial of a learning rate."""
+    """Ids of a trial of a learning rate and a batch."""
     rates: tuple[float, ...]
-    """The learning rates that are tried, for every arm."""
+    batches: tuple[int, ...] = (32,)
+    """The learning rates and batches that are tried, for every arm."""
     files: int
     """Problems in the files."""
+    sets: dict[str, int] = field(default_factory=dict)
+    """More test problems: the index of the first of each set."""
 
 
 PLANS = {
     "mazes": Plan(
         arms={
             "touch": Arm(file="touch"),
-            "ltr": Arm(file="touch", versions="final"),
+            "ltr": Arm(file="touch", policy={"versions": "final"}),
             "cot": Arm(file="cot"),
             "revise": Arm(file="revise"),
         },
         ids=9_000_000,
         trial_ids=1_000_000,
         rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
-        files=120_000,
+        files=150_000,
+    ),
+    "arithmetic": Plan(
+        arms={
+            "refresh": Arm(file="edit", policy={"refresh": {"action": "insert", "keep": 0}}),
+            "edit": Arm(file="edit"),
+            "ltr": Arm(file="edit", policy={"versions": "final"}),
+            "cot": Arm(file="cot"),
+            "steps": Arm(file="steps"),
+        },
+        ids=4_000_000,
+        trial_ids=500_000,
+        rates=(4e-3, 8e-3),
+        batches=(8, 32),
+        files=150_000,
+        sets={name: first for name, (first, _) in arithmetic.LONGER.items()},
     ),
 }
 
@@ -75,19 +99,19 @@ def recipe_of(task: str, arm: Arm, files: Path, changes: Sequence[str]) -> Recip
     """Return the recipe of an arm."""
     path = (files / f"{arm.file}.jsonl").absolute()
     data = {"trajectories": [str(path)], "words": str(HERE / f"{task}.json")}
-    own = [f"data={json.dumps(data)}", f"policy={{kind: recorded, versions: {arm.versions}}}"]
+    policy = {"kind": "recorded", **arm.policy}
+    own = [f"data={json.dumps(data)}", f"policy={json.dumps(policy)}"]
     return load_recipe(HERE / f"{task}.yaml", [*own, *changes])
 
 
-def steps_for(task: str, arm: Arm, files: Path, ids: int) -> int:
+def steps_for(task: str, name: str, plan: Plan, files: Path, ids: int, batch: int) -> int:
     """Return the steps that read this many ids, by the mean length of an arm's histories."""
-    recipe = recipe_of(task, arm, files, [])
-    path = files / f"{arm.file}.mean.json"
-    means = json.loads(path.read_text()) if path.exists() else {}
-    if arm.versions not in means:
-        means[arm.versions] = _mean_length(recipe)
-        path.write_text(json.dumps(means))
-    return round(ids / means[arm.versions] / recipe.training.batch)
+    path = files / "lengths.json"
+    lengths = json.loads(path.read_text()) if path.exists() else {}
+    if name not in lengths:
+        lengths[name] = _mean_length(recipe_of(task, plan.arms[name], files, []))
+        path.write_text(json.dumps(lengths))
+    return round(ids / lengths[name] / batch)
 
 
 def _mean_length(recipe: Recipe) -> float:
@@ -95,46 +119,53 @@ def _mean_length(recipe: Recipe) -> float:
     data = TrajectoryFiles(recipe.data.trajectories)
     assert isinstance(recipe.policy, Recorded)
     assert recipe.trunk is not None
-    split = RecordedSplit(data, recipe.data.windows.held_out, recipe.trunk.context)
-    learned = recipe.policy.compile(data.vocab)
-    count = min(2000, len(split))
-    sizes = [len(learned(split.read(n)).history(data.vocab)) for n in range(count)]
-    return sum(sizes) / count
+    context = recipe.trunk.context
+    split = RecordedSplit(data, recipe.data.windows.held_out, context)
+    learned = recipe.policy.compile(data.vocab, context)
+    sizes = []
+    for index in range(min(2000, len(split))):
+        histories = [each.history(data.vocab) for each in learned(split.read(index))]
+        sizes.append(sum(map(len, histories)) / len(histories))
+    return sum(sizes) / len(sizes)
 
 
-def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, dict[str, float]]:
-    """Return the best learning rate of an arm, and the held-out loss of every one tried."""
-    if len(plan.rates) == 1:
-        return plan.rates[0], {}
-    arm, files = plan.arms[name], work / task
-    steps = steps_for(task, arm, files, plan.trial_ids)
+def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, int, dict[str, float]]:
+    """Return the best learning rate and batch of an arm, and the held-out loss of every trial."""
     losses = {}
-    for rate in plan.rates:
-        output = work / f"{task}-trial-{name}-{rate:g}"
-        changes = [f"training.steps={steps}", "evaluation.solve=0", "evaluation.examples=512"]
-        train(recipe_of(task, arm, files, [*changes, *_rate(rate)]), output)
+    for rate, batch in product(plan.rates, plan.batches):
+        output = work / f"{task}-trial-{name}-{rate:g}-{batch}"
+        steps = steps_for(task, name, plan, work / task, plan.trial_ids, batch)
+        changes = [*_changes(rate, batch, steps), "evaluation.solve=0", "evaluation.examples=512"]
+        train(recipe_of(task, plan.arms[name], work / task, changes), output)
         metrics = json.loads((output / "run.json").read_text())["metrics"]
-        losses[f"{rate:g}"] = metrics["eval_held_out_nll"]
-    return float(min(losses, key=lambda rate: losses[rate])), losses
+        losses[f"{rate:g} {batch}"] = metrics["eval_held_out_nll"]
+    rate, batch = min(losses, key=lambda trial: losses[trial]).split()
+    return float(rate), int(batch), losses
 
 
-def _rate(rate: float) -> list[str]:
-    return [f"training.learning_rate={rate}", f"training.min_learning_rate={rate / 50}"]
+def _changes(rate: float, batch: int, steps: int) -> list[str]:
+    settings = {
+        "steps": steps,
+        "learning_rate": rate,
+        "min_learning_rate": rate / 50,
+        "batch": batch,
+        "micro_batch": batch,
+    }
+    return [f"training.{name}={value}" for name, value in settings.items()]
 
 
-def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, ids: int) -> None:
+def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, times: float) -> None:
     """Train an arm with one seed, and write its record."""
-    size = "" if ids == plan.ids else f"-{ids / plan.ids:g}"
+    size = "" if times == 1 else f"-{times:g}"
     record = RESULTS / f"{task}-{name}{size}-{seed}.json"
     if record.exists():
         return
-    rate, losses = tuned(task, name, plan, work)
-    arm, files = plan.arms[name], work / task
+    rate, batch, losses = tuned(task, name, plan, work)
     output = work / f"{task}-{name}{size}-{seed}"
-    steps = steps_for(task, arm, files, ids)
-    changes = [f"training.steps={steps}", f"seed={seed}", *_rate(rate)]
+    steps = steps_for(task, name, plan, work / task, round(plan.ids * times), batch)
+    changes = [*_changes(rate, batch, steps), f"seed={seed}"]
     began = time.process_time()
-    train(recipe_of(task, arm, files, changes), output)
+    train(recipe_of(task, plan.arms[name], work / task, changes), output)
     seconds = time.process_time() - began
     done = json.loads((output / "run.json").read_text())
     module = import_module(f"experiments.solve.{task}")
@@ -142,21 +173,26 @@ def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, ids: int) ->
         "task": task,
         "arm": name,
         "seed": seed,
+        "times": times,
         "rate": rate,
+        "batch": batch,
         "trials": losses,
         "steps": steps,
-        "batch": done["recipe"]["training"]["batch"],
         "context": done["recipe"]["trunk"]["context"],
         "parameters": done["parameters"],
         "ids": done["seen"]["ids"],
         "problems": done["seen"]["examples"],
         "cpu_seconds": round(seconds),
         "scores": score(output, module, name),
+        "sets": {
+            title: score(output, module, name, first=first, count=SET)["exact"]
+            for title, first in plan.sets.items()
+        },
         **made_with("torch", "transformers"),
     }
     RESULTS.mkdir(exist_ok=True)
     record.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    print(task, name, seed, found["scores"]["exact"], flush=True)
+    print(task, name, seed, found["scores"]["exact"], found["sets"], flush=True)
 
 
 def main() -> None:
@@ -174,8 +210,7 @@ def main() -> None:
         write(options.task, file, plan.files, options.work / options.task)
     for seed in options.seeds:
         for name in arms:
-            ids = round(plan.ids * options.times)
-            run(options.task, name, seed, plan, options.work, ids=ids)
+            run(options.task, name, seed, plan, options.work, times=options.times)
 
 
 if __name__ == "__main__":

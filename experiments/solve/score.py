@@ -1,11 +1,12 @@
 """Have a model solve the test problems of a task, through `reviser.load` and the mask, greedily.
 
-A task's module has `problem(index)`, which returns a prompt and a draft, `is_solved(index, text,
-arm)`, and `needs_back(index)`: whether the recorded solution takes something back.
+A task's module has `task(index, arm)`, which returns a test problem as a task of Reviser, and
+`is_solved(index, text, arm)`; `group(index)` says which kind of problem it is.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,36 +24,38 @@ def score(
     arm: str,
     *,
     count: int = TESTED,
-    shift: int = 0,
-    **settings: Any,
+    first: int = 0,
+    refresh: reviser.Refresh | None = None,
 ) -> dict[str, Any]:
     """Return the share of problems that are solved, and what the answers cost."""
-    indices = range(shift, shift + count)
-    tasks = [reviser.Continue(task.problem(index)) for index in indices]
-    config = {"temperature": 0.0, "max_actions": MAX_ACTIONS} | settings
-    with reviser.load(folder) as model:
-        rollouts = list(model.run_many(tasks, **config))
-    solved, hard, written, read = [], [], [], []
-    ended: dict[str, int] = {}
-    for index, rollout in zip(indices, rollouts, strict=True):
-        text = rollout.text.removeprefix(rollout.prompt).strip()
-        stopped = rollout.stop_reason == "stop"
-        solved.append(stopped and task.is_solved(index, text, arm))
-        hard.append(task.needs_back(index))
+    indices = range(first, first + count)
+    tasks = [task.task(index, arm) for index in indices]
+    with reviser.load(folder, refresh=refresh) as model:
+        results = list(model.run_many(tasks, temperature=0.0, max_actions=MAX_ACTIONS))
+    solved, written, read = [], [], []
+    for index, result in zip(indices, results, strict=True):
+        rollout = result.rollouts[0] if isinstance(result, reviser.Revision) else result
+        text = rollout.text if isinstance(result, reviser.Revision) else result.text
+        text = text.removeprefix(getattr(task.task(index, arm), "prompt", "")).strip()
+        solved.append(result.stop_reason == "stop" and task.is_solved(index, text, arm))
         written.append(rollout.statistics.actions)
-        read.append(len(rollout.trajectory.prefix) + rollout.statistics.actions)
-        ended[rollout.stop_reason] = ended.get(rollout.stop_reason, 0) + 1
-    right = [n for n in range(count) if solved[n]]
+        read.append(rollout.statistics.ids_read)
     return {
         "exact": share(solved),
-        "with_back": share([s for s, h in zip(solved, hard, strict=True) if h]),
-        "without_back": share([s for s, h in zip(solved, hard, strict=True) if not h]),
+        "groups": groups(task, solved, first),
         "ids_written": sum(written) / count,
-        "ids_written_if_solved": sum(written[n] for n in right) / max(1, len(right)),
         "ids_read": sum(read) / count,
-        "ended": ended,
+        "ended": Counter(result.stop_reason for result in results),
         "solved": "".join("1" if each else "0" for each in solved),
     }
+
+
+def groups(task: ModuleType, solved: list[bool], first: int = 0) -> dict[str, Any]:
+    """Return the share of each kind of problem that is solved."""
+    by_name: dict[str, list[bool]] = {}
+    for index, each in enumerate(solved, start=first):
+        by_name.setdefault(task.group(index), []).append(each)
+    return {name: share(by_name[name]) for name in sorted(by_name)}
 
 
 def share(solved: list[bool]) -> dict[str, Any]:

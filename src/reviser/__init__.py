@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Policy,
         Spans,
     )
+    from reviser.trajectories.refresh import Refresh
     from reviser.trajectories.sampler import Sampler
     from reviser.writing.changes import Change, Changes
     from reviser.writing.rollout import Revision, Rollout
@@ -51,6 +52,7 @@ __all__ = [
     "Obfuscation",
     "Policy",
     "Recording",
+    "Refresh",
     "Revise",
     "Reviser",
     "ReviserError",
@@ -84,6 +86,7 @@ _MODULES = {
     "reviser.core.trajectory": ("Trajectory",),
     "reviser.data.recorded": ("Recording",),
     "reviser.data.trajectory_files": ("write_trajectories",),
+    "reviser.trajectories.refresh": ("Refresh",),
     "reviser.trajectories.sampler": ("Sampler",),
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),

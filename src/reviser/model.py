@@ -25,6 +25,7 @@ from reviser.markup.spans import Span
 from reviser.models import hub
 from reviser.models.editing import Editing, check_can_revise
 from reviser.proofread.flow import Proofreading, proofread
+from reviser.trajectories.refresh import Refresh
 from reviser.writing.driver import Driver, Flow, Run, run_many
 from reviser.writing.flows import Progress, edit, no_progress, revise, write
 from reviser.writing.prompts import Model, prompts_of
@@ -123,6 +124,7 @@ class Reviser:
         provenance: dict[str, Any] | None = None,
         editing: Editing | None = None,
         proofreading: Proofreading | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
         self.engine = engine
         self.codec = codec
@@ -131,6 +133,8 @@ class Reviser:
         """The model's training on edits; None if it has none."""
         self.proofreading = proofreading
         """What a proofreader takes besides its model; None for a model that writes."""
+        self.refresh = refresh or (editing.refresh if editing else None)
+        """When the model is shown the text again, in place of its past actions; None: never."""
         self.driver = Driver(engine)
 
     @property
@@ -314,6 +318,7 @@ class Reviser:
             context=self.engine.context,
             editing=self.editing or Editing(),
             provenance=self.provenance,
+            refresh=self.refresh,
         )
 
     def flow(
@@ -395,12 +400,15 @@ def load(
     *,
     engine: str = "hf",
     own_process: bool = False,
+    refresh: Refresh | None = None,
     **options: Any,
 ) -> Reviser:
     """Open a model by its folder, or by its name on the hub.
 
     With `own_process`, engine "hf" runs in a process of its own, so that what this one does
     meanwhile does not delay it.
+
+    `refresh` says when the model is shown the text again; the default is how it was trained.
 
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; for "vllm" the `url`
     of a vLLM server that runs the model, or, without one, the options of vLLM's `EngineArgs` for a
@@ -430,7 +438,7 @@ def load(
             f"The tokenizer in {str(folder)!r} has {len(codec.token_bytes)} tokens, but its action"
             f" vocabulary has {opened.vocab.tokens}: the two do not belong together."
         )
-    return Reviser(opened, codec, provenance=provenance, editing=editing)
+    return Reviser(opened, codec, provenance=provenance, editing=editing, refresh=refresh)
 
 
 def _open_hf(folder: Path, options: dict[str, Any]) -> Any:

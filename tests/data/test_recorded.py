@@ -308,7 +308,7 @@ def test_long_histories_are_cut_and_counted_and_long_prompts_left_out(tmp_path: 
 
 def test_final_writes_the_last_version_left_to_right() -> None:
     recording = Recording(prompt="go", draft="a b", edits=["a c", "a c d"])
-    final = Recorded(versions="final").compile(VOCAB)(RECORDER.trajectory(recording))
+    final = Recorded(versions="final").compile(VOCAB, 64)(RECORDER.trajectory(recording))[0]
     assert CODEC.decode(final.prefix) == "go a b"
     assert named(final) == ["insert 0", "insert 2", "insert 3", "stop"]
     assert final.no_loss == ()

@@ -339,7 +339,8 @@ class ActionVocab(VocabLayout):
         begin = [] if self.begin is None else [self.begin]
         delimiter = [] if self.delimiter is None else [self.delimiter]
         tokens = [int(token) for token in prefix]
-        wrong = [i for i in tokens if self.kind(i) not in (Kind.INSERT, Kind.PREFIX_ONLY)]
+        allowed = (Kind.INSERT, Kind.PREFIX_ONLY)
+        wrong = [i for i in dict.fromkeys(tokens) if self.kind(i) not in allowed]
         if wrong:
             raise VocabError(f"A prefix holds tokens; id {wrong[0]} is {self.describe(wrong[0])}.")
         ids = [*begin, *tokens, *delimiter]

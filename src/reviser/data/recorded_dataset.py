@@ -175,7 +175,7 @@ class RecordedStream(ExampleStream):
         seed: int = 0,
     ) -> None:
         super().__init__(split, vocab, context=context, seed=seed)
-        self._learned = policy.compile(vocab)
+        self._learned = policy.compile(vocab, context)
 
     def _sample(self, indices: IntArray, epoch: int, _: float) -> list[Example]:
         digests = self._digests(indices, epoch)
@@ -183,9 +183,12 @@ class RecordedStream(ExampleStream):
         return [self._example(index, epoch, digest) for index, digest in pairs]
 
     def _example(self, index: int, epoch: int, digest: int) -> Example:
-        trajectory = self._learned(self.split.read(index, epoch))
+        histories = self._learned(self.split.read(index, epoch))
+        trajectory = histories[digest % len(histories)]
         ids = np.array(trajectory.history(self.vocab), np.int32)
-        labels = labelled(ids, np.array(trajectory.loss_mask(self.vocab)))
+        learned = np.arange(len(ids)) >= len(ids) - len(trajectory.restoration)
+        learned[len(ids) - len(trajectory.restoration) + np.array(trajectory.no_loss, int)] = False
+        labels = labelled(ids, learned)
         is_cut = len(ids) > self.context
         length = int(trace(self.vocab, ids[None, :-1])[0][0, -1])
         written = max(1, length - len(trajectory.prefix))

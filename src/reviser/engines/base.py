@@ -217,6 +217,11 @@ def ignore(_step: Step) -> None:
     """Take a step without a trace."""
 
 
+def never() -> bool:
+    """Let a request go on to its end."""
+    return False
+
+
 @dataclass(frozen=True)
 class Act:
     """Choose actions until the request ends. The answer is the last `Step`."""
@@ -224,6 +229,8 @@ class Act:
     request: Request
     take: Callable[[Step], object] = field(default=ignore, compare=False)
     """Called with each step where the flow runs that asked; what it returns is an event."""
+    is_enough: Callable[[], bool] = field(default=never, compare=False)
+    """Asked after each step, in the same place: True withdraws the rest of the request."""
 
     def check(self, vocab: Vocab, context: int) -> None:
         """Refuse a request that the model cannot continue."""

@@ -13,6 +13,7 @@ from typing import Any
 from reviser.core.actions import ActionVocab
 from reviser.errors import CheckpointError, ConfigError, reason_of
 from reviser.files import read_object, write_json
+from reviser.trajectories.refresh import Refresh
 
 FILE_NAME = "editing.json"
 
@@ -28,6 +29,8 @@ class Editing:
     minimum, as measured on held-out text."""
     threshold: float = 0.5
     """The minimum edit probability of `revise` unless a caller asks for another."""
+    refresh: Refresh | None = None
+    """When it is shown the text again, in place of its past actions: as it was trained."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
@@ -86,7 +89,7 @@ class Editing:
             return None
         try:
             return _from_dict(read_object(folder / FILE_NAME, CheckpointError))
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, ConfigError) as error:
             raise CheckpointError(
                 f"Cannot read how {str(folder)!r} was trained to edit: {reason_of(error)}. Delete"
                 f" its {FILE_NAME} if it is damaged."
@@ -107,4 +110,5 @@ def _from_dict(saved: Mapping[str, Any]) -> Editing:
         edit_probabilities=bool(saved["edit_probabilities"]),
         calibration=tuple((float(a), float(b)) for a, b in saved.get("calibration", ())),
         threshold=float(saved.get("threshold", Editing.threshold)),
+        refresh=Refresh(**saved["refresh"]) if saved.get("refresh") else None,
     )

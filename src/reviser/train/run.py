@@ -7,6 +7,7 @@ The training loop is the Trainer's.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from transformers import TrainingArguments
 
@@ -23,7 +24,7 @@ from reviser.train.samples import sample_writer, solver
 from reviser.train.session import Session
 from reviser.train.trainer import ReviserTrainer
 from reviser.train.yaml_reader import to_plain
-from reviser.trajectories.policy import Edits
+from reviser.trajectories.policy import AnyPolicy, Edits, Recorded
 
 
 def train(recipe: Recipe, output: str | Path) -> Path:
@@ -45,13 +46,19 @@ def start(recipe: Recipe, output: str | Path) -> Session | None:
 
 def finish(run: Session, trainer: ReviserTrainer) -> None:
     """Score the model at the end of training, and write it."""
-    policy = run.recipe.policy
-    run.finish(
-        trainer,
-        trainer.evaluate_once(),
-        splits=[trainer.split, next(iter(trainer.held_out.values())).stream.split],
-        editing=Editing(policy.edit_probabilities) if isinstance(policy, Edits) else None,
-    )
+    splits = [trainer.split, next(iter(trainer.held_out.values())).stream.split]
+    editing = _editing(run.recipe.policy, splits[1])
+    run.finish(trainer, trainer.evaluate_once(), splits=splits, editing=editing)
+
+
+def _editing(policy: AnyPolicy, held_out: Any) -> Editing | None:
+    """Return what a model learned about editing drafts; None if it was shown none."""
+    if isinstance(policy, Edits):
+        return Editing(policy.edit_probabilities)
+    if isinstance(policy, Recorded) and policy.versions == "all":
+        shows_drafts = bool(held_out.read(0).shown)
+        return Editing(refresh=policy.refresh) if policy.refresh or shows_drafts else None
+    return None
 
 
 def train_until(stop: int, run: Session, stream: ExampleStream | None = None) -> ReviserTrainer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from reviser.core.actions import ActionVocab
 from reviser.core.canvas import Canvas
 from reviser.core.trajectory import Trajectory
-from reviser.engines.base import Act, DecodeConfig, Request, Step, replay
+from reviser.engines.base import DecodeConfig, Request
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError, VocabError
 from reviser.train.inputs import Inputs, recorded_stream
@@ -34,6 +35,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
     """
     texts = recipe.evaluation.prompts
     shown = [prompt for text in texts for prompt in _prompts(recipe, inputs, text)]
+    about = _model(inputs)
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
@@ -43,7 +45,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
             return
         engine = (_ShardedEngine if sharded else HFEngine)(model, inputs.vocab)
         # In this thread: processes that share the weights must go in step.
-        for run in run_many((_write(prompt, inputs) for prompt in shown), Inline(engine)):
+        for run in run_many((_write(prompt, about) for prompt in shown), Inline(engine)):
             rollout = run.wait()
             record = {"step": step, "prompt": rollout.prompt, "text": rollout.text}
             record |= {"ended": rollout.stop_reason, **rollout.trajectory.to_dict()}
@@ -63,23 +65,22 @@ def solver(recipe: Recipe, inputs: Inputs) -> Callable[[Any], dict[str, float]]:
         return lambda _: {}
     policy = recipe.policy
     assert isinstance(policy, Recorded)  # the recipe was checked
-    split, learned = (
-        recorded_stream(recipe, inputs, policy, held_out=True).split,
-        policy.compile(inputs.vocab),
-    )
-    recordings = [learned(split.read(index)) for index in range(min(count, len(split)))]
+    split = recorded_stream(recipe, inputs, policy, held_out=True).split
+    whole = replace(policy, refresh=None).compile(inputs.vocab, inputs.context)
+    recordings = [whole(split.read(index))[0] for index in range(min(count, len(split)))]
     config = DecodeConfig(temperature=0.0, max_actions=recipe.evaluation.max_actions)
-    requests = [request_of(inputs.vocab, recording, config) for recording in recordings]
+    prompts = [prompt_of(inputs.vocab, recording, config) for recording in recordings]
     goals = [recording.target(inputs.vocab) for recording in recordings]
+    about = replace(_model(inputs), refresh=policy.refresh)
 
     def solve(model: Any) -> dict[str, float]:
         model = getattr(model, "module", model)
         engine = (_ShardedEngine if is_sharded(model) else HFEngine)(model, inputs.vocab)
-        flows = (_solve(request, inputs.vocab) for request in requests)
-        texts = [run.wait() for run in run_many(flows, Inline(engine))]
+        flows = (_write(prompt, about) for prompt in prompts)
+        rollouts = [run.wait() for run in run_many(flows, Inline(engine))]
         solved = [
-            text is not None and text[len(recording.prefix) :] == goal
-            for text, recording, goal in zip(texts, recordings, goals, strict=True)
+            rollout.stop_reason == "stop" and rollout.trajectory.target(inputs.vocab) == goal
+            for rollout, goal in zip(rollouts, goals, strict=True)
         ]
         low, high = wilson(sum(solved), len(solved))
         return {"solved": sum(solved) / len(solved), "solved_low": low, "solved_high": high}
@@ -87,16 +88,17 @@ def solver(recipe: Recipe, inputs: Inputs) -> Callable[[Any], dict[str, float]]:
     return solve
 
 
-def request_of(vocab: ActionVocab, recording: Trajectory, config: DecodeConfig) -> Request:
-    """Return the request that asks for what was recorded: after the prompt, and the draft shown."""
+def prompt_of(vocab: ActionVocab, recording: Trajectory, config: DecodeConfig) -> Prompt:
+    """Return the prompt that asks for what was recorded: after the prefix, and the draft shown."""
     canvas = Canvas.replay(vocab, [*recording.prefix, *recording.shown])
-    return Request(
+    request = Request(
         history=(*vocab.prefix_actions(recording.prefix), *recording.shown),
         length=len(canvas),
         cursor=canvas.cursor,
         editable=((len(recording.prefix), len(canvas)),),
         config=config,
     )
+    return Prompt(text="", prefix=recording.prefix, preamble=recording.shown, request=request)
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -113,18 +115,9 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _solve(request: Request, vocab: ActionVocab) -> Flow[list[int] | None]:
-    """Return the tokens of what the model writes; None if it does not stop."""
-    steps: list[Step] = []
-    yield [Act(request, steps.append)]
-    if steps[-1].ended != "stop":
-        return None
-    return replay(vocab, [*request.history, *(step.action for step in steps)]).tokens()
-
-
-def _write(prompt: Prompt, inputs: Inputs) -> Flow[Rollout]:
-    writing = Writing(prompt, _model(inputs))
-    yield from act([writing])
+def _write(prompt: Prompt, model: Model) -> Flow[Rollout]:
+    writing = Writing(prompt, model)
+    yield from act([writing], model)
     return writing.rollout()
 
 

@@ -22,11 +22,16 @@ from reviser.errors import ConfigError, TrajectoryError, VocabError
 from reviser.trajectories._kernels import layout
 from reviser.trajectories.compiled import Compiled, Restorations, Targets
 from reviser.trajectories.edit_script import Address
+from reviser.trajectories.refresh import Refresh, parts
 
 MIN_DELETE = 0.001
 """The smallest probability of a delete; with less, a walk would hardly ever end."""
 MAX_SPAN = 1 << 20
 """The largest mean length of spans, and the largest number of late ones."""
+
+
+Histories: TypeAlias = list[Trajectory]
+"""What one recording is learned as."""
 
 
 class Policy(Protocol):
@@ -312,22 +317,39 @@ class Recorded:
     versions: Literal["all", "final"] = "all"
     """`final` writes only the last version, left to right after the prompt and the draft: the
     baseline from the same file."""
+    refresh: Refresh | None = None
+    """When the model is shown the text again, in place of its past actions. Each time an example is
+    read, training takes one of the parts of its history, at random."""
 
-    def compile(self, vocab: ActionVocab, /) -> Callable[[Trajectory], Trajectory]:
-        """Return what makes the trajectory to learn from a recorded one."""
-        return _as_recorded if self.versions == "all" else partial(_final_version, vocab)
+    def __post_init__(self) -> None:
+        if self.refresh is not None and self.versions == "final":
+            raise ConfigError("refresh is for all versions: the final one is written at once.")
+
+    def compile(self, vocab: ActionVocab, context: int, /) -> Callable[[Trajectory], Histories]:
+        """Return what makes the histories to learn from a recorded one, with a context of ids."""
+        if self.versions == "final":
+            return partial(_final_version, vocab)
+        if self.refresh is None:
+            return _as_recorded
+        return partial(_in_parts, vocab, self.refresh, context)
 
 
-def _as_recorded(recorded: Trajectory) -> Trajectory:
-    return recorded
+def _as_recorded(recorded: Trajectory) -> Histories:
+    return [recorded]
 
 
-def _final_version(vocab: ActionVocab, recorded: Trajectory) -> Trajectory:
+def _in_parts(
+    vocab: ActionVocab, refresh: Refresh, context: int, recorded: Trajectory
+) -> Histories:
+    return [*parts(vocab, recorded, refresh, context)]
+
+
+def _final_version(vocab: ActionVocab, recorded: Trajectory) -> Histories:
     """Return a trajectory that writes the result after the prompt and the draft."""
     draft = [i for i in recorded.shown if vocab.kind(i) is Kind.INSERT]
     written = recorded.target(vocab)
     prefix = (*recorded.prefix, *draft)
-    return Trajectory(prefix=prefix, restoration=(*written, vocab.stop))
+    return [Trajectory(prefix=prefix, restoration=(*written, vocab.stop))]
 
 
 AnyPolicy: TypeAlias = (

@@ -306,7 +306,9 @@ class Run(Generic[R]):
         if isinstance(value, Exception):
             del self._open[number]
             self._fail(value)
-        elif answer.is_last:
+        elif answer.is_last or (isinstance(question, Act) and question.is_enough()):
+            if not answer.is_last:
+                self._driver.cancel(self._open[number])
             self._answers[number] = value
             del self._open[number]
             if not self._open:

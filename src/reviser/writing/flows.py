@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
-from reviser.core.codec import TextEdit
-from reviser.engines.base import Act, Score, Step, StopReason
+from reviser.engines.base import Score, Step, StopReason
 from reviser.engines.settings import DecodeConfig
 from reviser.writing.driver import Cancelled, Flow, scores
+from reviser.writing.parts import Parts
 from reviser.writing.prompts import Model, prompts_of
 from reviser.writing.revise import merged, narrow, window_changes
 from reviser.writing.rollout import Revision, Rollout
@@ -35,7 +35,7 @@ def write(
     """Continue a prompt, or fill the gaps of a text."""
     (prompt,) = prompts_of(task, model, config, **limits)
     writing = Writing(prompt, model)
-    yield from act([writing])
+    yield from act([writing], model)
     return writing.rollout()
 
 
@@ -90,7 +90,7 @@ def edit(
     left = [writing for writing in writings if writing.stop_reason is None]
     if len(left) < len(writings):
         on_end()
-    return (yield from act(left, on_end))
+    return (yield from act(left, model, on_end))
 
 
 def _narrow(writings: Sequence[Writing], threshold: float, model: Model) -> Flow[StopReason | None]:
@@ -112,28 +112,19 @@ def _narrow(writings: Sequence[Writing], threshold: float, model: Model) -> Flow
 
 
 def act(
-    writings: Sequence[Writing], on_end: Callable[[], object] = lambda: None
+    writings: Sequence[Writing], model: Model, on_end: Callable[[], object] = lambda: None
 ) -> Flow[StopReason | None]:
     """Have the model write until all texts have ended; return the reason if this was cancelled."""
+    left = [Parts(writing, model, on_end) for writing in writings]
     try:
-        yield [Act(writing.prompt.request, _taking(writing, on_end)) for writing in writings]
+        while left:
+            yield [parts.question() for parts in left]
+            left = [parts for parts in left if parts.has_next()]
     except Cancelled as end:
         for writing in writings:
             writing.stop_reason = writing.stop_reason or end.reason
         return end.reason
     return None
-
-
-def _taking(writing: Writing, on_end: Callable[[], object]) -> Callable[[Step], TextEdit]:
-    """Return what takes the steps of a text."""
-
-    def take(step: Step) -> TextEdit:
-        edit = writing.take(step)
-        if step.ended is not None:
-            on_end()
-        return edit
-
-    return take
 
 
 def batches(values: Sequence[T], size: int) -> Iterator[list[T]]:

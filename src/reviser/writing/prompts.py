@@ -20,6 +20,7 @@ from reviser.engines.settings import MAX_VALUE
 from reviser.errors import ConfigError
 from reviser.models.editing import Editing
 from reviser.trajectories.alignment import present
+from reviser.trajectories.refresh import Refresh
 from reviser.writing._spaces import lends_space
 from reviser.writing.tasks import Continue, Infill, Revise, Task
 from reviser.writing.windows import Window, windows
@@ -37,6 +38,8 @@ class Model:
     """Ids that a history may have at most."""
     editing: Editing = field(default_factory=Editing)
     provenance: dict[str, Any] = field(default_factory=dict)
+    refresh: Refresh | None = None
+    """When it is shown the text again; None: never."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,8 @@ class Statistics:
     tokens_before: int
     """Length of the text at the start; for a window of a draft without its context."""
     tokens_after: int
+    ids_read: int = 0
+    """Ids that the model read: what it was shown, as often as it was, and all that it chose."""
 
 
 @dataclass(frozen=True, kw_only=True)

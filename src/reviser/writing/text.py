@@ -12,11 +12,11 @@ import numpy as np
 from reviser.core.actions import Kind
 from reviser.core.canvas import Edit
 from reviser.core.codec import OffsetUnit, TextEdit, TextStream
-from reviser.core.mask import is_argument, shift_ranges
+from reviser.core.mask import shift_ranges
 from reviser.core.trajectory import Trajectory
 from reviser.engines.base import Ranges, Request, Step, StopReason, replay
 from reviser.errors import EngineError
-from reviser.trajectories.alignment import present_canvas
+from reviser.trajectories.refresh import Refresh
 from reviser.writing._spaces import SpacedStream
 from reviser.writing.prompts import Model, Prompt
 from reviser.writing.rollout import Locked, Rollout, Statistics
@@ -42,11 +42,14 @@ class Writing:
         """The kind of the last id: the name of a `Kind` in lower case, or "argument"."""
         self.logprob = 0.0
         """The model's log-probability of the last id."""
+        self.ids_read = 0
+        """Ids of all histories that the model was shown."""
         self._logprobs: list[float] = []
         self._actions: list[int] = []
         self._whole = 0  # actions before STOP, or before one that is half spelled
         self._edits = 0
         self._moves = 0
+        self._last = ""  # the name of the last action that was begun
         self.restrict(prompt.request.editable)
 
     def _text_stream(self, unit: OffsetUnit) -> TextStream | SpacedStream:
@@ -82,6 +85,7 @@ class Writing:
         edit = self._canvas.apply(step.action)
         kind = self._vocab.kind(step.action)
         self.kind = "argument" if is_argument else kind.word
+        self._last = self._last if is_argument else kind.word
         self._moves += bool(self._vocab.is_move[step.action]) and not is_argument
         if edit.changes_text:
             (lows, highs), end = self._bounds, edit.position + len(edit.removed)
@@ -124,34 +128,27 @@ class Writing:
         del self._actions[self._whole :], self._logprobs[self._whole :]
         return count
 
-    def shown_again(self, keep: int) -> Request:
+    @property
+    def completed(self) -> str:
+        """The name of the last action if it is complete, or nothing."""
+        return self._last if self._whole == len(self._actions) else ""
+
+    def shown_again(self, refresh: Refresh, room: int) -> Request | None:
         """Return a request that shows the text as it is, in place of the actions that led to it.
 
-        About the last `keep` ids, in whole actions, stay as they were.
+        None if the text leaves no room for an action.
         """
-        request, canvas = self.prompt.request, self._canvas
-        starts = self._starts()
-        first = next((n for n in starts if n >= len(self._actions) - keep), len(self._actions))
-        then = canvas.fork()
-        then.rollback(len(self._actions) - first)
-        prefix = self.prompt.prefix
-        if tuple(then.tokens()[: len(prefix)]) != prefix:  # a draft without a delimiter before it
-            prefix = tuple(then.tokens())
-        shown = present_canvas(then, len(prefix))
+        prefix, canvas = self.prompt.prefix, self._canvas
+        shown = refresh.shown(canvas, self._actions, prefix, room)
+        if shown is None:
+            return None
         return replace(
-            request,
-            history=(*self._vocab.prefix_actions(prefix), *shown, *self._actions[first:]),
+            self.prompt.request,
+            history=(*self._vocab.prefix_actions(shown[0]), *shown[1]),
             length=len(canvas),
             cursor=canvas.cursor,
             editable=tuple((int(low), int(high)) for low, high in self._bounds.T),
         )
-
-    def _starts(self) -> list[int]:
-        """Return the indices of the chosen ids that begin an action."""
-        if not self._actions:
-            return []
-        ids = np.array([self._actions], np.int64)
-        return np.flatnonzero(~is_argument(self._vocab, ids)[0]).tolist()
 
     def rollout(self) -> Rollout:
         """Return what was written, once it has ended."""
@@ -185,6 +182,7 @@ class Writing:
                 moves=self._moves,
                 tokens_before=prompt.length,
                 tokens_after=len(tokens) - prompt.instruction_length - prompt.context_length,
+                ids_read=self.ids_read + kept,
             ),
             locked=tuple(self._proofs(tokens, bounds)),
             config=prompt.config,
