@@ -11,7 +11,6 @@ a dead end. It is deterministic: ties go to the cell that comes first.
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from functools import cache
@@ -23,8 +22,8 @@ Cell: TypeAlias = tuple[int, int]
 Maze: TypeAlias = dict[Cell, list[Cell]]
 Example: TypeAlias = tuple[str, list[tuple[str, ...]]]
 
-SIZE = int(os.environ.get("MAZE_SIZE", "6"))
-"""Cells along a side. Runs of another size set the variable, and name it in their record."""
+SIZE = 6
+"""Cells along a side; `mazes8.py` has larger ones."""
 
 
 def name(cell: Cell) -> str:
@@ -121,18 +120,18 @@ def path_of(steps: list[Cell | None]) -> list[Cell]:
     return path
 
 
-def revise(seed: int, epoch: int, index: int) -> Example:
+def revise(seed: int, epoch: int, index: int, size: int = SIZE) -> Example:
     """Editing: INSERT a step, DELETE it at a dead end."""
-    open_, start, goal = maze(seed, epoch, index)
+    open_, start, goal = maze(seed, epoch, index, size)
     edits: list[tuple[str, ...]] = [
         ("delete",) if step is None else ("insert", name(step)) for step in walk(open_, start, goal)
     ]
     return prompt_of(open_, start, goal), edits
 
 
-def touch(seed: int, epoch: int, index: int) -> Example:
+def touch(seed: int, epoch: int, index: int, size: int = SIZE) -> Example:
     """Editing that names the place: after a DELETE, the last cell is replaced by itself."""
-    open_, start, goal = maze(seed, epoch, index)
+    open_, start, goal = maze(seed, epoch, index, size)
     edits: list[tuple[str, ...]] = []
     path: list[Cell] = []
     for step in walk(open_, start, goal):
@@ -145,16 +144,16 @@ def touch(seed: int, epoch: int, index: int) -> Example:
     return prompt_of(open_, start, goal), edits
 
 
-def ltr(seed: int, epoch: int, index: int) -> Example:
+def ltr(seed: int, epoch: int, index: int, size: int = SIZE) -> Example:
     """Left to right: the path alone."""
-    open_, start, goal = maze(seed, epoch, index)
+    open_, start, goal = maze(seed, epoch, index, size)
     path = path_of(walk(open_, start, goal))
     return prompt_of(open_, start, goal), [("insert", name(cell)) for cell in path]
 
 
-def cot(seed: int, epoch: int, index: int) -> Example:
+def cot(seed: int, epoch: int, index: int, size: int = SIZE) -> Example:
     """Left to right with the search as text: cells entered and junctions returned to, =, path."""
-    open_, start, goal = maze(seed, epoch, index)
+    open_, start, goal = maze(seed, epoch, index, size)
     steps = walk(open_, start, goal)
     path: list[Cell] = []
     trace: list[str] = []
@@ -170,9 +169,9 @@ def cot(seed: int, epoch: int, index: int) -> Example:
     return prompt_of(open_, start, goal), [("insert", word) for word in written]
 
 
-def back(seed: int, epoch: int, index: int) -> Example:
+def back(seed: int, epoch: int, index: int, size: int = SIZE) -> Example:
     """Editing for order alone: the path from the goal leftwards, with nothing taken back."""
-    open_, start, goal = maze(seed, epoch, index)
+    open_, start, goal = maze(seed, epoch, index, size)
     path = path_of(walk(open_, start, goal))
     edits: list[tuple[str, ...]] = []
     for cell in reversed(path):
@@ -186,23 +185,23 @@ TEST_SEED = -1
 """The seed of the test problems, which training never uses: its seeds are 0 or more."""
 
 
-def task(index: int, _arm: str = "") -> reviser.Continue:
+def task(index: int, _arm: str = "", size: int = SIZE) -> reviser.Continue:
     """Return a test problem."""
-    return reviser.Continue(prompt_of(*maze(TEST_SEED, 0, index)))
+    return reviser.Continue(prompt_of(*maze(TEST_SEED, 0, index, size)))
 
 
-def is_solved(index: int, text: str, arm: str) -> bool:
+def is_solved(index: int, text: str, arm: str, size: int = SIZE) -> bool:
     """Return whether an answer is exactly the path."""
-    path = " ".join(map(name, path_of(walk(*maze(TEST_SEED, 0, index)))))
+    path = " ".join(map(name, path_of(walk(*maze(TEST_SEED, 0, index, size)))))
     return (text.rpartition("= ")[2] if arm == "cot" else text) == path
 
 
 BACK, DIRECT = "needs a step back", "does not"
 
 
-def group(index: int) -> str:
+def group(index: int, size: int = SIZE) -> str:
     """Return whether the recorded search meets a dead end: where greedy guessing fails."""
-    return BACK if None in walk(*maze(TEST_SEED, 0, index)) else DIRECT
+    return BACK if None in walk(*maze(TEST_SEED, 0, index, size)) else DIRECT
 
 
 if __name__ == "__main__":

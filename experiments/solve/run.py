@@ -77,6 +77,13 @@ PLANS = {
         rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
         files=150_000,
     ),
+    "mazes8": Plan(
+        arms={"touch": Arm(file="touch")},
+        ids=18_000_000,
+        trial_ids=1_000_000,
+        rates=(4e-3,),
+        files=150_000,
+    ),
     "arithmetic": Plan(
         arms={
             "refresh": Arm(file="edit", policy={"refresh": {"action": "insert", "keep": 0}}),

@@ -15,6 +15,7 @@ from reviser import write_trajectories
 HERE = Path(__file__).parent
 ACTIONS: dict[str, dict[str, Any]] = {
     "mazes": {"operators": ["delete", "replace"], "max_move": 16},
+    "mazes8": {"operators": ["delete", "replace"], "max_move": 16},
     "arithmetic": {"operators": ["span_delete"], "max_move": 64, "search": True},
 }
 """The actions of each task's vocabulary, as in its recipe."""

@@ -29,6 +29,7 @@ from reviser.engines.hf import HFEngine
 from reviser.engines.vllm_server import VLLMServer
 from reviser.errors import ConfigError, EngineError, InvalidAction
 from reviser.proofread.suggestion import Suggestion
+from reviser.trajectories.refresh import Refresh
 from reviser.writing.tasks import Continue
 
 if importlib.util.find_spec("vllm") is None:
@@ -318,6 +319,24 @@ def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> 
         assert all(part.before == part.after for part in rollout.locked)
         assert rollout.provenance["engine"] == "vllm"
         assert len(list(reviser.run_many(map(Continue, ["a", "b", "cat"]), max_actions=9))) == 3
+
+
+@pytest.mark.parametrize(
+    "refresh", [Refresh(after=12, keep=4), Refresh(action="insert", keep=0), Refresh(context=24)]
+)
+def test_a_text_that_is_shown_again_is_the_one_of_transformers(
+    quick: Server, folders: Path, refresh: Refresh
+) -> None:
+    folder, settings = folders / "llama-operators", {"temperature": 0.0, "max_actions": 40}
+    tasks = [Continue(prompt) for prompt in ("a", "bad", "cab", "decaf")]
+    asked = {"engine": "vllm", "url": quick.engine.url, "api_key": quick.key}
+    with model.load(folder, refresh=refresh, **asked) as server:
+        found = list(server.run_many(tasks, **settings))
+    with model.load(folder, refresh=refresh) as transformers:
+        wanted = list(transformers.run_many(tasks, **settings))
+    assert [each.trajectory for each in found] == [each.trajectory for each in wanted]
+    assert [each.statistics for each in found] == [each.statistics for each in wanted]
+    assert all(each.statistics.ids_read > 2 * each.statistics.actions for each in found)
 
 
 def test_a_judge_suggests_what_it_does_on_transformers(quick: Server, folders: Path) -> None:

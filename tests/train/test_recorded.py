@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import reviser
 from reviser import write_trajectories
 from reviser.errors import ConfigError, ReviserError
 from reviser.train.recipe import check_inputs, load_recipe
@@ -92,6 +93,22 @@ def test_the_baseline_learns_the_last_version_from_the_same_file(
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["windows"][0] > 200
     assert "edits.jsonl" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_a_model_that_learned_with_a_refresh_is_shown_the_text_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    policy = "policy={kind: recorded, refresh: {action: insert, keep: 0}}"
+    train(load_recipe(folder / "files.yaml", [policy]), tmp_path / "run")
+    with reviser.load(tmp_path / "run") as model:
+        assert model.refresh == reviser.Refresh(action="insert", keep=0)
+        rollout = model.generate("a b a to", max_actions=12, temperature=1.0, stop_bias=-100.0)
+        assert rollout.statistics.ids_read > 2 * rollout.statistics.actions
+        model.refresh = None
+        rollout = model.generate("a b a to", max_actions=12, temperature=1.0, stop_bias=-100.0)
+        assert rollout.statistics.ids_read == 6 + 12
+    with pytest.raises(ConfigError, match="refresh is for all versions"):
+        load_recipe(folder / "files.yaml", [policy.replace("refresh", "versions: final, refresh")])
 
 
 def test_histories_beyond_the_context_are_reported(
