@@ -56,8 +56,9 @@ class Plan:
     trial_ids: int
     """Ids of a trial of a learning rate and a batch."""
     rates: tuple[float, ...]
-    batches: tuple[int, ...] = (32,)
-    """The learning rates and batches that are tried, for every arm."""
+    """The learning rates that are tried, for every arm."""
+    step_ids: tuple[int, ...] = ()
+    """About how many ids a step reads: the batches that are tried. None: 32 examples."""
     files: int
     """Problems in the files."""
     sets: dict[str, int] = field(default_factory=dict)
@@ -95,7 +96,7 @@ PLANS = {
         ids=4_000_000,
         trial_ids=500_000,
         rates=(4e-3, 8e-3),
-        batches=(8, 32),
+        step_ids=(700, 2800),
         files=150_000,
         sets={name: first for name, (first, _) in arithmetic.LONGER.items()},
     ),
@@ -111,14 +112,15 @@ def recipe_of(task: str, arm: Arm, files: Path, changes: Sequence[str]) -> Recip
     return load_recipe(HERE / f"{task}.yaml", [*own, *changes])
 
 
-def steps_for(task: str, name: str, plan: Plan, files: Path, ids: int, batch: int) -> int:
-    """Return the steps that read this many ids, by the mean length of an arm's histories."""
+def length_of(task: str, name: str, plan: Plan, files: Path) -> float:
+    """Return the mean length of an arm's histories, in ids."""
     path = files / "lengths.json"
     lengths = json.loads(path.read_text()) if path.exists() else {}
     if name not in lengths:
         lengths[name] = _mean_length(recipe_of(task, plan.arms[name], files, []))
         path.write_text(json.dumps(lengths))
-    return round(ids / lengths[name] / batch)
+    found: float = lengths[name]
+    return found
 
 
 def _mean_length(recipe: Recipe) -> float:
@@ -139,9 +141,11 @@ def _mean_length(recipe: Recipe) -> float:
 def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, int, dict[str, float]]:
     """Return the best learning rate and batch of an arm, and the held-out loss of every trial."""
     losses = {}
-    for rate, batch in product(plan.rates, plan.batches):
+    length = length_of(task, name, plan, work / task)
+    batches = [round(ids / length) for ids in plan.step_ids] or [32]
+    for rate, batch in product(plan.rates, batches):
         output = work / f"{task}-trial-{name}-{rate:g}-{batch}"
-        steps = steps_for(task, name, plan, work / task, plan.trial_ids, batch)
+        steps = round(plan.trial_ids / length / batch)
         changes = [*_changes(rate, batch, steps), "evaluation.solve=0", "evaluation.examples=512"]
         train(recipe_of(task, plan.arms[name], work / task, changes), output)
         metrics = json.loads((output / "run.json").read_text())["metrics"]
@@ -169,7 +173,7 @@ def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, times: float
         return
     rate, batch, losses = tuned(task, name, plan, work)
     output = work / f"{task}-{name}{size}-{seed}"
-    steps = steps_for(task, name, plan, work / task, round(plan.ids * times), batch)
+    steps = round(plan.ids * times / length_of(task, name, plan, work / task) / batch)
     changes = [*_changes(rate, batch, steps), f"seed={seed}"]
     began = time.process_time()
     train(recipe_of(task, plan.arms[name], work / task, changes), output)
@@ -190,6 +194,7 @@ def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, times: float
         "ids": done["seen"]["ids"],
         "problems": done["seen"]["examples"],
         "cpu_seconds": round(seconds),
+        "curve": _curve(output),
         "scores": score(output, module, name),
         "sets": {
             title: score(output, module, name, first=first, count=SET)["exact"]
@@ -200,6 +205,13 @@ def run(task: str, name: str, seed: int, plan: Plan, work: Path, *, times: float
     RESULTS.mkdir(exist_ok=True)
     record.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     print(task, name, seed, found["scores"]["exact"], found["sets"], flush=True)
+
+
+def _curve(output: Path) -> list[tuple[int, float]]:
+    """Return the share of held-out prompts that were solved, by step."""
+    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    found = {line["step"]: line["eval_solved"] for line in lines if "eval_solved" in line}
+    return list(found.items())
 
 
 def main() -> None:
