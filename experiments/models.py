@@ -62,7 +62,7 @@ def writer() -> tuple[str, str]:
 
 def maze() -> tuple[str, str]:
     """Return what the model of mazes is, and its scores."""
-    found = json.loads((ROOT / "experiments/solve/results/mazes-touch-0.json").read_text("utf-8"))
+    found = json.loads((ROOT / "experiments/solve/results/model.json").read_text("utf-8"))
     kind = f"Llama, {found['parameters'] / 1e6:.2f} million parameters"
     exact = found["scores"]["exact"]
     return kind, f"{estimate(exact, 3)} of {exact['of']} mazes ([results](solving.md))"

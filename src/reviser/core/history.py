@@ -30,27 +30,39 @@ def trace(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Ints
     >>> length.tolist(), cursor.tolist()
     ([[1, 2, 2, 3]], [[1, 2, 1, 2]])
     """
+    return lengths(vocab, history_BT), _cursors(vocab, history_BT)
+
+
+def lengths(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Ints:
+    """Return the length of the canvas after every id."""
+    kinds_BT = vocab.kinds[history_BT]
+    growth_BT = vocab.length_deltas[history_BT].astype(np.int64)
+    if vocab.find is not None:
+        growth_BT[is_search(vocab, history_BT)] = 0
+    if vocab.end is not None:
+        steps_BT = vocab.cursor_deltas[history_BT].astype(np.int64)
+        growth_BT, _ = _span_effects(kinds_BT, growth_BT, steps_BT)
+    # The tables give REPLACE an effect of -1 and its argument +1, but nothing happens in between.
+    return np.cumsum(growth_BT, axis=1) + (kinds_BT == Kind.REPLACE)
+
+
+def _cursors(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Ints:
     kinds_BT = vocab.kinds[history_BT]
     if np.isin(kinds_BT, [Kind.TO_MARK, Kind.FIND]).any():  # where they lead depends on the canvas
-        return _replay(vocab, history_BT)
-    growth_BT = vocab.length_deltas[history_BT].astype(np.int64)
+        return np.array([_replayed(vocab, ids) for ids in history_BT.tolist()], np.int64)
     steps_BT = vocab.cursor_deltas[history_BT].astype(np.int64)
     if vocab.end is not None:
-        growth_BT, steps_BT = _span_effects(kinds_BT, growth_BT, steps_BT)
-    # The tables give REPLACE an effect of -1 and its argument +1, but nothing happens in between.
-    unfinished_BT = kinds_BT == Kind.REPLACE
-    return np.cumsum(growth_BT, axis=1) + unfinished_BT, np.cumsum(steps_BT, axis=1) + unfinished_BT
+        _, steps_BT = _span_effects(kinds_BT, np.zeros_like(steps_BT), steps_BT)
+    return np.cumsum(steps_BT, axis=1) + (kinds_BT == Kind.REPLACE)
 
 
-def _replay(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> tuple[Ints, Ints]:
-    lengths, cursors = np.empty((2, *history_BT.shape), np.int64)
-    for row, ids in enumerate(history_BT.tolist()):
-        canvas = Canvas(vocab)
-        for time, action_id in enumerate(ids):
-            if not canvas.is_finished and vocab.kinds[action_id] != Kind.RESERVED:
-                canvas.apply(action_id)
-            lengths[row, time], cursors[row, time] = len(canvas), canvas.cursor
-    return lengths, cursors
+def _replayed(vocab: ActionVocab, ids: list[int]) -> list[int]:
+    canvas, cursors = Canvas(vocab), list[int]()
+    for action_id in ids:
+        if not canvas.is_finished and vocab.kinds[action_id] != Kind.RESERVED:
+            canvas.apply(action_id)
+        cursors.append(canvas.cursor)
+    return cursors
 
 
 def is_argument(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Bools:

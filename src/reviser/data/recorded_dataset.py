@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
-from reviser.core.history import trace
+from reviser.core.history import lengths
 from reviser.core.trajectory import Trajectory
 from reviser.data.dataset import Example, ExampleStream, IntArray, labelled
 from reviser.data.order import HELD_OUT, hashed
@@ -190,6 +190,6 @@ class RecordedStream(ExampleStream):
         learned[len(ids) - len(trajectory.restoration) + np.array(trajectory.no_loss, int)] = False
         labels = labelled(ids, learned)
         is_cut = len(ids) > self.context
-        length = int(trace(self.vocab, ids[None, :-1])[0][0, -1])
+        length = int(lengths(self.vocab, ids[None])[0, -1])
         written = max(1, length - len(trajectory.prefix))
         return Example(ids[: self.context], labels[: self.context], written, is_cut, digest)

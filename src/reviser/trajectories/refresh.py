@@ -79,8 +79,10 @@ def _shown(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     starts = action_starts(canvas.vocab, actions) if keep else []
     first = next((start for start in starts if start >= len(actions) - keep), len(actions))
-    then = canvas.fork()
-    then.rollback(len(actions) - first)
+    then = canvas
+    if first < len(actions):
+        then = canvas.fork()
+        then.rollback(len(actions) - first)
     if tuple(then.tokens()[: len(prefix)]) != prefix:  # a draft without a delimiter before it
         prefix = tuple(then.tokens())
     return prefix, (*present_canvas(then, len(prefix)), *actions[first:])
