@@ -66,34 +66,34 @@ def reductions(parts: list[str]) -> Iterator[tuple[list[str], str, list[str]]]:
         yield [a, symbol, b], value, parts
 
 
+def solution(arm: str, parts: list[str]) -> reviser.Recording:
+    """Return how an arm reduces an expression."""
+    done = list(reductions(parts))
+    if arm == "edit":
+        edits: list[tuple[Any, ...]] = []
+        for _, value, _ in done:
+            edits += [("find", ")"), ("span_delete", 5), ("insert", value)]
+        return reviser.Recording(prompt=PROMPT, draft=" ".join(parts), edits=edits)
+    written = [word for _, _, left in done for word in ("=", *left)]
+    if arm == "steps":
+        written = [word for terms, value, _ in done for word in (",", *terms, "=", value)][1:]
+    words = [("insert", word) for word in written]
+    return reviser.Recording(prompt=" ".join([PROMPT, *parts]), edits=words)
+
+
 def edit(seed: int, epoch: int, index: int) -> reviser.Recording:
     """Editing: go to the first bracket that closes, delete the operation, write its value."""
-    parts = problem_of(seed, epoch, index)
-    edits: list[tuple[Any, ...]] = []
-    for _, value, _ in reductions(parts):
-        edits += [("find", ")"), ("span_delete", 5), ("insert", value)]
-    return reviser.Recording(prompt=PROMPT, draft=" ".join(parts), edits=edits)
+    return solution("edit", problem_of(seed, epoch, index))
 
 
 def cot(seed: int, epoch: int, index: int) -> reviser.Recording:
     """Left to right with the expression written again after each operation."""
-    parts = problem_of(seed, epoch, index)
-    written = [word for _, _, left in reductions(parts) for word in ("=", *left)]
-    return _written(parts, written)
+    return solution("cot", problem_of(seed, epoch, index))
 
 
 def steps(seed: int, epoch: int, index: int) -> reviser.Recording:
     """Left to right with each operation and its value, then the answer: 3 + 4 = 7 , 7 - 2 = 5."""
-    parts = problem_of(seed, epoch, index)
-    written: list[str] = []
-    for done, value, _ in reductions(parts):
-        written += [*([","] if written else []), *done, "=", value]
-    return _written(parts, written)
-
-
-def _written(parts: list[str], words: list[str]) -> reviser.Recording:
-    prompt = " ".join([PROMPT, *parts])
-    return reviser.Recording(prompt=prompt, edits=[("insert", word) for word in words])
+    return solution("steps", problem_of(seed, epoch, index))
 
 
 # -- test problems --------------------------------------------------------------------------------

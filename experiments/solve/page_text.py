@@ -5,11 +5,11 @@ INTRODUCTION = """\
 
 `python -m experiments.solve.report` writes this page from the files in `experiments/solve/results`.
 
-A model that may take back what it wrote can search: it tries a way, sees that it leads nowhere, deletes it and tries the next. This page measures how much of a task a small model solves in this way.
+A model that may take back what it wrote can search: it tries a way, sees that it leads nowhere, deletes it and tries the next. This page measures how much of a task a small model solves in this way, and compares it with the same model writing left to right.
 
 ![A path through a maze grows, runs into a dead end, shrinks, and finds the goal](img/maze.gif)
 
-`models/maze` in the picture is the first row of the table. `python -m experiments.solve.watch models/maze` draws other mazes in the terminal, and `--page maze.html` writes a page.
+In the picture is `models/maze`, which comes with the checkout. It was trained before the runs below, as "touch" at a learning rate of {rate:g}, and solves {solved} of {count} mazes. `python -m experiments.solve.watch models/maze` draws other mazes in the terminal, and `--page maze.html` writes a page.
 """
 
 MAZES = """\
@@ -23,21 +23,46 @@ A maze of 6 by 6 cells is a random tree of passages. The prompt lists all open p
 - **left to right**: the path alone.
 - **guessing** never steps back: it is what the search reaches without a dead end.
 
-{missing}All arms read {ids:.1f} million ids in training, prompts included, of the same problems, in batches of {batch} at a learning rate of {rate:g}; {tuned} Decoding is greedy, through `reviser.load` and the mask, on {count} mazes that training does not use. A maze counts as solved if the text is exactly the path when the model stops. [..] is a 95 % interval over mazes; it does not cover other seeds of training, and there is one seed for each row.
+All arms read {ids:.1f} million ids in training, prompts included, of the same problems. Each was trained with three seeds at the best of {trials} learning rates, by its own held-out loss after 1 million ids: {chosen}. Decoding is greedy, through `reviser.load` and the mask, on {count} mazes that training does not use. A maze counts as solved if the answer is exactly the path when the model stops. [..] is a 95 % interval over seeds.
 """
 
-AFTER = """\
-"Needs a step back" are the mazes in which the recorded search meets a dead end. Ids written are all that the model chose, arguments and STOP included, per maze.
+AFTER_MAZES = """\
+"Needs a step back" are the mazes in which the recorded search meets a dead end. Ids written are all that the model chose, arguments and STOP included, per maze; ids read are those and the prompt. Touch leads, in the share solved and over seeds: {leads}.
+
+While they train, the arms solve this share of 100 held-out mazes at about a quarter, half, three quarters and all of the steps (mean over seeds). The learning rate falls to the end, so this is not what shorter runs would reach.
 """
 
-REFRESH = """\
-## See the text again
+ARITHMETIC = """\
+## Arithmetic, reduced in place
 
-The editor with a context of {context} ids, half of what the longest history in training needs ({longest}), on {count} mazes, prompts included. When the context is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far: the prompt, the path as it is, and the last few actions. The model was not trained for that. Ids read are all that it reads, again included.
+An expression has {low} to {high} operations, each in brackets, and every value in it is a digit: `( ( 3 + 4 ) - 2 )`. The first pair of brackets that has only digits inside gives way to its value, until one digit is left.
+
+- **refresh**: the editor finds the bracket, deletes the operation and inserts its value; then [it is shown the text again](guides/policy.md#show-the-text-again), without its past actions.
+- **history only**: the same edits, but the model reads only its history.
+- **expressions as text**: left to right, the whole expression again after each operation.
+- **steps as text**: left to right, each operation with its value.
+- **left to right**: the answer alone.
+
+All arms have the trunk of the mazes and read {ids:.1f} million ids in training of the same problems, with three seeds, at the best of {trials} pairs of learning rate and batch: {chosen}. The test has {count} problems of the sizes to train on, and 250 of each further size, which no arm has seen in training.
 """
+
+AFTER_ARITHMETIC = """\
+Refresh leads, in the share solved and over seeds: {leads}. With a refresh, ids read count what is shown again.
+"""
+
+REFRESH = {
+    "mazes": """\
+## A context that is too short
+
+The editor of mazes with a context of {context} ids, half of what its longest history in training needs (177), on {count} mazes, prompts included. When the context is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far: the prompt, the path as it is, and the last few actions. The model was not trained for that.
+""",
+    "mazes8": """\
+Mazes of {size} by {size} cells, with an editor that was trained on them with a context large enough for all. Its longest history here has {longest} ids, and {context} are half of that:
+""",
+}
 
 LIMITS = """\
 ## What this does not show
 
-This is one tiny model, trained once for minutes on one core, on one task. It shows that walking and taking back is learned, and how far it goes; it does not show that it is better than another way to write. The fair rivals, which `experiments/solve/run.py` trains too, are search written out as text, which also takes steps back, and the path written left to right; a row that is missing from the table was not trained. The learning rate is the one of an earlier study of the same task. A context that is too short was measured on the same mazes as the whole one, so the rows of that table can be compared with each other.
+These are tiny models, trained for minutes on one core, on two tasks that suit the question. Left to right does not solve them at this size and compute; a larger model, or more training, may. Search written out as text takes steps back, too, and is the fair rival: editing leaves only the answer in the text, and here it was more accurate. The learning rates were chosen in short runs; a rate that is best there need not be best in a long one. A context that is too short was measured on the same mazes as the whole one, so the rows of those tables can be compared with each other.
 """

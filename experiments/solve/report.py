@@ -6,7 +6,7 @@ python -m experiments.solve.report
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,12 +49,12 @@ def records(task: str) -> Arms:
     return found
 
 
-def over_seeds(found: list[Record], value: Callable[[Record], float], digits: int = 2) -> str:
-    """Return the mean over seeds with its interval, by Student's t."""
-    values = [value(record) for record in found]
+def over_seeds(found: list[Record]) -> str:
+    """Return the mean share that is solved over seeds with its interval, by Student's t."""
+    values = [exact(record) for record in found]
     if len(values) == 1:
-        return f"{values[0]:.{digits}f} (one seed)"
-    return estimate(mean(values).to_dict(), digits)
+        return f"{values[0]:.2f} (one seed)"
+    return estimate(mean(values).to_dict(), 2)
 
 
 def exact(record: Record) -> float:
@@ -98,6 +98,30 @@ def tried(arms: Arms) -> str:
     return "; ".join(chosen)
 
 
+GROUPS = (mazes.BACK, mazes.DIRECT)
+
+
+def row(found: list[Record], shares: list[list[float]]) -> list[str]:
+    """Return the row of an arm: what it solves, shares of kinds of problems, and its cost."""
+    name = NAMES[found[0]["task"]][found[0]["arm"]]
+    costs = [
+        [record["scores"]["ids_written"] for record in found],
+        [record["scores"]["ids_read"] for record in found],
+        [record["cpu_seconds"] / 60 for record in found],
+    ]
+    parts = [f"{sum(each) / len(each):.2f}" for each in shares]
+    return [name, over_seeds(found), *parts, *(f"{sum(each) / len(each):.0f}" for each in costs)]
+
+
+HEAD = ["ids written", "ids read", "CPU minutes"]
+
+
+def leads(arms: Arms, best: str) -> str:
+    """Return by how much an arm leads each other one."""
+    names = NAMES[arms[best][0]["task"]]
+    return "; ".join(f"{names[arm]} by {lead(arms, best, arm)}" for arm in arms if arm != best)
+
+
 def maze_section(arms: Arms) -> Iterator[str]:
     """Yield the section on mazes."""
     first = arms["touch"][0]
@@ -107,50 +131,33 @@ def maze_section(arms: Arms) -> Iterator[str]:
         ids=first["ids"] / 1e6,
         count=TESTED,
         trials=len(first["trials"]),
-        trial_ids=1.0,
         chosen=tried(arms),
     )
-    head = ["", "solved", mazes.BACK, mazes.DIRECT, "ids written", "CPU minutes"]
     rows = [
-        [
-            NAMES["mazes"][arm],
-            over_seeds(found, exact),
-            *(f"{mean_of(found, lambda each, n=name: of_group(each, n)):.2f}" for name in GROUPS),
-            f"{mean_of(found, lambda each: each['scores']['ids_written']):.1f}",
-            f"{mean_of(found, lambda each: each['cpu_seconds'] / 60):.1f}",
-        ]
-        for arm, found in arms.items()
+        row(found, [[of_group(record, name) for record in found] for name in GROUPS])
+        for found in arms.values()
     ]
     direct = sum(mazes.group(index) == mazes.DIRECT for index in range(TESTED)) / TESTED
-    rows.append(["guessing", f"{direct:.2f}", "0.00", "1.00", "", ""])
-    yield table(head, rows)
-    leads = {arm: lead(arms, "touch", arm) for arm in arms if arm != "touch"}
-    said = "; ".join(f"{NAMES['mazes'][arm]} by {value}" for arm, value in leads.items())
-    yield filled(page_text.AFTER_MAZES, leads=said)
+    rows.append(["guessing", f"{direct:.2f}", "0.00", "1.00", "", "", ""])
+    yield table(["", "solved", *GROUPS, *HEAD], rows)
+    yield filled(page_text.AFTER_MAZES, leads=leads(arms, "touch"))
     yield curve(arms)
 
 
-GROUPS = (mazes.BACK, mazes.DIRECT)
-
-
-def mean_of(found: list[Record], value: Callable[[Record], float]) -> float:
-    """Return the mean of a value over the seeds."""
-    return sum(map(value, found)) / len(found)
-
-
 def curve(arms: Arms) -> str:
-    """Return the table of what is solved while a model trains, by thousands of steps."""
+    """Return the table of what is solved while a model trains."""
+    parts = [0.25, 0.5, 0.75, 1.0]
     rows = []
     for arm, found in arms.items():
-        points = [dict(each["curve"]) for each in found]
-        common = sorted(set.intersection(*(set(each) for each in points)))
-        shares = [
-            f"{step / common[-1]:.0%}: {sum(each[step] for each in points) / len(points):.2f}"
-            for step in common
-            if step % 1000 == 0
-        ]
-        rows.append([NAMES[found[0]["task"]][arm], ", ".join(shares).replace("%", " %")])
-    return table(["", "share of the training: share solved"], rows, numbers=False)
+        shares = [[at(record, part) for record in found] for part in parts]
+        rows.append([NAMES[found[0]["task"]][arm], *(f"{sum(e) / len(e):.2f}" for e in shares)])
+    return table(["", *(f"{part:.0%}".replace("%", " %") for part in parts)], rows)
+
+
+def at(record: Record, part: float) -> float:
+    """Return what was solved at the evaluation nearest to a part of the training."""
+    _, share = min(record["curve"], key=lambda point: abs(point[0] - part * record["steps"]))
+    return float(share)
 
 
 def arithmetic_section(arms: Arms) -> Iterator[str]:
@@ -166,22 +173,12 @@ def arithmetic_section(arms: Arms) -> Iterator[str]:
         chosen=tried(arms),
     )
     sizes = [*SIZES, *arithmetic.LONGER]
-    head = ["", "solved", *sizes, "ids written", "ids read", "CPU minutes"]
     rows = [
-        [
-            NAMES["arithmetic"][arm],
-            over_seeds(found, exact),
-            *(f"{mean_of(found, lambda each, n=size: of_size(each, n)):.2f}" for size in sizes),
-            f"{mean_of(found, lambda each: each['scores']['ids_written']):.1f}",
-            f"{mean_of(found, lambda each: each['scores']['ids_read']):.1f}",
-            f"{mean_of(found, lambda each: each['cpu_seconds'] / 60):.1f}",
-        ]
-        for arm, found in arms.items()
+        row(found, [[of_size(record, size) for record in found] for size in sizes])
+        for found in arms.values()
     ]
-    yield table(head, rows)
-    leads = {arm: lead(arms, "refresh", arm) for arm in arms if arm != "refresh"}
-    said = "; ".join(f"{NAMES['arithmetic'][arm]} by {value}" for arm, value in leads.items())
-    yield filled(page_text.AFTER_ARITHMETIC, leads=said)
+    yield table(["", "solved", *sizes, *HEAD], rows)
+    yield filled(page_text.AFTER_ARITHMETIC, leads=leads(arms, "refresh"))
 
 
 def refresh_section(task: str, found: Record) -> Iterator[str]:

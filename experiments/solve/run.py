@@ -140,7 +140,7 @@ def _mean_length(recipe: Recipe) -> float:
 
 def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, int, dict[str, float]]:
     """Return the best learning rate and batch of an arm, and the held-out loss of every trial."""
-    losses = {}
+    losses: dict[tuple[float, int], float] = {}
     length = length_of(task, name, plan, work / task)
     batches = [round(ids / length) for ids in plan.step_ids] or [32]
     for rate, batch in product(plan.rates, batches):
@@ -149,9 +149,9 @@ def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, int, dic
         changes = [*_changes(rate, batch, steps), "evaluation.solve=0", "evaluation.examples=512"]
         train(recipe_of(task, plan.arms[name], work / task, changes), output)
         metrics = json.loads((output / "run.json").read_text())["metrics"]
-        losses[f"{rate:g} {batch}"] = metrics["eval_held_out_nll"]
-    rate, batch = min(losses, key=lambda trial: losses[trial]).split()
-    return float(rate), int(batch), losses
+        losses[rate, batch] = metrics["eval_held_out_nll"]
+    rate, batch = min(losses, key=lambda trial: losses[trial])
+    return rate, batch, {f"{rate:g} {batch}": loss for (rate, batch), loss in losses.items()}
 
 
 def _changes(rate: float, batch: int, steps: int) -> list[str]:

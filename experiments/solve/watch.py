@@ -71,7 +71,7 @@ class Show:
 def shows(folder: Path, indices: list[int]) -> Iterator[Show]:
     """Have a model solve test mazes; yield what it did."""
     replayer = Replayer.load(folder)
-    tasks = [reviser.Continue(mazes.problem(index)) for index in indices]
+    tasks = [mazes.task(index) for index in indices]
     with reviser.load(folder) as model:
         rollouts = list(model.run_many(tasks, temperature=0.0, max_actions=MAX_ACTIONS))
     for index, rollout in zip(indices, rollouts, strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the records of edits are training examples")
 
-from experiments.solve import mazes, watch
+from experiments.solve import arithmetic, mazes, watch
 from experiments.solve.write import ACTIONS
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec
@@ -42,7 +42,7 @@ def test_every_arm_ends_with_the_only_path(index: int) -> None:
     assert len({*path}) == len(path)
     assert all(b in passages[a] for a, b in pairwise(path))
     words = " ".join(map(mazes.name, path))
-    prompt = mazes.problem(index)
+    prompt = mazes.task(index).prompt
     for arm in ("touch", "revise", "ltr", "cot", "back"):
         trajectory = RECORDER.trajectory(getattr(mazes, arm)(mazes.TEST_SEED, 0, index))
         assert RECORDER.codec.decode(trajectory.prefix) == prompt
@@ -50,7 +50,28 @@ def test_every_arm_ends_with_the_only_path(index: int) -> None:
         assert text_of(trajectory).endswith(words)
     assert not mazes.is_solved(index, words + " a1", "touch")
     kinds = [kind for kind, *_ in mazes.revise(mazes.TEST_SEED, 0, index)[1]]
-    assert ("delete" in kinds) == mazes.needs_back(index)
+    assert ("delete" in kinds) == (mazes.group(index) == mazes.BACK)
+
+
+@pytest.mark.parametrize("index", [*range(12), 10_000, 20_000])
+def test_every_arm_of_arithmetic_ends_with_the_value(index: int) -> None:
+    tokenizer = read_words(WORDS.with_name("arithmetic.json"))
+    vocab = ActionVocab.from_tokenizer(tokenizer, **ACTIONS["arithmetic"])
+    recorder = Recorder(Codec(tokenizer), vocab)
+    parts = arithmetic.test_problem(index)
+    value = str(eval(" ".join(parts)))  # noqa: S307  # Python itself is the judge
+    assert len(value) == 1
+    for arm in ("edit", "cot", "steps"):
+        trajectory = recorder.trajectory(arithmetic.solution(arm, parts))
+        text = recorder.codec.decode(trajectory.target(vocab))
+        assert arithmetic.is_solved(index, text, arm), arm
+        assert text.endswith(value)
+        assert not arithmetic.is_solved(index, "=", arm)
+    low, high = next(
+        (most for first, most in arithmetic.LONGER.values() if first == index),
+        arithmetic.OPERATIONS,
+    )
+    assert low <= int(arithmetic.group(index)) <= high
 
 
 def test_a_walk_is_shown_cell_by_cell_and_a_wall_is_named() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ pytest.importorskip("torch", reason="torch is not installed, so nothing can writ
 from reviser import Continue, DecodeConfig, Infill, Refresh, Rollout, Trajectory
 from reviser.core.canvas import Canvas
 from reviser.core.codec import Codec
-from reviser.engines.base import Act, Request, Step
+from reviser.engines.base import Act, Request, Step, StopReason, actions_of
 from reviser.engines.hf import HFEngine
 from reviser.errors import ConfigError
 from reviser.trajectories.alignment import present_canvas
@@ -38,7 +39,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> tuple[HFEngine, Model]:
     folder = tmp_path_factory.mktemp("model")
     fuzz.folder_of_a_fresh_model(folder, context=64)
     opened, _ = HFEngine.load(folder)
-    return opened, Model(vocab=opened.vocab, codec=Codec.load(folder), context=64)
+    return opened, Model(vocab=actions_of(opened.vocab), codec=Codec.load(folder), context=64)
 
 
 def written(
@@ -50,7 +51,7 @@ def written(
     requests: list[Request] = []
 
     def heard(flow: Flow[Rollout]) -> Flow[Rollout]:
-        answers: list[object] | None = None
+        answers: Any = None
         while True:
             try:
                 asked = flow.send(answers)
@@ -126,6 +127,7 @@ def test_training_cuts_histories_where_decoding_does(engine, recorded, refresh: 
         while True:
             assert isinstance(question, Act)
             request, part = question.request, list[int]()
+            ended: StopReason | None = None
             for number, action_id in enumerate(ids[done:], start=1):
                 part.append(action_id)
                 is_full = number == request.config.max_actions
