@@ -33,6 +33,7 @@ from reviser.trajectories.policy import Recorded
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+TRIAL = ["evaluation.solve=0", "evaluation.examples=512", "training.compile=false"]
 SET = 250
 """Test problems of each further set."""
 
@@ -146,7 +147,7 @@ def tuned(task: str, name: str, plan: Plan, work: Path) -> tuple[float, int, dic
     for rate, batch in product(plan.rates, batches):
         output = work / f"{task}-trial-{name}-{rate:g}-{batch}"
         steps = round(plan.trial_ids / length / batch)
-        changes = [*_changes(rate, batch, steps), "evaluation.solve=0", "evaluation.examples=512"]
+        changes = [*_changes(rate, batch, steps), *TRIAL]
         train(recipe_of(task, plan.arms[name], work / task, changes), output)
         metrics = json.loads((output / "run.json").read_text())["metrics"]
         losses[rate, batch] = metrics["eval_held_out_nll"]
