@@ -1,6 +1,6 @@
 
 // Plays mazes: a figure for each model, all at the same step. The page puts dom.js before this.
-const { size, captions, numbers, rows } = JSON.parse($("data").textContent);
+const { captions, numbers, rows } = JSON.parse($("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const TICK = 180;
 const DEAD_END = 700; // the path turns red, and a reader has to see why
@@ -44,6 +44,7 @@ function star([x, y]) {
 }
 
 function drawing(maze, { path, left, keep, walls, says }) {
+  const { size } = maze;
   const view = `-0.45 -0.45 ${size + 0.5} ${size + 0.5}`;
   const svg = shape("svg", "", { viewBox: view, role: "img", "aria-label": says });
   svg.append(shape("rect", "wall", { width: size, height: size }));

@@ -78,6 +78,7 @@ class Maze:
     def __init__(self, prompt: str) -> None:
         *passages, _, self.start, _, self.goal = prompt.split()
         self.passages = {frozenset(each.split("-")) for each in passages}
+        self.size = max(int(cell[1:]) for pair in self.passages for cell in pair)
 
     def is_open(self, a: str, b: str) -> bool:
         """Return whether a passage joins two cells."""
@@ -85,7 +86,7 @@ class Maze:
 
     def walls(self) -> list[tuple[int, int, int, int]]:
         """Return the inner walls as lines, in units of a cell."""
-        cells = [(x, y) for x in range(mazes.SIZE) for y in range(mazes.SIZE)]
+        cells = [(x, y) for x in range(self.size) for y in range(self.size)]
         left = [((x - 1, y), (x, y), (x, y, x, y + 1)) for x, y in cells if x]
         above = [((x, y - 1), (x, y), (x, y, x + 1, y)) for x, y in cells if y]
         sides = left + above
@@ -183,7 +184,8 @@ STYLES = {"path": "bold blue", "back": "bold red", "left": "red", "start": "bold
 
 def drawn(show: Show, frame: Frame) -> str:
     """Return the maze as lines of text with rich's marks."""
-    size, maze = mazes.SIZE, Maze(show.prompt)
+    maze = Maze(show.prompt)
+    size = maze.size
 
     def is_open(a: mazes.Cell, b: mazes.Cell) -> bool:
         return maze.is_open(mazes.name(a), mazes.name(b))
@@ -239,7 +241,6 @@ def page(
         style=asset("player.css") + (HERE / "watch.css").read_text("utf-8"),
         body=filled((HERE / "watch.html").read_text("utf-8"), {"counts": escape(about)}),
         data={
-            "size": mazes.SIZE,
             "captions": captions,
             "numbers": numbers,
             "rows": [_fields(row) for row in rows],
@@ -262,6 +263,7 @@ def _fields(row: list[Show]) -> dict[str, Any]:
     maze = Maze(row[0].prompt)
     return {
         "prompt": row[0].prompt,
+        "size": maze.size,
         "start": maze.start,
         "goal": maze.goal,
         "walls": maze.walls(),
@@ -299,7 +301,7 @@ def gif(
 def _picture(row: list[Show], frames: list[Frame], captions: list[str]) -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
-    side = mazes.SIZE * CELL
+    side = Maze(row[0].prompt).size * CELL
     width = len(row) * (side + GAP) - GAP + 2 * EDGE
     font, small = (ImageFont.truetype("DejaVuSans.ttf", n) for n in (14, 11))
     picture = Image.new("RGB", (width, side + TOP + BELOW), BACK)
@@ -341,8 +343,8 @@ def _draw_maze(pen: Any, font: Any, maze: Maze, frame: Frame, at: tuple[int, int
         x, y = centre(word)
         pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
 
-    pen.rectangle([point(0, 0), point(mazes.SIZE, mazes.SIZE)], outline=INK, width=3)
-    for n in range(mazes.SIZE):
+    pen.rectangle([point(0, 0), point(maze.size, maze.size)], outline=INK, width=3)
+    for n in range(maze.size):
         pen.text(point(n + 0.5, -0.2), chr(97 + n), fill=FAINT, anchor="mm", font=font)
         pen.text(point(-0.2, n + 0.5), str(n + 1), fill=FAINT, anchor="mm", font=font)
     for word in frame.left:
