@@ -147,17 +147,21 @@ def show_of(rollout: Rollout, replayer: Replayer) -> Show:
             left = dict.fromkeys((*before.left, *before.path))
             gone = tuple(cell for cell in left if cell not in path)
             frames.append(Frame(path=path, left=gone, actions=number))
-    keep = len(frames[-1].path)
-    for n in reversed(range(len(frames))):
-        path = frames[n].path
-        keep = keep if len(frames[n + 1 :]) and len(frames[n + 1].path) < len(path) else len(path)
-        frames[n] = replace(frames[n], keep=keep, walls=maze.crossed(path))
-    said = [maze.says(frame, before.path) for before, frame in pairwise(frames)]
-    frames = [replace(frame, says=says) for frame, says in zip(frames, ["", *said], strict=True)]
+    for n, keep in enumerate(_kept([len(frame.path) for frame in frames])):
+        frame = replace(frames[n], keep=keep, walls=maze.crossed(frames[n].path))
+        frames[n] = replace(frame, says=maze.says(frame, frames[n - 1].path) if n else "")
     end = replace(
         frames[-1], actions=len(film.steps), says=maze.verdict(words, rollout.stop_reason)
     )
     return Show(prompt=rollout.prompt, frames=(*frames, end))
+
+
+def _kept(sizes: list[int]) -> list[int]:
+    """Return for each size the one at which the shrinking that it is part of ends."""
+    kept: list[int] = []
+    for size, after in zip(reversed(sizes), [sizes[-1], *reversed(sizes)], strict=False):
+        kept.append(kept[-1] if after < size else size)
+    return kept[::-1]
 
 
 def rollouts_of(source: Path, numbers: Sequence[int]) -> list[Rollout]:
@@ -168,6 +172,12 @@ def rollouts_of(source: Path, numbers: Sequence[int]) -> list[Rollout]:
             return list(model.run_many(tasks, temperature=0.0, max_actions=MAX_ACTIONS))
     lines = source.read_text("utf-8").splitlines()
     by_prompt = {each.prompt: each for each in map(Rollout.from_json, lines)}
+    if missing := [
+        n for n, task in zip(numbers, tasks, strict=True) if task.prompt not in by_prompt
+    ]:
+        raise SystemExit(
+            f"error: {source} has no rollout of maze {missing[0]}; give a model folder."
+        )
     return [by_prompt[task.prompt] for task in tasks]
 
 
@@ -384,8 +394,9 @@ def main() -> None:
     if options.gif:
         print(gif(rows, options.gif, captions, numbers), "pictures")
     if not (options.page or options.gif or options.save):
-        for row in rows:
-            for show in row:
+        for number, row in zip(numbers, rows, strict=True):
+            for caption, show in zip(captions, row, strict=True):
+                print(f"{caption}, maze {number}")
                 play(show, options.pace)
 
 
