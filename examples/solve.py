@@ -1,4 +1,4 @@
-"""Train a model that walks mazes and steps back at dead ends: python examples/solve.py OUTPUT."""
+"""Train a model that walks mazes, and print how it steps back: python examples/solve.py OUTPUT."""
 
 import json
 import random
@@ -20,8 +20,7 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
     tree: dict[str, list[str]] = {cell: [] for cell in CELLS}
     stack = [root := rng.choice(CELLS)]
     while stack:  # a random walk that enters every cell once: the passages of the maze
-        free = [cell for cell in NEAR[stack[-1]] if not tree[cell] and cell != root]
-        if free:
+        if free := [cell for cell in NEAR[stack[-1]] if not tree[cell] and cell != root]:
             stack.append(rng.choice(free))
             tree[stack[-2]].append(stack[-1])
             tree[stack[-1]].append(stack[-2])
@@ -41,8 +40,7 @@ def example(seed: int, epoch: int, index: int) -> tuple[str, list[tuple[str, ...
 
 
 def main(output: str, steps: str = "1000") -> None:
-    words = Path(f"{output}-words.json")
-    words.write_text(json.dumps(["from", "to", *CELLS, *(f"{a}-{b}" for a in CELLS for b in NEAR[a])]))  # fmt: skip  # noqa: E501
+    (words := Path(f"{output}-words.json")).write_text(json.dumps(["from", "to", *CELLS, *(f"{a}-{b}" for a in CELLS for b in NEAR[a])]))  # fmt: skip  # noqa: E501
     recipe = Recipe(
         trunk=TrunkConfig(layers=3, width=64, heads=2, mlp_width=160, context=128, dropout=0.0),
         vocab=VocabConfig(operators=("delete", "replace"), max_move=16),
@@ -51,8 +49,10 @@ def main(output: str, steps: str = "1000") -> None:
         training=TrainingConfig(steps=int(steps), learning_rate=4e-3, precision="fp32"),
         evaluation=EvaluationConfig(examples=64, solve=200, prompts=(), max_actions=90),
     )
+    task = reviser.Continue(example(-1, 0, 0)[0])  # a maze in which this walk meets dead ends
     with reviser.load(train(recipe, output)) as model:
-        print(model.generate(example(-1, 0, 0)[0], temperature=0.0, max_actions=90).text)
+        for _ in (writing := model.stream(task, temperature=0.0, max_actions=90)):
+            print(writing.text.removeprefix(task.prompt))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The three player pages of the documentation, built with the site.
+"""The four pages of the documentation that play rollouts, built with the site.
 
 `mkdocs.yml` names this module as a hook, so `mkdocs build` adds the pages to the site:
 
 - `rollouts.html`: eleven stories that the shipped model wrote;
 - `edits.html`: ten drafts that the story editor revised;
-- `gallery.html`: the ten trajectories that the paper prints.
+- `gallery.html`: the ten trajectories that the paper prints;
+- `maze.html`: mazes, by the model that edits and one that writes left to right.
 
 Each page contains the player and needs no other file.
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from experiments.solve import watch
 from reviser.core.actions import Action, ActionVocab, Kind
 from reviser.core.codec import Codec
 from reviser.core.trajectory import Trajectory
@@ -42,10 +44,14 @@ PAPER = (
     "The texts that the paper's two models wrote, as printed in its appendix, action by action. The"
     " prompt is grey; the rest is the model's. Press play, or step with the arrow keys."
 )
+MAZES = (
+    "Both models have 149,952 weights and were trained on 9.0 million tokens of the same mazes."
+    " Eight mazes are few: the page of results counts 500."
+)
 
 
 def pages() -> dict[str, str]:
-    """Return the three pages by file name."""
+    """Return the four pages by file name."""
     stories = ROOT / "models" / "stories-revise"
     codec = Codec.load(stories)  # of the editor, too
     replayer = Replayer(ActionVocab.load(stories), codec)
@@ -67,6 +73,12 @@ def pages() -> dict[str, str]:
         ),
         "gallery.html": to_html(
             printed_films(), title="The paper's ten trajectories", note=PAPER
+        ),
+        "maze.html": watch.page(
+            watch.rows_of([watch.rollouts_of(path, watch.SHOWN) for path in watch.SAVED]),
+            watch.CAPTIONS,
+            watch.SHOWN,
+            MAZES,
         ),
     }  # fmt: skip
 

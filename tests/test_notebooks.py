@@ -24,6 +24,7 @@ SHOWN = {
         "<svg",
         "<iframe srcdoc=",
     ],
+    "solve": ["delete: ", "solved: ", "with a dead end: ", "<iframe srcdoc="],
     "your-own-lm": ["largest difference to what it said before: 0.0", "@@ -1 +1 @@", "untouched:"],
 }
 """What a reader of each must find in its outputs."""
@@ -59,6 +60,9 @@ def test_it_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch)
         # that something else was changed.
         assert re.search(r"untouched: 'One morning, Ada .*kite\.', [0-9a-f]{12}", told)
         assert "{++" in told or "{--" in told or "{~~" in told
+    elif path.stem == "solve":
+        assert re.search("solved: [0-4] of 4", told)
+        assert "<iframe srcdoc=" in told
     else:
         assert "<polyline" in told
         assert "put in:" in told

@@ -17,7 +17,7 @@ import pytest
 from support import browsers
 
 ROOT = Path(__file__).parent.parent
-PLAYERS = ("edits.html", "gallery.html", "rollouts.html")  # built too
+PLAYERS = ("edits.html", "gallery.html", "maze.html", "rollouts.html")  # built too
 
 pytestmark = pytest.mark.full
 

@@ -7,9 +7,11 @@ INTRODUCTION = """\
 
 A model that may take back what it wrote can search: it tries a way, sees that it leads nowhere, deletes it and tries the next. This page measures how much of a task a small model solves in this way, and compares it with the same model writing left to right.
 
-![A path through a maze grows, runs into a dead end, shrinks, and finds the goal](img/maze.gif)
+![Two mazes. On the left, a path grows, turns red at a dead end, shrinks, and finds the goal. On the right, a path is written left to right; in the second maze it goes through a wall](img/maze.gif)
 
-In the picture is `models/maze`, which comes with the checkout. It was trained before the runs below, as "touch" at a learning rate of {rate:g}, and solves {solved} of {count} mazes. `python -m experiments.solve.watch models/maze` draws other mazes in the terminal, and `--page maze.html` writes a page.
+These are test problems 2 and 3, the first two that need a step back. On the left is `models/maze`, on the right a model that writes left to right. [Watch the first eight test problems](maze.html), none of them picked. `python -m experiments.solve.watch models/maze` draws them in the terminal, and `--page maze.html` writes a page.
+
+`models/maze` comes with the checkout. It was trained before the runs below, as "touch" at a learning rate of {rate:g}, and solves {solved} of {count} mazes.
 """
 
 MAZES = """\

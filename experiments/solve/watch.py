@@ -4,117 +4,209 @@
     python -m experiments.solve.watch MODEL LTR --page maze.html # the two side by side
     python -m experiments.solve.watch MODEL LTR --gif maze.gif
 
-MODEL is a model folder of an arm that edits, LTR one that writes left to right. Every frame is one
-action, replayed by the executor. The GIF needs Pillow.
+MODEL and LTR are model folders, or files of rollouts that `--save` wrote. The mazes are the first
+test problems, unless `--index` names others. Every frame is a change of the text, replayed by the
+executor. The GIF needs Pillow.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import reviser
 from experiments.solve import mazes
 from reviser.files import write_whole
 from reviser.player.film import Replayer
-from reviser.player.page import embedded, filled
+from reviser.player.page import asset, document, filled
+from reviser.writing.rollout import Rollout
 
 HERE = Path(__file__).parent
+MODEL = HERE.parents[1] / "models" / "maze"
+"""The model of the page in the documentation; its vocabulary replays all rollouts of mazes."""
+SAVED = [HERE / "results" / f"watch-{name}.jsonl" for name in ("editor", "ltr")]
+"""What that model and one that writes left to right did with the first test problems."""
+CAPTIONS = ["Editing", "Left to right"]
 MAX_ACTIONS = 220
+SHOWN = [*range(1, 9)]
+"""Test problems to show: the first ones, so that none is picked."""
+FOUND = "finds the goal"
+
+Cells: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A maze after an action."""
+    """A maze after a change of the text."""
 
-    path: tuple[str, ...]
+    path: Cells = ()
     """The cells of the text."""
-    left: tuple[str, ...]
+    left: Cells = ()
     """Cells that were in the text before."""
-    action: str
+    keep: int = 0
+    """Cells of the path that are still there when the model next adds one."""
+    walls: tuple[int, ...] = ()
+    """Steps of the path, by number, that no passage allows."""
+    actions: int = 0
+    """Actions so far, arguments and STOP included."""
+    says: str = ""
+    """What happens, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
     """A maze, and how a model walked through it."""
 
-    model: str
-    index: int
-    passages: frozenset[frozenset[str]]
-    start: str
-    goal: str
+    prompt: str
     frames: tuple[Frame, ...]
-
-    @property
-    def through_wall(self) -> int | None:
-        """The first step of the last path that no passage allows, if there is one."""
-        path = self.frames[-1].path
-        walls = [n for n, pair in enumerate(pairwise(path)) if frozenset(pair) not in self.passages]
-        return walls[0] if walls else None
 
     @property
     def verdict(self) -> str:
         """Return how it ended, in words."""
-        if self.through_wall is not None:
-            return "went through a wall"
-        return "found the goal" if self.frames[-1].path[-1:] == (self.goal,) else "did not arrive"
+        return self.frames[-1].says
 
 
-def shows(folder: Path, indices: list[int]) -> Iterator[Show]:
-    """Have a model solve test mazes; yield what it did."""
-    replayer = Replayer.load(folder)
-    tasks = [mazes.task(index) for index in indices]
-    with reviser.load(folder) as model:
-        rollouts = list(model.run_many(tasks, temperature=0.0, max_actions=MAX_ACTIONS))
-    for index, rollout in zip(indices, rollouts, strict=True):
-        film = replayer.film_of(rollout)
-        *passages, _, start, _, goal = rollout.prompt.split()
-        text, left = film.text, dict[str, None]()
-        frames = [Frame(path=(), left=(), action="")]
-        for step in film.steps:
-            text = step.edit.apply(text)
-            path = tuple(text.removeprefix(rollout.prompt).split())
-            left |= dict.fromkeys(frames[-1].path)
+class Maze:
+    """The maze of a prompt."""
+
+    def __init__(self, prompt: str) -> None:
+        *passages, _, self.start, _, self.goal = prompt.split()
+        self.passages = {frozenset(each.split("-")) for each in passages}
+        self.size = max(int(cell[1:]) for pair in self.passages for cell in pair)
+
+    def is_open(self, a: str, b: str) -> bool:
+        """Return whether a passage joins two cells."""
+        return frozenset((a, b)) in self.passages
+
+    def walls(self) -> list[tuple[int, int, int, int]]:
+        """Return the inner walls as lines, in units of a cell."""
+        cells = [(x, y) for x in range(self.size) for y in range(self.size)]
+        left = [((x - 1, y), (x, y), (x, y, x, y + 1)) for x, y in cells if x]
+        above = [((x, y - 1), (x, y), (x, y, x + 1, y)) for x, y in cells if y]
+        sides = left + above
+        return [line for a, b, line in sides if not self.is_open(mazes.name(a), mazes.name(b))]
+
+    def crossed(self, path: Cells) -> tuple[int, ...]:
+        """Return the steps of a path, by number, that no passage allows."""
+        return tuple(n for n, step in enumerate(pairwise(path), 1) if not self.is_open(*step))
+
+    def fault(self, path: Cells) -> str:
+        """Return the first step that no passage allows, in words; empty if there is none."""
+        for n in self.crossed(path):
+            (x, y), (i, j) = map(mazes.cell_of, path[n - 1 : n + 1])
+            verb = "walks through a wall" if abs(x - i) + abs(y - j) == 1 else "jumps"
+            return f"{verb} from {path[n - 1]} to {path[n]}"
+        return ""
+
+    def verdict(self, words: list[str], stop_reason: str) -> str:
+        """Return how a text ends; where the passages are a tree, only one path has no fault."""
+        path = tuple(takewhile(_is_cell, words))
+        if path[:1] != (self.start,):
+            return f"does not begin at {self.start}"
+        if fault := self.fault(path):
+            return fault
+        if len(path) < len(words):
+            return f"writes {words[len(path)]!r}, which is not a cell"
+        if path[-1] != self.goal or stop_reason != "stop":
+            return f"stops at {path[-1]}"
+        return FOUND if len({*path}) == len(path) else "takes a detour"
+
+    def says(self, frame: Frame, before: Cells) -> str:
+        """Return what happens in a frame, after one with this path."""
+        if fault := self.fault(frame.path):
+            return fault
+        cell = frame.path[-1] if frame.path else ""
+        if len(frame.path) < len(before):
+            return f"goes back to {cell}"
+        if frame.keep == len(frame.path):
+            return f"goes to {cell}" if before else f"begins at {cell}"
+        around = {each for pair in self.passages if cell in pair for each in pair}
+        is_end = around <= {*frame.path, *frame.left}
+        return f"{'dead end' if is_end else 'turns round'} at {cell}"
+
+
+def _is_cell(word: str) -> bool:
+    return word[1:].isdigit()
+
+
+def show_of(rollout: Rollout, replayer: Replayer) -> Show:
+    """Return what a model did with a maze."""
+    film = replayer.film_of(rollout)
+    maze, text, frames, words = Maze(rollout.prompt), film.text, [Frame()], list[str]()
+    for number, step in enumerate(film.steps, 1):
+        text = step.edit.apply(text)
+        words = text.removeprefix(rollout.prompt).split()
+        path, before = tuple(takewhile(_is_cell, words)), frames[-1]
+        if path != before.path:
+            left = dict.fromkeys((*before.left, *before.path))
             gone = tuple(cell for cell in left if cell not in path)
-            frames.append(Frame(path=path, left=gone, action=step.action))
-        yield Show(
-            model=folder.name,
-            index=index,
-            passages=frozenset(frozenset(each.split("-")) for each in passages),
-            start=start,
-            goal=goal,
-            frames=tuple(frames),
+            frames.append(Frame(path=path, left=gone, actions=number))
+    for n, keep in enumerate(_kept([len(frame.path) for frame in frames])):
+        frame = replace(frames[n], keep=keep, walls=maze.crossed(frames[n].path))
+        frames[n] = replace(frame, says=maze.says(frame, frames[n - 1].path) if n else "")
+    end = replace(
+        frames[-1], actions=len(film.steps), says=maze.verdict(words, rollout.stop_reason)
+    )
+    return Show(prompt=rollout.prompt, frames=(*frames, end))
+
+
+def _kept(sizes: list[int]) -> list[int]:
+    """Return for each size the one at which the shrinking that it is part of ends."""
+    kept: list[int] = []
+    for size, after in zip(reversed(sizes), [sizes[-1], *reversed(sizes)], strict=False):
+        kept.append(kept[-1] if after < size else size)
+    return kept[::-1]
+
+
+def rollouts_of(source: Path, numbers: Sequence[int]) -> list[Rollout]:
+    """Return rollouts of test mazes, numbered from 1: by a model folder, or from a file."""
+    tasks = [mazes.task(number - 1) for number in numbers]
+    if source.is_dir():
+        with reviser.load(source) as model:
+            return list(model.run_many(tasks, temperature=0.0, max_actions=MAX_ACTIONS))
+    lines = source.read_text("utf-8").splitlines()
+    by_prompt = {each.prompt: each for each in map(Rollout.from_json, lines)}
+    if missing := [
+        n for n, task in zip(numbers, tasks, strict=True) if task.prompt not in by_prompt
+    ]:
+        raise SystemExit(
+            f"error: {source} has no rollout of maze {missing[0]}; give a model folder."
         )
+    return [by_prompt[task.prompt] for task in tasks]
+
+
+def rows_of(columns: Sequence[Sequence[Rollout]]) -> list[list[Show]]:
+    """Return a row of shows for each maze, from the rollouts of each model."""
+    replayer = Replayer.load(MODEL)
+    return [[show_of(each, replayer) for each in row] for row in zip(*columns, strict=True)]
 
 
 # -- the terminal ---------------------------------------------------------------------------------
 
-STYLES = {"path": "bold blue", "left": "red", "start": "bold green", "goal": "bold magenta"}
+STYLES = {"path": "bold blue", "back": "bold red", "left": "red", "start": "bold green"}
 
 
 def drawn(show: Show, frame: Frame) -> str:
     """Return the maze as lines of text with rich's marks."""
-    size = mazes.SIZE
+    maze = Maze(show.prompt)
+    size = maze.size
 
-    def is_open(a: tuple[int, int], b: tuple[int, int]) -> bool:
-        return frozenset((mazes.name(a), mazes.name(b))) in show.passages
+    def is_open(a: mazes.Cell, b: mazes.Cell) -> bool:
+        return maze.is_open(mazes.name(a), mazes.name(b))
 
     def cell(x: int, y: int) -> str:
         word = mazes.name((x, y))
         if word in frame.path:
-            sign, style = ("◆" if word == frame.path[-1] else "●"), STYLES["path"]
-        elif word == show.goal:
-            sign, style = "★", STYLES["goal"]
-        elif word == show.start:
-            sign, style = "○", STYLES["start"]
+            style = STYLES["path" if frame.path.index(word) < frame.keep else "back"]
+            sign = "◆" if word == frame.path[-1] else "●"
+        elif word in (maze.start, maze.goal):
+            sign, style = ("★" if word == maze.goal else "○"), STYLES["start"]
         else:
             sign, style = ("·", STYLES["left"]) if word in frame.left else (" ", "")
         return f" [{style}]{sign}[/] " if style else f" {sign} "
@@ -134,16 +226,14 @@ def drawn(show: Show, frame: Frame) -> str:
 
 
 def play(show: Show, pace: float) -> None:
-    """Draw every action in the terminal."""
+    """Draw every change in the terminal."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     with Live(console=Console(), auto_refresh=False) as live:
-        for number, frame in enumerate(show.frames):
-            last = number + 1 == len(show.frames)
-            state = show.verdict if last else frame.action
-            below = f"\n{' '.join(frame.path)}\n{state}, action {number}"
+        for frame in show.frames:
+            below = f"\n{' '.join(frame.path)}\n{frame.says}, action {frame.actions}"
             live.update(Text.from_markup(drawn(show, frame)) + Text(below), refresh=True)
             time.sleep(1 / pace)
 
@@ -151,78 +241,93 @@ def play(show: Show, pace: float) -> None:
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(rows: list[list[Show]]) -> str:
+def page(
+    rows: list[list[Show]], captions: Sequence[str], numbers: Sequence[int], note: str = ""
+) -> str:
     """Return one page that plays the shows of several mazes; each row has one maze."""
-    script, style = ((HERE / name).read_text("utf-8") for name in ("watch.js", "watch.css"))
-
-    def hashed(content: str) -> str:
-        digest = hashlib.sha256(content.encode()).digest()
-        return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-    parts = {
-        "policy": f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}",
-        "title": escape("Mazes, solved by editing"),
-        "style": style,
-        "data": embedded({"size": mazes.SIZE, "rows": [[_fields(s) for s in row] for row in rows]}),
-        "script": script,
-    }
-    return filled((HERE / "watch.html").read_text("utf-8"), parts)
+    about = f"{counts(rows, captions, numbers)} {note}"
+    return document(
+        title="Mazes, solved by editing",
+        style=asset("player.css") + (HERE / "watch.css").read_text("utf-8"),
+        body=filled((HERE / "watch.html").read_text("utf-8"), {"counts": escape(about)}),
+        data={
+            "captions": captions,
+            "numbers": numbers,
+            "rows": [_fields(row) for row in rows],
+        },
+        script=asset("dom.js") + (HERE / "watch.js").read_text("utf-8"),
+    )
 
 
-def _fields(show: Show) -> dict[str, Any]:
+def counts(rows: list[list[Show]], captions: Sequence[str], numbers: Sequence[int]) -> str:
+    """Return which mazes are shown, and how many of them each model solves."""
+    which = f"test problems {', '.join(map(str, numbers))}"
+    if list(numbers) == [*range(1, len(rows) + 1)]:
+        which = f"first {len(rows)} test problems, none of them picked"
+    solved = [sum(show.verdict == FOUND for show in column) for column in zip(*rows, strict=True)]
+    parts = [f"{name}: {n} of {len(rows)}" for name, n in zip(captions, solved, strict=True)]
+    return f"The mazes are the {which}. Solved: {'; '.join(parts)}."
+
+
+def _fields(row: list[Show]) -> dict[str, Any]:
+    maze = Maze(row[0].prompt)
     return {
-        "model": show.model,
-        "passages": sorted(sorted(pair) for pair in show.passages),
-        "start": show.start,
-        "goal": show.goal,
-        "frames": [[frame.path, frame.left, frame.action] for frame in show.frames],
-        "wall": show.through_wall,
-        "verdict": show.verdict,
+        "prompt": row[0].prompt,
+        "size": maze.size,
+        "start": maze.start,
+        "goal": maze.goal,
+        "walls": maze.walls(),
+        "shows": [[asdict(frame) for frame in show.frames] for show in row],
+        "solved": [show.verdict == FOUND for show in row],
     }
 
 
 # -- the GIF --------------------------------------------------------------------------------------
 
-CELL, EDGE, GAP, BELOW = 36, 14, 26, 82
-GREY, INK, FAINT = "#c9ccd3", "#1b1b1f", "#6b6d75"
-BLUE, RED, GREEN = "#1b6ca8", "#d0342c", "#2e8b57"
+CELL, EDGE, GAP, TOP, BELOW = 40, 20, 30, 52, 76
+BACK, INK, FAINT, TRACE = "#ffffff", "#1b1b1f", "#5b5d66", "#f1b8a5"
+BLUE, RED, GREEN = "#0072b2", "#d0342c", "#00815c"
+TICK, DEAD_END, LAST = 180, 700, 3500
+"""Milliseconds of a picture: usually, where the path turns red, and at the end of a maze."""
 
 
-def gif(row: list[Show], output: Path, captions: list[str]) -> int:
-    """Draw the shows of one maze side by side; return the number of frames."""
+def gif(
+    rows: list[list[Show]], output: Path, captions: Sequence[str], numbers: Sequence[int]
+) -> int:
+    """Draw mazes one after another, all models side by side; return the number of pictures."""
+    pictures, times = [], []
+    for row, number in zip(rows, numbers, strict=True):
+        count = max(len(show.frames) for show in row)
+        for step in range(count):
+            frames = [show.frames[min(step, len(show.frames) - 1)] for show in row]
+            pictures.append(_picture(row, frames, [f"{each}, maze {number}" for each in captions]))
+            turns = any(f.says.startswith("dead end") for f in frames)
+            times.append(LAST if step + 1 == count else DEAD_END if turns else TICK)
+    first, *others = pictures
+    first.save(output, save_all=True, append_images=others, duration=times, loop=0, optimize=True)
+    return len(pictures)
+
+
+def _picture(row: list[Show], frames: list[Frame], captions: list[str]) -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
-    side = mazes.SIZE * CELL
-    size = len(row) * (side + 2 * EDGE) + (len(row) - 1) * GAP, side + 2 * EDGE + BELOW
+    side = Maze(row[0].prompt).size * CELL
+    width = len(row) * (side + GAP) - GAP + 2 * EDGE
     font, small = (ImageFont.truetype("DejaVuSans.ttf", n) for n in (14, 11))
-    count = max(len(show.frames) for show in row)
-    pictures = []
-    for number in range(count):
-        picture = Image.new("RGB", size, "#ffffff")
-        pen = ImageDraw.Draw(picture)
-        for n, (show, caption) in enumerate(zip(row, captions, strict=True)):
-            frame = show.frames[min(number, len(show.frames) - 1)]
-            is_over = number >= len(show.frames) - 1
-            at = EDGE + n * (side + 2 * EDGE + GAP), EDGE
-            _draw_maze(pen, show, frame, at)
-            top = at[1] + side + 8
-            pen.text((at[0], top), caption, fill=INK, font=font)
-            lines = _wrapped(" ".join(frame.path), small, side)
-            for line, words in enumerate(lines[-2:]):
-                pen.text((at[0], top + 20 + 14 * line), words, fill=FAINT, font=small)
-            if is_over:
-                colour = GREEN if show.verdict == "found the goal" else RED
-                pen.text((at[0], top + 52), show.verdict, fill=colour, font=font)
-        pictures.append(picture.quantize(32))
-    pictures[0].save(
-        output,
-        save_all=True,
-        append_images=pictures[1:],
-        duration=[160] * (count - 1) + [3000],
-        loop=0,
-        optimize=True,
-    )
-    return count
+    picture = Image.new("RGB", (width, side + TOP + BELOW), BACK)
+    pen = ImageDraw.Draw(picture)
+    for n, (show, frame, caption) in enumerate(zip(row, frames, captions, strict=True)):
+        x = EDGE + n * (side + GAP)
+        pen.text((x, 10), caption, fill=INK, font=font)
+        _draw_maze(pen, small, Maze(show.prompt), frame, (x, TOP))
+        is_over = frame is show.frames[-1]
+        colour = (
+            RED if frame.walls or (is_over and show.verdict != FOUND) else GREEN if is_over else INK
+        )
+        pen.text((x, TOP + side + 10), frame.says, fill=colour, font=font)
+        for line, words in enumerate(_wrapped(" ".join(frame.path), small, side)[-2:]):
+            pen.text((x, TOP + side + 34 + 15 * line), words, fill=FAINT, font=small)
+    return picture.quantize(64)
 
 
 def _wrapped(text: str, font: Any, width: int) -> list[str]:
@@ -236,52 +341,62 @@ def _wrapped(text: str, font: Any, width: int) -> list[str]:
     return lines
 
 
-def _draw_maze(pen: Any, show: Show, frame: Frame, at: tuple[int, int]) -> None:
+def _draw_maze(pen: Any, font: Any, maze: Maze, frame: Frame, at: tuple[int, int]) -> None:
+    def point(x: float, y: float) -> tuple[float, float]:
+        return at[0] + x * CELL, at[1] + y * CELL
+
     def centre(word: str) -> tuple[float, float]:
         x, y = mazes.cell_of(word)
-        return at[0] + (x + 0.5) * CELL, at[1] + (y + 0.5) * CELL
+        return point(x + 0.5, y + 0.5)
 
     def dot(word: str, radius: float, colour: str) -> None:
         x, y = centre(word)
         pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
 
-    for pair in show.passages:
-        a, b = pair
-        pen.line([centre(a), centre(b)], fill=GREY, width=CELL // 2)
-        for word in pair:
-            x, y = centre(word)
-            pen.rectangle((x - CELL / 4, y - CELL / 4, x + CELL / 4, y + CELL / 4), fill=GREY)
-    dot(show.start, 9, GREEN)
-    dot(show.goal, 9, RED)
+    pen.rectangle([point(0, 0), point(maze.size, maze.size)], outline=INK, width=3)
+    for n in range(maze.size):
+        pen.text(point(n + 0.5, -0.2), chr(97 + n), fill=FAINT, anchor="mm", font=font)
+        pen.text(point(-0.2, n + 0.5), str(n + 1), fill=FAINT, anchor="mm", font=font)
     for word in frame.left:
-        dot(word, 3, RED)
-    for a, b in pairwise(frame.path):
-        is_wall = frozenset((a, b)) not in show.passages
-        pen.line([centre(a), centre(b)], fill=RED if is_wall else BLUE, width=6)
+        dot(word, 4, TRACE)
+    dot(maze.start, 11, GREEN)
+    x, y = centre(maze.goal)
+    pen.polygon([(x, y - 12), (x + 12, y), (x, y + 12), (x - 12, y)], fill=GREEN)
+    for n, (a, b) in enumerate(pairwise(frame.path), 1):
+        is_red = n >= frame.keep or n in frame.walls
+        pen.line([centre(a), centre(b)], fill=RED if is_red else BLUE, width=6)
+        dot(b, 3, RED if is_red else BLUE)
+    for x1, y1, x2, y2 in maze.walls():
+        pen.line([point(x1, y1), point(x2, y2)], fill=INK, width=3)
     if frame.path:
-        dot(frame.path[-1], 7, BLUE)
+        dot(frame.path[-1], 7, RED if len(frame.path) > frame.keep else BLUE)
 
 
 def main() -> None:
-    """Show a maze."""
+    """Show mazes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--index", type=int, nargs="+", default=[0], help="test mazes")
+    parser.add_argument("--mazes", type=int, nargs="+", default=SHOWN, help="numbers, from 1")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--gif", type=Path)
-    parser.add_argument("--captions", nargs="+")
-    parser.add_argument("--pace", type=float, default=8.0, help="actions per second")
+    parser.add_argument("--save", type=Path, nargs="+", help="a file of rollouts for each model")
+    parser.add_argument("--captions", nargs="+", default=CAPTIONS)
+    parser.add_argument("--pace", type=float, default=8.0, help="changes per second")
     options = parser.parse_args()
-    by_model = [list(shows(folder, options.index)) for folder in options.models]
-    rows = [list(row) for row in zip(*by_model, strict=True)]
+    numbers, captions = options.mazes, options.captions[: len(options.models)]
+    columns = [rollouts_of(source, numbers) for source in options.models]
+    rows = rows_of(columns)
+    for path, source, rollouts in zip(options.save or (), options.models, columns, strict=False):
+        named = [replace(r, provenance={**r.provenance, "model": source.name}) for r in rollouts]
+        write_whole(path, "".join(f"{rollout.to_json()}\n" for rollout in named))
     if options.page:
-        write_whole(options.page, page(rows))
+        write_whole(options.page, page(rows, captions, numbers))
     if options.gif:
-        captions = options.captions or [folder.name for folder in options.models]
-        print(gif(rows[0], options.gif, captions), "frames")
-    if not (options.page or options.gif):
-        for row in rows:
-            for show in row:
+        print(gif(rows, options.gif, captions, numbers), "pictures")
+    if not (options.page or options.gif or options.save):
+        for number, row in zip(numbers, rows, strict=True):
+            for caption, show in zip(captions, row, strict=True):
+                print(f"{caption}, maze {number}")
                 play(show, options.pace)
 
 

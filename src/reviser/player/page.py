@@ -35,21 +35,33 @@ def to_html(films: Sequence[Film], *, title: str = TITLE, note: str = "") -> str
     """Return the page; equal films give equal bytes."""
     if not films:
         raise DataError("There is nothing to play: give one rollout or more.")
-    style = asset("player.css")
-    script = "".join(_IMPORT.sub("", asset(name)) for name in (*MODULES, "player.js"))
+    parts = {"title": escape(title), "note": escape(note), "view": asset("view.html")}
+    return document(
+        title=title,
+        style=asset("player.css"),
+        body=filled(asset("player.html"), parts),
+        data={"films": [_columns(film) for film in films]},
+        script="".join(_IMPORT.sub("", asset(name)) for name in (*MODULES, "player.js")),
+    )
+
+
+def document(*, title: str, style: str, body: str, data: Any, script: str) -> str:
+    """Return a page in one file that loads nothing else.
+
+    `body` is markup that goes into `main`; `data` becomes JSON in the element with the id data.
+    """
     parts = {
         "policy": (
             f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)};"
             " base-uri 'none'; form-action 'none'"
         ),
         "title": escape(title),
-        "note": escape(note),
         "style": style,
-        "view": asset("view.html"),
-        "data": embedded({"films": [_columns(film) for film in films]}),
+        "body": body,
+        "data": embedded(data),
         "script": script,
     }
-    return filled(asset("player.html"), parts)
+    return filled(asset("page.html"), parts)
 
 
 def asset(name: str) -> str:

@@ -4,7 +4,7 @@ import { Playback } from "./playback.js";
 
 // The page that `reviser replay` writes: which of its films are shown, and its address.
 
-const { films } = JSON.parse($("films").textContent);
+const { films } = JSON.parse($("data").textContent);
 const reels = films.map(() => null);
 const reel = (n) => (reels[n] ??= new Reel(films[n], steps(films[n])));
 const now = { film: 0, beside: null };
