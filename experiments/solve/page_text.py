@@ -29,9 +29,9 @@ All arms read {ids:.1f} million ids in training, prompts included, of the same p
 """
 
 AFTER_MAZES = """\
-"Needs a step back" are the mazes in which the recorded search meets a dead end. Ids written are all that the model chose, arguments and STOP included, per maze; ids read are those and the prompt. Touch leads, in the share solved and over seeds: {leads}.
+"Needs a step back" are the mazes in which the recorded search meets a dead end. Ids written are all that the model chose, arguments and STOP included, per maze; ids read are those and the prompt. Touch leads, in the share solved, over seeds: {leads}. With three seeds, an interval that includes 0 leaves it open whether there is a lead.
 
-While they train, the arms solve this share of 100 held-out mazes at about a quarter, half, three quarters and all of the steps (mean over seeds). The learning rate falls to the end, so this is not what shorter runs would reach.
+While they train, the arms solve this share of 100 held-out mazes at about a quarter, half, three quarters and all of the steps (mean over seeds). The learning rate falls to the end, so this is not what shorter runs would reach. Search as text must here write the search exactly, too, and not only the path.
 """
 
 ARITHMETIC = """\

@@ -54,7 +54,8 @@ def over_seeds(found: list[Record]) -> str:
     values = [exact(record) for record in found]
     if len(values) == 1:
         return f"{values[0]:.2f} (one seed)"
-    return estimate(mean(values).to_dict(), 2)
+    found = mean(values).to_dict()
+    return estimate(found | {"low": max(0.0, found["low"]), "high": min(1.0, found["high"])}, 2)
 
 
 def exact(record: Record) -> float:
