@@ -54,8 +54,8 @@ def over_seeds(found: list[Record]) -> str:
     values = [exact(record) for record in found]
     if len(values) == 1:
         return f"{values[0]:.2f} (one seed)"
-    found = mean(values).to_dict()
-    return estimate(found | {"low": max(0.0, found["low"]), "high": min(1.0, found["high"])}, 2)
+    over = mean(values).to_dict()
+    return estimate(over | {"low": max(0.0, over["low"]), "high": min(1.0, over["high"])}, 2)
 
 
 def exact(record: Record) -> float:
