@@ -7,11 +7,11 @@ from pathlib import PurePath
 from typing import Any
 
 from reviser.chat.flow import CONTEXT, WINDOW, Edited, edit
-from reviser.chat.server import ChatServer
-from reviser.chat.units import UnitKind
+from reviser.engines.chat_server import ChatServer
 from reviser.engines.settings import DecodeConfig
 from reviser.errors import ConfigError
 from reviser.markup import Choice, chosen_spans, format_of
+from reviser.markup.sentences import UnitKind
 from reviser.markup.spans import Span
 from reviser.model import Reviser
 from reviser.writing.driver import Flow, Run
@@ -20,8 +20,6 @@ from reviser.writing.prompts import Model
 from reviser.writing.tasks import Revise, Task
 
 __all__ = ["Editor"]
-
-
 
 
 class Editor(Reviser):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count, product
+from string import ascii_lowercase
 from typing import Any
 
 from reviser.chat.answers import Dropped, Executor, edits_in, schema
-from reviser.chat.server import Ask, Reply
-from reviser.chat.units import UnitKind, anchors, unit_spans
 from reviser.engines.base import StopReason
+from reviser.engines.chat_server import Ask, Reply
 from reviser.errors import ConfigError, EngineError
+from reviser.markup.sentences import UnitKind, unit_spans
 from reviser.markup.spans import Span, complement
 from reviser.writing.driver import Cancelled, Flow
 from reviser.writing.flows import Progress, batches, no_progress
@@ -125,6 +128,22 @@ def replies_to(questions: Iterable[Ask]) -> Flow[list[Reply]]:
     return (yield asked)
 
 
+def anchors(taken: str, length: int) -> list[str]:
+    """Return anchors of units: a letter or two, which no number follows in a text, and a number.
+
+    >>> anchors("Of s1 and s2.", 2)
+    ['u1', 'u2']
+    """
+    letters = "su" + ascii_lowercase
+    found = {match.lower() for match in re.findall(r"([A-Za-z]+)\d", taken)}
+    for size in count(1):
+        for each in product(letters, repeat=size):
+            prefix = "".join(each)
+            if not any(word.endswith(prefix) for word in found):
+                return [f"{prefix}{number}" for number in range(1, length + 1)]
+    raise AssertionError
+
+
 def editable(draft: str, spans: Sequence[Span], locked: Sequence[Span]) -> list[int]:
     """Return the numbers of the units that are not wholly locked."""
     free = complement(locked, len(draft))
@@ -179,7 +198,9 @@ def prompt(
         size += end - start if n in own else 0
     unit = "sentence" if kind == "sentence" else "line"
     return Ask(
-        system=SYSTEM.format(units=f"{unit}s", unit=unit, a=names[0][:-1] + "1", b=names[0][:-1] + "2"),
+        system=SYSTEM.format(
+            units=f"{unit}s", unit=unit, a=names[0][:-1] + "1", b=names[0][:-1] + "2"
+        ),
         user=f"Instruction: {task.instruction.strip()}\n\n" + "\n".join(lines),
         schema=schema([names[n] for n in group]),
         max_tokens=size // 2 + 40 * len(group) + 200,

@@ -58,7 +58,7 @@ class Remote:
         except Empty:
             return answers
 
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
+    def end(self, last: Coroutine[Any, Any, None]) -> None:
         """Drop all questions, run a last coroutine, and end the thread."""
         for number in list(self._running):
             self.cancel(number)

@@ -125,7 +125,7 @@ class VLLMServer:
 
     def close(self) -> None:
         """Drop all questions, close the connections, and end the server if it was started here."""
-        self._remote.close(self._client.close())
+        self._remote.end(self._client.close())
         if self._process is not None:
             self._process.close()
 

@@ -50,7 +50,7 @@ class Reply:
     tokens_written: int = 0
 
 
-class ChatServer:
+class ChatServer(Remote):
     """An engine that answers `Ask` and no other question; `reviser.Editor` has its options."""
 
     vocab = None
@@ -82,23 +82,15 @@ class ChatServer:
             limits=httpx2.Limits(max_connections=parallel),
         )
         self._slots = asyncio.Semaphore(parallel)
-        self._remote = Remote()
+        super().__init__()
 
     def add(self, question: Any) -> int:
         """Send a question as soon as few enough are under way; return its number."""
-        return self._remote.ask(lambda number: self._answer(number, question))
-
-    def cancel(self, number: int) -> None:
-        """Drop a question, answered or not."""
-        self._remote.cancel(number)
-
-    def step(self, wait: float) -> list[Answer]:
-        """Return what has come, after waiting for it so many seconds at most."""
-        return self._remote.step(wait)
+        return self.ask(lambda number: self._answer(number, question))
 
     def close(self) -> None:
         """Drop all questions and close the connections."""
-        self._remote.close(self._http.aclose())
+        self.end(self._http.aclose())
 
     async def _answer(self, number: int, ask: Ask) -> None:
         """Put the reply to a question into the queue, or an error that all questions would get."""
@@ -108,7 +100,7 @@ class ChatServer:
                 value = await self._reply(ask)
         except Exception as error:  # noqa: BLE001 - whatever it is, it fails this question
             value = error if isinstance(error, EngineError) else EngineError(reason_of(error))
-        self._remote.answers.put(Answer(number, value))
+        self.answers.put(Answer(number, value))
 
     async def _reply(self, ask: Ask) -> Reply:
         """Send a request, again if it fails for the moment, and return what came of it."""

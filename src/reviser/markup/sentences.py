@@ -1,20 +1,18 @@
-"""The units of a draft, which a chat model replaces, deletes or inserts: sentences or lines.
+"""Sentences and lines of a text, as spans without the white space between them.
 
-The white space between units is not part of any. This module knows no models and no locks.
+No language is known but for a few abbreviations, so a sentence may be split or joined by mistake.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count, product
-from string import ascii_lowercase
 from typing import Literal, TypeAlias
 
 from reviser.markup.spans import Span
 
 UnitKind: TypeAlias = Literal["sentence", "line"]
-"""What a model is shown and writes: sentences of prose, or lines of code."""
+"""The units of a text: sentences of prose, or lines of code."""
 WRAPPED = 50
 """Characters of a line from which on the next line may continue its sentence."""
 LONGEST = 1000
@@ -24,7 +22,29 @@ _STOP = re.compile(r"(?<=[.!?…])[\"'”’)\]»]*\s+(?=\S)|[。！？]+[」』
 _LAST_WORD = re.compile(r"(\w[\w.]*)[.!?…]+[\"'”’)\]»]*\s*$")  # noqa: RUF001
 _PIECE = re.compile(rf"\S(?:.{{0,{LONGEST - 2}}}\S)?(?=\s|$)|\S{{{LONGEST}}}", re.DOTALL)
 _ABBREVIATIONS = frozenset(
-    "approx ca cf dr e.g eq etc fig i.e jr mr mrs ms no nr pp prof sr st vol vs".split()
+    [
+        "approx",
+        "ca",
+        "cf",
+        "dr",
+        "e.g",
+        "eq",
+        "etc",
+        "fig",
+        "i.e",
+        "jr",
+        "mr",
+        "mrs",
+        "ms",
+        "no",
+        "nr",
+        "pp",
+        "prof",
+        "sr",
+        "st",
+        "vol",
+        "vs",
+    ]
 )
 
 
@@ -89,19 +109,3 @@ def _continues(text: str, last: re.Match[str], line: re.Match[str]) -> bool:
     is_next = text[last.end() : line.start()] in ("\n", "\r\n")
     both = (len(each) - len(each.lstrip()) for each in (one, two))
     return is_next and len(one) >= WRAPPED and len({*both}) == 1 and two.lstrip()[:1].isalpha()
-
-
-def anchors(taken: str, length: int) -> list[str]:
-    """Return anchors of units: a letter or two, which no number follows in a text, and a number.
-
-    >>> anchors("Of s1 and s2.", 2)
-    ['u1', 'u2']
-    """
-    letters = "su" + ascii_lowercase
-    found = {match.lower() for match in re.findall(r"([A-Za-z]+)\d", taken)}
-    for size in count(1):
-        for each in product(letters, repeat=size):
-            prefix = "".join(each)
-            if not any(word.endswith(prefix) for word in found):
-                return [f"{prefix}{number}" for number in range(1, length + 1)]
-    raise AssertionError
