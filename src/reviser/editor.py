@@ -92,21 +92,34 @@ class Editor(Reviser):
         locked = [lock] if isinstance(lock, str) else list(lock)
         locked += chosen_spans(draft, markup, name)
         task = Revise(draft, instruction=instruction, locked=locked)
-        return self.start(task, kind=unit_kind(markup, name), progress=progress).wait()
+        flow = self.edits(task, kind=unit_kind(markup, name), progress=progress)
+        return Run(flow, self.driver).wait()
 
-    def start(
+    def edits(
         self,
         task: Revise,
         *,
         kind: UnitKind = "sentence",
         one_line: bool = False,
         progress: Progress = no_progress,
-    ) -> Run[Edited]:
-        """Return a run of a task: `wait` for its result, or `cancel` it from another thread."""
-        flow = edit(task, kind=kind, one_line=one_line, progress=progress, **self._sizes)
-        return Run(flow, self.driver)
+        max_prompts: int | None = None,
+    ) -> Flow[Edited]:
+        """Return the edits of a draft as a flow, for `Run`, which can be cancelled, and `run_many`.
 
-    def model(self, *, revises: bool) -> Model:
+        The model is shown sentences, or lines of code. With `one_line`, line ends that it writes
+        become spaces.
+        """
+        return edit(
+            task,
+            kind=kind,
+            window=self.window,
+            context=self.context,
+            one_line=one_line,
+            progress=progress,
+            max_prompts=max_prompts,
+        )
+
+    def model(self, *, revises: bool) -> Model:  # noqa: ARG002 - it does neither
         """Refuse what only a model of actions can do."""
         raise ConfigError("A chat model only edits drafts. Use another model to write.")
 
@@ -124,11 +137,7 @@ class Editor(Reviser):
             self.model(revises=False)
             raise AssertionError
         del config
-        return (yield from edit(task, progress=progress, max_prompts=max_prompts, **self._sizes))
-
-    @property
-    def _sizes(self) -> dict[str, int]:
-        return {"window": self.window, "context": self.context}
+        return (yield from self.edits(task, progress=progress, max_prompts=max_prompts))
 
 
 def unit_kind(markup: Choice, name: str | PurePath | None) -> UnitKind:

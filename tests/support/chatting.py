@@ -1,4 +1,4 @@
-"""A chat server for tests: it gives scripted answers, fails when told to, and keeps all requests."""
+"""A chat server for tests: it gives scripted answers, or fails, and keeps all requests."""
 
 from __future__ import annotations
 

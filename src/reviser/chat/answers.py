@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from reviser.markup.sentences import UnitKind
@@ -111,7 +112,7 @@ class Executor:
 
     def changes(self) -> Changes:
         """Return the changes of all edits so far."""
-        ranked = sorted([*self._hunks, *self._deletions()])
+        ranked = sorted([*self._hunks, *self._deletions()], key=itemgetter(0, 1, 2))
         return changes_from(self._draft, (Hunk(a, b, after) for a, b, _, after in ranked))
 
     def _drop(self, span: Span, text: str, reason: str) -> None:
@@ -144,7 +145,7 @@ class Executor:
         return ""
 
     def _replace(self, unit: Span, text: str) -> bool:
-        """Replace the words of a unit that differ, but for locked ones; False if nothing is left."""
+        """Replace the words of a unit that differ, but for locked ones; False if all are."""
         keeps_lines = self._kind == "sentence"
         fits, refused = rewritten(self._draft, unit, text, self._locked, keeps_lines=keeps_lines)
         self._hunks += [(start, end, 1, after) for start, end, after in fits]
@@ -170,10 +171,8 @@ class Executor:
         text = self._draft[slice(*unit)]
         if self._kind == "line":
             return self._line_end + text[: len(text) - len(text.lstrip())]
-        gaps = (
-            self._draft[self._last[unit[0]] : unit[0]],
-            self._draft[unit[1] : self._next[unit[1]]],
-        )
+        sides = (self._last[unit[0]], unit[0]), (unit[1], self._next[unit[1]])
+        gaps = [self._draft[start:end] for start, end in sides]
         lines = [len(_LINE_END.findall(gap)) for gap in gaps]
         # The items of a list are on lines that follow each other; a paragraph gets a sentence more.
         is_item = 1 in lines and not any(gap and not n for gap, n in zip(gaps, lines, strict=True))

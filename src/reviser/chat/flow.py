@@ -27,7 +27,7 @@ WINDOW, CONTEXT = 6000, 600
 GROUP = 32
 """Windows that are sent side by side; the next ones wait for all of them."""
 SYSTEM = """\
-You edit a text as the user asks. The text is shown in {units}, one per line. Those that you may \
+You edit a text as the user asks. The text is shown in {unit}s, one per line. Those that you may \
 change begin with an anchor in brackets; those that begin with [-] are only shown.
 Answer with JSON: {{"edits": [{{"anchor": "...", "do": "...", "text": "..."}}]}}
 "do" is one of these:
@@ -37,9 +37,9 @@ Answer with JSON: {{"edits": [{{"anchor": "...", "do": "...", "text": "..."}}]}}
 List only what changes, and leave everything else out: what you do not list stays as it is. Never \
 write anchors into "text". If nothing needs to change, answer {{"edits": []}}.
 Example. Instruction: Correct the spelling.
-[{a}] It is a fine day.
-[{b}] I recieved your letter.
-Answer: {{"edits": [{{"anchor": "{b}", "do": "replace", "text": "I received your letter."}}]}}"""
+[ex1] It is a fine day.
+[ex2] I recieved your letter.
+Answer: {{"edits": [{{"anchor": "ex2", "do": "replace", "text": "I received your letter."}}]}}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,11 +196,8 @@ def prompt(
         lines.append(f"[{names[n] if n in own else '-'}] {text}")
         last = end
         size += end - start if n in own else 0
-    unit = "sentence" if kind == "sentence" else "line"
     return Ask(
-        system=SYSTEM.format(
-            units=f"{unit}s", unit=unit, a=names[0][:-1] + "1", b=names[0][:-1] + "2"
-        ),
+        system=SYSTEM.format(unit=kind),
         user=f"Instruction: {task.instruction.strip()}\n\n" + "\n".join(lines),
         schema=schema([names[n] for n in group]),
         max_tokens=size // 2 + 40 * len(group) + 200,

@@ -21,37 +21,14 @@ _LINE = re.compile(r"[^\r\n]+")
 _STOP = re.compile(r"(?<=[.!?…])[\"'”’)\]»]*\s+(?=\S)|[。！？]+[」』”’）]*")  # noqa: RUF001
 _LAST_WORD = re.compile(r"(\w[\w.]*)[.!?…]+[\"'”’)\]»]*\s*$")  # noqa: RUF001
 _PIECE = re.compile(rf"\S(?:.{{0,{LONGEST - 2}}}\S)?(?=\s|$)|\S{{{LONGEST}}}", re.DOTALL)
-_ABBREVIATIONS = frozenset(
-    [
-        "approx",
-        "ca",
-        "cf",
-        "dr",
-        "e.g",
-        "eq",
-        "etc",
-        "fig",
-        "i.e",
-        "jr",
-        "mr",
-        "mrs",
-        "ms",
-        "no",
-        "nr",
-        "pp",
-        "prof",
-        "sr",
-        "st",
-        "vol",
-        "vs",
-    ]
-)
+_ABBREVIATIONS = ("approx", "ca", "cf", "dr", "e.g", "eq", "etc", "fig", "i.e", "jr", "mr", "mrs",
+                  "ms", "no", "nr", "pp", "prof", "sr", "st", "vol", "vs")  # fmt: skip
 
 
 def unit_spans(text: str, kind: UnitKind) -> list[Span]:
-    """Return the units of a text as spans, from the left.
+    r"""Return the units of a text as spans, from the left.
 
-    >>> text = "A cat sat. Mr. Fox, too!\\n\\n- One\\n"
+    >>> text = "A cat sat. Mr. Fox, too!\n\n- One\n"
     >>> [text[start:end] for start, end in unit_spans(text, "sentence")]
     ['A cat sat.', 'Mr. Fox, too!', '- One']
     >>> [text[start:end] for start, end in unit_spans(text, "line")]

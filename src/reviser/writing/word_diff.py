@@ -47,7 +47,8 @@ def rewritten(
     # If locked text was moved, the hunk that deletes it is refused. Without it, the one that
     # writes it elsewhere would copy it.
     pieces = {draft[a:b] for each in refused for a, b in touched(locked, *each[:2])}
-    result = changes_from(draft[: span[1]], fits).text[span[0] :] if pieces else ""
+    own = (Hunk(low - span[0], high - span[0], after) for low, high, after in fits)
+    result = changes_from(old, own).text
     if any(result.count(piece) > old.count(piece) for piece in pieces):
         return [], sorted(fits + refused)
     return fits, refused
