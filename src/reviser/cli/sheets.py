@@ -104,15 +104,15 @@ sheet_options = with_options(
     click.argument("files", nargs=-1, metavar="[FILE]...",
                    type=click.Path(dir_okay=False, path_type=Path)),
     click.option("--format", "form", default="list", show_default=True, type=click.Choice(FORMATS),
-                  help="Print a list of changes with their reasons, the changed text, a unified diff"
-                       " for patch -p0, CriticMarkup, everything as JSON lines, suggestions for"
-                       " reviewdog -f=rdjson, or SARIF."),
+                  help="Print a list of changes with their reasons, the changed text, a unified"
+                       " diff for patch -p0, CriticMarkup, everything as JSON lines, suggestions"
+                       " for reviewdog -f=rdjson, or SARIF."),
     click.option("--in-place", is_flag=True, help="Save the changed text to each FILE."),
     click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
                   help="Save the changed text to another file."),
     click.option("--check", is_flag=True,
-                  help="Write nothing; exit with status 1 if a FILE needs changes, and 2 if there is"
-                       " an error."),
+                  help="Write nothing; exit with status 1 if a FILE needs changes, and 2 if there"
+                       " is an error."),
     click.option("--interactive", is_flag=True,
                   help="Ask about each change, and save the accepted ones to each FILE."),
     click.option("--lock", "locked", multiple=True, metavar="TEXT",

@@ -85,10 +85,14 @@ def _differences(old: str, new: str, start: int, *, keeps_lines: bool) -> Iterat
         # Of "of of", either may go, unless another change lies next to it.
         least = found[n - 1][1] + 1 if n else 0
         most = found[n + 1][0] - 1 if n + 1 < len(found) else len(keys)
-        if k == m and i > least and keys[i - 1] == keys[j - 1]:
-            choices.append(Hunk(at[i - 1], at[j - 1], ""))
-        if k == m and j < most and keys[i] == keys[j]:
-            choices.append(Hunk(at[i + 1], at[j + 1], ""))
+        low, high = i, j
+        while k == m and low > least and keys[low - 1] == keys[high - 1]:
+            low, high = low - 1, high - 1
+            choices.append(Hunk(at[low], at[high], ""))
+        low, high = i, j
+        while k == m and high < most and keys[low] == keys[high]:
+            low, high = low + 1, high + 1
+            choices.append(Hunk(at[low], at[high], ""))
         yield choices
 
 
