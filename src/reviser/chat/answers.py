@@ -93,8 +93,8 @@ class Executor:
         name = next(iter(units), "").rstrip("0123456789")
         self._anchor = re.compile(rf"(?:\[{name}\d+\]|{name}\d+:) ?")
         starts, ends = ([span[n] for span in units.values()] for n in (0, 1))
-        self._next = dict(zip(ends, [*starts[1:], len(draft)], strict=True))
-        self._last = dict(zip(starts, [0, *ends[:-1]], strict=True))
+        self._next = dict(zip(ends, [*starts, len(draft)][1:], strict=True))
+        self._last = dict(zip(starts, [0, *ends][:-1], strict=True))
 
     def take(self, edits: Iterable[Any], names: Sequence[str]) -> None:
         """Apply the edits of an answer, which may change the units with these names."""

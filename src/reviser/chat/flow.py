@@ -168,7 +168,7 @@ def windows(
     group: list[int] = []
     for n in numbers:
         start, end = spans[n]
-        is_far = group and start - spans[group[-1]][1] > 2 * context
+        is_far = group and n > group[-1] + 1 and start - spans[group[-1]][1] > 2 * context
         if group and (is_far or end - spans[group[0]][0] > window):
             yield group
             group = []

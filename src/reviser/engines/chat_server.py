@@ -80,6 +80,7 @@ class ChatServer(Remote):
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS), pool=None),
             limits=httpx2.Limits(max_connections=parallel),
+            verify=self.url.startswith("https"),  # reading the certificates takes a while
         )
         self._slots = asyncio.Semaphore(parallel)
         super().__init__()
