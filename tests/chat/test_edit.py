@@ -300,7 +300,7 @@ def test_a_request_is_sent_again_after_a_failure_that_may_pass(
 def test_it_waits_as_long_as_the_server_asks(chat: ChatScript, editor: Editor) -> None:
     times: list[float] = []
 
-    def script(body: chatting.Body) -> chatting.Response:
+    def script(_: chatting.Body) -> chatting.Response:
         times.append(time.monotonic())
         if len(times) == 1:
             return 429, {"Retry-After": "0.6"}, ""
@@ -335,7 +335,7 @@ def test_a_refusal_of_every_request_ends_at_once(
     assert len(chat.bodies) == 1
 
 
-def test_a_server_that_is_not_there(editor: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reviser.engines.chat_server.FIRST_PAUSE", 0.01)
     with (
         Editor("http://127.0.0.1:9/v1", "m", retries=1) as other,

@@ -18,8 +18,8 @@ from support import chatting
 from support.chatting import Body, Response
 
 ANSWERS = 2000
-WORDS = ["The", "cat", "colour", "`code`", "runs", "to", "the", "[link](http://a.b)", "naïve", "日本。",
-         "e.g.", "x1", "**bold**", "don't", "—", "🙂"]  # fmt: skip
+WORDS = ["The", "cat", "colour", "`code`", "runs", "to", "the", "[link](http://a.b)", "naïve",
+         "日本。", "e.g.", "x1", "**bold**", "don't", "—", "🙂"]  # fmt: skip
 JUNK = [
     "\n",
     "\n\n",
@@ -81,7 +81,7 @@ def response_of(rng: Random, body: Body) -> Response:
         return (
             rng.choice([200, 400, 500]),
             {},
-            rng.choice(["", "{}", "[]", "null", '{"choices": 3}']),
+            rng.choice(["", "{}", "null", '{"choices": 3}']),
         )
     edits = [edit_of(rng, units) for _ in range(rng.randint(0, 6))]
     content = json.dumps({"edits": edits}, ensure_ascii=rng.random() < 0.5)
