@@ -237,6 +237,14 @@ def test_long_drafts_go_in_windows_with_context(chat: ChatScript, editor: Editor
     assert seen[-1] == (len(chat.bodies), len(chat.bodies)) == (result.requests, result.requests)
 
 
+def test_a_window_changes_no_unit_of_another(chat: ChatScript, editor: Editor) -> None:
+    chat.script = lambda _: answer(edit("s60", text="New."))
+    result = editor.edit(LONG, "Go.")
+    assert [change.after for change in result.changes] == ["New"]
+    reasons = [each.reason for each in result.dropped]
+    assert reasons == ["Its anchor is none of those that may change."] * (result.requests - 1)
+
+
 def test_few_requests_are_under_way_at_a_time(chat: ChatScript) -> None:
     def slow(_: chatting.Body) -> chatting.Response:
         time.sleep(0.02)
