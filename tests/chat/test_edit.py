@@ -246,11 +246,14 @@ def test_a_window_changes_no_unit_of_another(chat: ChatScript, editor: Editor) -
 
 
 def test_few_requests_are_under_way_at_a_time(chat: ChatScript) -> None:
-    def slow(_: chatting.Body) -> chatting.Response:
+    def script(_: chatting.Body) -> chatting.Response:
+        end = time.monotonic() + 20
+        while len(chat.bodies) < 3 and time.monotonic() < end:  # the first three come together
+            time.sleep(0.001)
         time.sleep(0.02)
         return answer()
 
-    chat.script = slow
+    chat.script = script
     with Editor(chat.url, "m", window=100, parallel=3) as editor:
         editor.edit(LONG, "Go.")
     assert chat.most == 3
