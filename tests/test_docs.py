@@ -19,7 +19,7 @@ import pytest
 from reviser.cli import main
 from reviser.cli.options import InputPath
 from reviser.models.editing import Editing
-from support import fuzz, small_tokenizers
+from support import chatting, fuzz, small_tokenizers
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -92,6 +92,13 @@ def server() -> Iterator[str]:
         yield served.url
 
 
+@pytest.fixture
+def chat_server() -> Iterator[str]:
+    with chatting.chat_server() as chat:
+        chat.script = chatting.replacing("color", "colour")
+        yield chat.url.removesuffix("/v1")
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python", "pycon")], ids=name_of
 )
@@ -110,7 +117,8 @@ def test_the_code_runs(
     namespace: dict[str, object] = {"__name__": "page"}
     for line, code, _ in blocks(page, "python", "pycon"):
         if "localhost" in code:
-            url = request.getfixturevalue("server")
+            is_chat = "reviser.Editor(" in code
+            url = request.getfixturevalue("chat_server" if is_chat else "server")
             code = re.sub(r"http://localhost:\d+", url, code)
         if code.startswith(">>>"):
             test = doctest.DocTestParser().get_doctest(code, namespace, page.name, None, line)

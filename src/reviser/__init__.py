@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reviser.core.trajectory import Trajectory
     from reviser.data.recorded import Recording
     from reviser.data.trajectory_files import write_trajectories
+    from reviser.editor import Editor
     from reviser.engines.settings import DecodeConfig
     from reviser.errors import InvalidAction, ReviserError
     from reviser.model import Reviser, load
@@ -45,6 +46,7 @@ __all__ = [
     "Continue",
     "DecodeConfig",
     "Edit",
+    "Editor",
     "Infill",
     "InvalidAction",
     "Kind",
@@ -88,6 +90,7 @@ _MODULES = {
     "reviser.data.trajectory_files": ("write_trajectories",),
     "reviser.trajectories.refresh": ("Refresh",),
     "reviser.trajectories.sampler": ("Sampler",),
+    "reviser.editor": ("Editor",),
     "reviser.engines.settings": ("DecodeConfig",),
     "reviser.errors": ("InvalidAction", "ReviserError"),
     "reviser.model": ("Reviser", "load"),

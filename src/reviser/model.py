@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from reviser.core.actions import ActionVocab
 from reviser.core.codec import Codec, OffsetUnit, TextEdit
@@ -147,7 +147,7 @@ class Reviser:
         self.driver.close()
         self.engine.close()
 
-    def __enter__(self) -> Reviser:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from rich.text import Text
 from reviser.cli import main
 from reviser.cli.drafts import Draft
 from reviser.cli.output import print_styled
-from reviser.cli.proofread import Sheet
+from reviser.cli.sheets import Sheet
 from reviser.proofread.settings import Settings, user_words
 from reviser.writing.changes import Change, Changes
 from reviser.writing.tasks import Revise
@@ -189,7 +189,7 @@ def test_in_a_terminal_a_line_is_as_wide_as_its_room_and_says_what_it_replaces(
     sheet = Sheet(Draft.read(Path("a.md"), "auto", "proofread"), Revise(text), Settings())
     sure = Change(start=38, end=44, before="doesnt", after="doesn't", logprob=0, actions=0)
     better = replace(sure, start=33, before="they doesnt", after="they don't")
-    monkeypatch.setattr("reviser.cli.proofread._is_terminal", lambda: True)
+    monkeypatch.setattr("reviser.cli.sheets.is_terminal", lambda: True)
     for columns in ("60", "80"):
         monkeypatch.setenv("COLUMNS", columns)
         sheet.print(sure)
@@ -201,7 +201,7 @@ def test_in_a_terminal_a_line_is_as_wide_as_its_room_and_says_what_it_replaces(
 
 
 def test_the_summary_in_a_terminal_says_how_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reviser.cli.proofread._is_terminal", lambda: True)
+    monkeypatch.setattr("reviser.cli.sheets.is_terminal", lambda: True)
     hint = "2 changes in 1 file. Save them with --in-place or -o FILE.\n"
     assert run("a.md", "--no-judge").stdout.endswith(hint)
     assert run("a.md", "--no-judge", "--check").stdout.endswith("2 changes in 1 file\n")

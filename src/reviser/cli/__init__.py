@@ -15,6 +15,7 @@ import click
 
 from reviser.cli import (
     data,
+    edit,
     export,
     lab,
     lsp,
@@ -32,6 +33,7 @@ from reviser.errors import ReviserError
 SECTIONS = {
     "Write and revise text": (
         proofread.proofread,
+        edit.edit,
         write.generate,
         write.infill,
         revise.revise,
@@ -85,7 +87,9 @@ class _Group(click.Group):
             if ctx.params.get("debug"):
                 raise
             _print_error(str(error))
-            ctx.exit(2 if ctx.invoked_subcommand == "proofread" else 1)  # 1 is for changes
+            ctx.exit(
+                2 if ctx.invoked_subcommand in ("proofread", "edit") else 1
+            )  # 1 is for changes
 
 
 def _print_error(sentence: str) -> None:

@@ -1,20 +1,15 @@
 """vLLM as an engine: a server that runs the mask (`vllm_plugin`), asked over HTTP.
 
-The server runs elsewhere, or `vllm_process` starts it. Each question is a coroutine in a thread of
-its own, which puts answers into a queue; `vllm_client` speaks HTTP.
+The server runs elsewhere, or `vllm_process` starts it. Each question is a coroutine (`remote`);
+`vllm_client` speaks HTTP.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from reviser.core.actions import ActionVocab, Kind
 from reviser.engines import mask_args
@@ -31,13 +26,12 @@ from reviser.engines.base import (
     actions_of,
     vocab_of,
 )
+from reviser.engines.remote import Remote
 from reviser.engines.vllm_client import AS_IDS, VLLMClient, import_httpx
 from reviser.engines.vllm_process import VLLMProcess
 from reviser.engines.vllm_scoring import score
 from reviser.errors import ConfigError, EngineError
 from reviser.models import hub
-
-T = TypeVar("T")
 
 
 class VLLMServer:
@@ -58,14 +52,9 @@ class VLLMServer:
         self.vocab = vocab
         self._client = VLLMClient(url, api_key=api_key, timeout=timeout)
         self._process: VLLMProcess | None = None
-        self._answers: SimpleQueue[Answer] = SimpleQueue()
-        self._running: dict[int, Future[None]] = {}
-        self._added = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._remote = Remote()
         try:
-            self._model, self.context = self._run(self._client.check(model, vocab)).result()
+            self._model, self.context = self._remote.run(self._client.check(model, vocab)).result()
         except BaseException:
             self.close()
             raise
@@ -124,42 +113,21 @@ class VLLMServer:
         # vLLM reads no prompt without choosing an action after it, which needs room.
         context = self.context - isinstance(question, Score)
         question.check(self.vocab, context)
-        self._added += 1
-        self._running[self._added] = self._run(self._answer(self._added, question))
-        return self._added
+        return self._remote.ask(lambda number: self._answer(number, question))
 
     def cancel(self, number: int) -> None:
         """Drop a question, answered or not: its connection is closed, so the server drops it."""
-        future = self._running.pop(number, None)
-        if future is not None:
-            future.cancel()
+        self._remote.cancel(number)
 
     def step(self, wait: float) -> list[Answer]:
         """Return what has come, after waiting for it so many seconds at most."""
-        answers: list[Answer] = []
-        try:
-            while True:
-                answer = self._answers.get(timeout=0 if answers else wait)
-                if answer.number in self._running:  # else it was cancelled
-                    answers.append(answer)
-                    if answer.is_last:
-                        del self._running[answer.number]
-        except Empty:
-            return answers
+        return self._remote.step(wait)
 
     def close(self) -> None:
         """Drop all questions, close the connections, and end the server if it was started here."""
-        for number in list(self._running):
-            self.cancel(number)
-        self._run(self._client.close()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._remote.end(self._client.close())
         if self._process is not None:
             self._process.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _answer(self, number: int, question: Question) -> None:
         """Put the answers to one question into the queue, its error too."""
@@ -169,12 +137,12 @@ class VLLMServer:
             else:
                 stop = self.vocab.stop if isinstance(self.vocab, ActionVocab) else None
                 scores = await score(self._client, self._model, question, stop)
-                self._answers.put(Answer(number, scores))
+                self._remote.answers.put(Answer(number, scores))
         except Exception as error:  # noqa: BLE001 - a failure of this question alone
             failed = self._client.error(error)
             if self._process is not None and self._process.has_ended:
                 failed = EngineEnded("vLLM's server has ended; see its log for the reason.")
-            self._answers.put(Answer(number, failed))
+            self._remote.answers.put(Answer(number, failed))
 
     # -- acting -------------------------------------------------------------------------------
 
@@ -187,7 +155,7 @@ class VLLMServer:
                 for action, logprob in zip(choice["token_ids"], logprobs, strict=True):
                     count += 1
                     step = Step(action, logprob, self._ended(request, action, count))
-                    self._answers.put(Answer(number, step))
+                    self._remote.answers.put(Answer(number, step))
                     if step.ended is not None:
                         return
 

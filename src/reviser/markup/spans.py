@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -69,6 +70,20 @@ def subtract(spans: Iterable[Span], removed: Iterable[Span]) -> list[Span]:
             n += 1
         found.append((low, end))
     return [span for span in found if span[0] < span[1]]
+
+
+def touched(locked: Sequence[Span], start: int, end: int) -> Sequence[Span]:
+    """Return the locked spans that a change from `start` to `end` would touch.
+
+    Text may be inserted at either end of one, but not inside of it.
+
+    >>> touched([(0, 2), (5, 8)], 2, 6), touched([(5, 8)], 5, 5), touched([(5, 8)], 6, 6)
+    ([(5, 8)], [], [(5, 8)])
+    """
+    low = high = bisect_right(locked, start, key=itemgetter(1))
+    while high < len(locked) and locked[high][0] < end:
+        high += 1
+    return locked[low:high]
 
 
 def plain_lines(text: str) -> str:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 from math import fsum
-from operator import itemgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from reviser.core.codec import Codec
 from reviser.engines.base import Score, StopReason
-from reviser.markup.spans import Span
+from reviser.markup.spans import Span, touched
 from reviser.proofread.cache import Cache
 from reviser.proofread.compare import Comparison, compare
 from reviser.proofread.judge import Judge, Measured
@@ -296,12 +295,7 @@ def positions_after(changes: Sequence[Change]) -> list[int]:
 
 def _unlocked(locked: Sequence[Span]) -> Callable[[int, int], bool]:
     """Return whether a span touches no lock; text may be inserted at either end of one."""
-
-    def may_change(start: int, end: int) -> bool:
-        lock = bisect_right(locked, start, key=itemgetter(1))
-        return lock == len(locked) or locked[lock][0] >= end
-
-    return may_change
+    return lambda start, end: not touched(locked, start, end)
 
 
 def by_passage(parts: Sequence[Passage], found: Sequence[Candidate]) -> list[list[Candidate]]:

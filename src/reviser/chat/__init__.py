@@ -1,0 +1,1 @@
+"""Edits by any chat model: it writes the sentences that change, and no others."""
