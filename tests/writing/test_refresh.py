@@ -148,7 +148,7 @@ def test_training_cuts_histories_where_decoding_does(engine, recorded, refresh: 
         assert rollout.trajectory.restoration == ids
         learned = [
             ((*vocab.prefix_actions(part.prefix), *part.shown), part.restoration[len(part.shown) :])
-            for part in parts(vocab, trajectory, refresh, context=64)
+            for part in parts(vocab, refresh, 64, trajectory)
         ]
         assert learned == asked
 

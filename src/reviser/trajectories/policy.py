@@ -331,17 +331,11 @@ class Recorded:
             return partial(_final_version, vocab)
         if self.refresh is None:
             return _as_recorded
-        return partial(_in_parts, vocab, self.refresh, context)
+        return partial(parts, vocab, self.refresh, context)
 
 
 def _as_recorded(recorded: Trajectory) -> Histories:
     return [recorded]
-
-
-def _in_parts(
-    vocab: ActionVocab, refresh: Refresh, context: int, recorded: Trajectory
-) -> Histories:
-    return [*parts(vocab, recorded, refresh, context)]
 
 
 def _final_version(vocab: ActionVocab, recorded: Trajectory) -> Histories:

@@ -96,9 +96,9 @@ def action_starts(vocab: ActionVocab, ids: Sequence[int]) -> list[int]:
 
 
 def parts(
-    vocab: ActionVocab, recorded: Trajectory, refresh: Refresh, context: int
-) -> Iterator[Trajectory]:
-    """Yield the histories in which a model with a refresh would write what was recorded.
+    vocab: ActionVocab, refresh: Refresh, context: int, recorded: Trajectory
+) -> list[Trajectory]:
+    """Return the histories in which a model with a refresh would write what was recorded.
 
     Each shows the text as it is, which bears no loss, and goes on up to where it is shown again.
     """
@@ -107,23 +107,23 @@ def parts(
     canvas = Canvas.replay(vocab, [*prefix, *shown])
     written: list[int] = []
     part: list[int] = []
+    found: list[Trajectory] = []
     is_over = False
     for action in _whole_actions(vocab, recorded.restoration[size:]):
         free = room - len(vocab.prefix_actions(prefix)) - len(shown)
         most = free if refresh.after is None else min(free, refresh.after)
         if part and (is_over or len(part) + len(action) > most):
-            yield _part(prefix, shown, part)
+            found.append(_part(prefix, shown, part))
             again = refresh.shown(canvas, written, recorded.prefix, room)
             if again is None:
-                return
+                return found
             (prefix, shown), part = again, []
         for action_id in action:
             canvas.apply(action_id)
         written += action
         part += action
         is_over = refresh.ends(vocab, action[0])
-    if part:
-        yield _part(prefix, shown, part)
+    return [*found, _part(prefix, shown, part)]
 
 
 def _part(prefix: tuple[int, ...], shown: Sequence[int], part: Sequence[int]) -> Trajectory:
