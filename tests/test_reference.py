@@ -142,6 +142,7 @@ def test_the_fields_of_files_are_those_of_the_code() -> None:
         "moves",
         "tokens_before",
         "tokens_after",
+        "ids_read",
     }
     assert {field.name for field in dataclasses.fields(Shard)} <= {
         name for row in rows(page, "manifest.json") for name in coded(row[1])

@@ -51,11 +51,16 @@ def records(task: str) -> Arms:
 
 def over_seeds(found: list[Record]) -> str:
     """Return the mean share that is solved over seeds with its interval, by Student's t."""
-    values = [exact(record) for record in found]
-    if len(values) == 1:
-        return f"{values[0]:.2f} (one seed)"
-    over = mean(values).to_dict()
-    return estimate(over | {"low": max(0.0, over["low"]), "high": min(1.0, over["high"])}, 2)
+    if len(found) == 1:
+        return f"{exact(found[0]):.2f} (one seed)"
+    return estimate(solved_by(found))
+
+
+def solved_by(found: list[Record]) -> dict[str, Any]:
+    """Return the mean share that is solved over seeds, with its interval."""
+    over = mean([exact(record) for record in found]).to_dict()
+    low, high = over["low"] or 0.0, over["high"] or 1.0
+    return over | {"low": max(0.0, low), "high": min(1.0, high)}
 
 
 def exact(record: Record) -> float:
@@ -216,5 +221,15 @@ def page() -> str:
     return "\n".join([*parts, page_text.LIMITS])
 
 
+def summary() -> dict[str, Any]:
+    """Return what the README quotes."""
+    arms = {task: records(task) for task in NAMES}
+    return {
+        task: {arm: solved_by(found) for arm, found in by_arm.items()}
+        for task, by_arm in arms.items()
+    }
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    (RESULTS / "summary.json").write_text(json.dumps(summary(), indent=1) + "\n", "utf-8")

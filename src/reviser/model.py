@@ -405,7 +405,7 @@ def load(
 ) -> Reviser:
     """Open a model by its folder, or by its name on the hub.
 
-    With `own_process`, engine "hf" runs in a process of its own, so that this one does not delay it.
+    With `own_process`, engine "hf" runs in a process of its own, and this one cannot delay it.
     `refresh` says when the model is shown the text again; the default is how it was trained.
     Options go to the engine: `rows` and those of `from_pretrained` for "hf"; for "vllm" the `url`
     of a vLLM server that runs the model, or, without one, the options of vLLM's `EngineArgs` for a
