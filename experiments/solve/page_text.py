@@ -45,11 +45,11 @@ An expression has {low} to {high} operations, each in brackets, and every value 
 - **steps as text**: left to right, each operation with its value.
 - **left to right**: the answer alone.
 
-All arms have the trunk of the mazes and read {ids:.1f} million ids in training of the same problems, with three seeds, at the best of {trials} pairs of learning rate and batch: {chosen}. The test has {count} problems of the sizes to train on, and 250 of each further size, which no arm has seen in training.
+All arms have the trunk of the mazes and read {ids:.1f} million ids in training of the same problems, at the best of {trials} learning rates, by their own held-out loss after 1 million ids: {chosen}. The test has {count} problems of the sizes to train on, and 250 of each further size, which no arm has seen in training.
 """
 
 AFTER_ARITHMETIC = """\
-Refresh leads, in the share solved and over seeds: {leads}. With a refresh, ids read count what is shown again.
+Refresh leads in the share solved: {leads}. With a refresh, ids read count what is shown again. Its training is slow because each recorded history is edited again to see the text.
 """
 
 REFRESH = {

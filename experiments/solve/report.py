@@ -184,6 +184,9 @@ def arithmetic_section(arms: Arms) -> Iterator[str]:
         for found in arms.values()
     ]
     yield table(["", "solved", *sizes, *HEAD], rows)
+    absent = [name for arm, name in NAMES["arithmetic"].items() if arm not in arms]
+    if absent:
+        yield f"Not measured yet: {', '.join(absent)}.\n"
     yield filled(page_text.AFTER_ARITHMETIC, leads=leads(arms, "refresh"))
 
 
