@@ -322,7 +322,8 @@ def test_text_is_written_by_a_server_that_runs(quick: Server, folders: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "refresh", [Refresh(after=12, keep=4), Refresh(action="insert", keep=0), Refresh(context=24)]
+    "refresh",
+    [Refresh(after=12, keep=4), Refresh(action="insert", keep=0), Refresh(context=32, keep=4)],
 )
 def test_a_text_that_is_shown_again_is_the_one_of_transformers(
     quick: Server, folders: Path, refresh: Refresh
@@ -331,12 +332,13 @@ def test_a_text_that_is_shown_again_is_the_one_of_transformers(
     tasks = [Continue(prompt) for prompt in ("a", "bad", "cab", "decaf")]
     asked = {"engine": "vllm", "url": quick.engine.url, "api_key": quick.key}
     with model.load(folder, refresh=refresh, **asked) as server:
-        found = list(server.run_many(tasks, **settings))
+        vocab, found = server.vocab, list(server.run_many(tasks, **settings))
     with model.load(folder, refresh=refresh) as transformers:
         wanted = list(transformers.run_many(tasks, **settings))
     assert [each.trajectory for each in found] == [each.trajectory for each in wanted]
     assert [each.statistics for each in found] == [each.statistics for each in wanted]
-    assert all(each.statistics.ids_read > 2 * each.statistics.actions for each in found)
+    again = [each.statistics.ids_read - len(each.trajectory.history(vocab)) for each in found]
+    assert max(again) > 0
 
 
 def test_a_judge_suggests_what_it_does_on_transformers(quick: Server, folders: Path) -> None:
