@@ -310,6 +310,11 @@ PROMISES: dict[tuple[str, ...], Promise] = {
     ("eval",): evaluate,
     ("markup",): markup,
     ("editor",): running(("lsp", "--help"), ("-c", "import reviser.lsp.server"), first=markup),
+    ("chat",): running(
+        ("edit", "--help"),
+        ("-c", "import reviser; reviser.Editor('http://localhost:1/v1', 'm')"),
+        first=markup,
+    ),
     ("agents",): running(("mcp", "--help"), ("-c", "import reviser.agents.server"), first=markup),
     ("web",): running(("export", MODEL, "--to", "onnx", "-o", "onnx"), ("-c", HAS_WEIGHTS)),
     ("judge",): running(

@@ -43,7 +43,8 @@ def lengths(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Ints:
         steps_BT = vocab.cursor_deltas[history_BT].astype(np.int64)
         growth_BT, _ = _span_effects(kinds_BT, growth_BT, steps_BT)
     # The tables give REPLACE an effect of -1 and its argument +1, but nothing happens in between.
-    return np.cumsum(growth_BT, axis=1) + (kinds_BT == Kind.REPLACE)
+    found: Ints = np.cumsum(growth_BT, axis=1) + (kinds_BT == Kind.REPLACE)
+    return found
 
 
 def _cursors(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Ints:
@@ -53,7 +54,8 @@ def _cursors(vocab: ActionVocab, history_BT: npt.NDArray[np.integer]) -> Ints:
     steps_BT = vocab.cursor_deltas[history_BT].astype(np.int64)
     if vocab.end is not None:
         _, steps_BT = _span_effects(kinds_BT, np.zeros_like(steps_BT), steps_BT)
-    return np.cumsum(steps_BT, axis=1) + (kinds_BT == Kind.REPLACE)
+    found: Ints = np.cumsum(steps_BT, axis=1) + (kinds_BT == Kind.REPLACE)
+    return found
 
 
 def _replayed(vocab: ActionVocab, ids: list[int]) -> list[int]:
