@@ -331,7 +331,7 @@ def test_a_server_that_does_not_answer_in_time(chat: ChatScript) -> None:
     chat.script = slow
     with (
         Editor(chat.url, "m", timeout=0.1, retries=0) as editor,
-        pytest.raises(EngineError, match="did not answer: ReadTimeout"),
+        pytest.raises(EngineError, match=r"did not answer: \w+Timeout"),
     ):
         editor.edit("Ann ran.", "Go.")
 
