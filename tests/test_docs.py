@@ -28,7 +28,7 @@ PAGES = sorted(
     for pattern in ("*.md", "models/*/README.md", "docs/**/*.md", "experiments/**/*.md")
     for path in ROOT.glob(pattern)
 )
-BUILT = ("edits.html", "gallery.html", "rollouts.html", "try")  # with the site
+BUILT = ("edits.html", "gallery.html", "maze.html", "rollouts.html", "try")  # with the site
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- (runs|prints) -->\n+\Z")
 """On the line before a block of commands that the tests run; `prints`: with just this output."""

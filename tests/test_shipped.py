@@ -59,7 +59,7 @@ def test_the_model_of_mazes_is_small_and_solves_them() -> None:
     assert not [text for text in strings(told) if text.startswith(("/", "~"))]
     scores = score(folder, mazes, "touch", count=30)
     assert scores["exact"]["solved"] >= 28
-    assert scores["with_back"]["of"] > 10
+    assert scores["groups"][mazes.BACK]["of"] > 10
 
 
 def strings(value: Any) -> Iterator[str]:
