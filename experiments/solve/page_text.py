@@ -56,7 +56,7 @@ REFRESH = {
     "mazes": """\
 ## A context that is too short
 
-The editor of mazes with a context of {context} ids, half of what its longest history in training needs (177), on {count} mazes, prompts included. When the context is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far: the prompt, the path as it is, and the last few actions. The model was not trained for that.
+The editor of mazes with a context of {context} ids, half of what its longest history in training needs (177), on {count} mazes, prompts included. When the context is full, [the text is shown again](guides/decode.md#see-the-text-again) in place of the actions so far: the prompt, the current path, and the last few actions. The model was not trained for that.
 """,
     "mazes8": """\
 Mazes of {size} by {size} cells, with an editor that was trained on them with a context large enough for all. Its longest history here has {longest} ids, and {context} are half of that:
@@ -66,5 +66,5 @@ Mazes of {size} by {size} cells, with an editor that was trained on them with a 
 LIMITS = """\
 ## What this does not show
 
-These are tiny models, trained for minutes on one core, on two tasks that suit the question. Left to right does not solve them at this size and compute; a larger model, or more training, may. Search written out as text takes steps back, too, and is the fair rival: editing leaves only the answer in the text, and here it was more accurate. The learning rates were chosen in short runs; a rate that is best there need not be best in a long one. A context that is too short was measured on the same mazes as the whole one, so the rows of those tables can be compared with each other.
+These are tiny models, trained for minutes on one core, on two tasks that suit the question. Left to right does not solve them at this size and compute; a larger model, or more training, may. Search written out as text takes steps back, too, and is the fair rival: editing leaves only the answer in the text. In arithmetic it was more accurate here; on mazes, three seeds leave that open. The learning rates were chosen in short runs; a rate that is best there need not be best in a long one. A context that is too short was measured on the same mazes as the whole one, so the rows of those tables can be compared with each other.
 """

@@ -21,6 +21,8 @@ from reviser.writing.tasks import Revise, Task
 
 __all__ = ["Editor"]
 
+_ONLY_EDITS = "A chat model only edits drafts. Use another model to write."
+
 
 class Editor(Reviser):
     """A chat model that edits text; `edit` runs one task, `run_many` and the like run any.
@@ -121,7 +123,7 @@ class Editor(Reviser):
 
     def model(self, *, revises: bool) -> Model:  # noqa: ARG002 - it does neither
         """Refuse what only a model of actions can do."""
-        raise ConfigError("A chat model only edits drafts. Use another model to write.")
+        raise ConfigError(_ONLY_EDITS)
 
     def flow(
         self,
@@ -133,10 +135,9 @@ class Editor(Reviser):
         max_tokens: int | None = None,  # noqa: ARG002 - its tokens are not known
     ) -> Flow[Any]:
         """Return a task as a flow, for `Run` and `run_many`; settings of decoding do not count."""
-        if not isinstance(task, Revise):
-            self.model(revises=False)
-            raise AssertionError
         del config
+        if not isinstance(task, Revise):
+            raise ConfigError(_ONLY_EDITS)
         return (yield from self.edits(task, progress=progress, max_prompts=max_prompts))
 
 

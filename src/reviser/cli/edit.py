@@ -1,4 +1,4 @@
-"""The edit command: a chat model edits files as it is told, and nothing else is touched."""
+"""The edit command: a chat model edits files by an instruction, and leaves the rest alone."""
 
 from __future__ import annotations
 

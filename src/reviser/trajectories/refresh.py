@@ -1,8 +1,8 @@
 """See the text again: past actions give way to the text that they made.
 
-A history grows with every action, and a model that reads only its actions may lose its place. With
-a refresh the model is shown the text as it is, the cursor and the last few actions instead. A model
-is trained on histories that are cut in the same places (`parts`), or only decoded with a refresh.
+A history grows with every action, and a model that reads only its actions may lose track of the
+cursor. With a refresh the model is shown the current text, the cursor and the last few actions
+instead. It is trained on histories that are cut at the same positions (`parts`), or not at all.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def parts(
 ) -> list[Trajectory]:
     """Return the histories in which a model with a refresh would write what was recorded.
 
-    Each shows the text as it is, which bears no loss, and goes on up to where it is shown again.
+    Each shows the current text, without a loss, and goes on until the text is shown again.
     """
     room, size = refresh.room(context), len(recorded.shown)
     prefix, shown = recorded.prefix, recorded.restoration[:size]

@@ -134,7 +134,7 @@ class Writing:
         return self._last if self._whole == len(self._actions) else ""
 
     def shown_again(self, refresh: Refresh, room: int) -> Request | None:
-        """Return a request that shows the text as it is, in place of the actions that led to it.
+        """Return a request that shows the current text, in place of the actions that led to it.
 
         None if the text leaves no room for an action.
         """
