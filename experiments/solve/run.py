@@ -59,7 +59,7 @@ class Plan:
     rates: tuple[float, ...]
     """The learning rates that are tried, for every arm."""
     step_ids: tuple[int, ...] = ()
-    """About how many ids a step reads: the batches that are tried. None: 32 examples."""
+    """About how many ids a step reads, for each batch that is tried. Empty: 32 examples."""
     files: int
     """Problems in the files."""
     sets: dict[str, int] = field(default_factory=dict)

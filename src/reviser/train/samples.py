@@ -35,7 +35,7 @@ def sample_writer(recipe: Recipe, inputs: Inputs, path: Path) -> Callable[[Any, 
     """
     texts = recipe.evaluation.prompts
     shown = [prompt for text in texts for prompt in _prompts(recipe, inputs, text)]
-    about = _model(inputs)
+    about = _model(recipe, inputs)
 
     def write(model: Any, step: int) -> None:
         model = getattr(model, "module", model)  # DDP's wrapper would wait for the other processes
@@ -71,7 +71,7 @@ def solver(recipe: Recipe, inputs: Inputs) -> Callable[[Any], dict[str, float]]:
     config = DecodeConfig(temperature=0.0, max_actions=recipe.evaluation.max_actions)
     prompts = [prompt_of(inputs.vocab, recording, config) for recording in recordings]
     goals = [recording.target(inputs.vocab) for recording in recordings]
-    about = replace(_model(inputs), refresh=policy.refresh)
+    about = _model(recipe, inputs)
 
     def solve(model: Any) -> dict[str, float]:
         model = getattr(model, "module", model)
@@ -121,8 +121,9 @@ def _write(prompt: Prompt, model: Model) -> Flow[Rollout]:
     return writing.rollout()
 
 
-def _model(inputs: Inputs) -> Model:
-    return Model(vocab=inputs.vocab, codec=inputs.codec, context=inputs.context)
+def _model(recipe: Recipe, inputs: Inputs) -> Model:
+    refresh = recipe.policy.refresh if isinstance(recipe.policy, Recorded) else None
+    return Model(vocab=inputs.vocab, codec=inputs.codec, context=inputs.context, refresh=refresh)
 
 
 def _prompts(recipe: Recipe, inputs: Inputs, prompt: str) -> list[Prompt]:
@@ -136,7 +137,7 @@ def _prompts(recipe: Recipe, inputs: Inputs, prompt: str) -> list[Prompt]:
         else:
             task = Continue(prompt)
             settings["seed"] = recipe.seed
-        return prompts_of(task, _model(inputs), DecodeConfig(**settings))
+        return prompts_of(task, _model(recipe, inputs), DecodeConfig(**settings))
     except (ConfigError, VocabError) as error:
         raise ConfigError(f"evaluation.prompts has {prompt[:80]!r}: {error}") from error
 
